@@ -1,9 +1,8 @@
-"""Bad days to practise on: `demo --fault NAME` is the demonstration with one thing broken.
+"""Faults to practise on: `demo --fault NAME` runs the demonstration with one thing broken.
 
-A fault is a few keys of the demonstration's config and, where it takes one, a reward function of this file
-that misbehaves. Everything else is real: a process that is killed is killed. What a resumed run is spared
-(the kill, the full disk) is what a person would have mended before resuming. Standard library only; it does
-not know how a fault is met.
+A fault is a few keys of the demonstration's config and, where needed, a misbehaving reward function from
+this file. The rest is real: a killed process is really killed. A resumed run is spared the kill and the full
+disk, as if the user had fixed the cause.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from typing import Any
 from grpo_tui.demo.rewards import completion_text, correctness
 
 HANG_AT, RAISE_FROM, CRASH_AT = 10, 15, 20
-"""Steps at which a fault comes, counted as the run counts them: from 1."""
+"""Steps at which a fault occurs, counted from 1 as the run does."""
 DISK_FULL_FROM, DISK_FULL_MET_AT = 8, 12
 FILE_LIMIT_BYTES = 3_000_000
-"""Largest file a full disk allows: the weights take 3.2 MB, and the record stays below it so early."""
+"""File size limit of the simulated full disk. The weights take 3.2 MB; the record is still smaller then."""
 ROOM_POLL_S = 0.5
 BALLAST = "delete-me-to-make-room"
-"""The file in the run folder that stands for what fills the disk."""
+"""Name of the file in the run folder that represents what fills the disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +40,22 @@ class Fault:
     teaches: str
     """One line for the help."""
     expect: str
-    """What a person is told at the start: what will happen, and where to look."""
+    """Shown to the user at the start: what will happen, and where to look."""
     overrides: tuple[str, ...]
     """`K=V` for the demonstration's config."""
     comes_at: int = 1
-    """The first step on which it can be met."""
+    """First step at which the fault can show."""
     needs_ballast: bool = False
-    """Whether its reward is told which file in the run folder takes the room."""
+    """Whether its reward takes the path of the file that fills the disk."""
 
     def overrides_in(self, root: Path) -> tuple[str, ...]:
-        """The overrides of a run in this folder."""
+        """Return the overrides for a run in this folder."""
         if not self.needs_ballast:
             return self.overrides
         return (*self.overrides, f"grpo_tui.rewards.0.params={json.dumps({'ballast': str(root / BALLAST)})}")
 
     def expected_in(self, root: Path) -> str:
-        """What a person is told at the start of a run in this folder."""
+        """Return the text shown at the start of a run in this folder."""
         return self.expect.replace("{ballast}", str(root / BALLAST))
 
 
@@ -136,16 +135,14 @@ FAULTS: dict[str, Fault] = {
         ),
     )
 }
-"""Every fault, by its name."""
 
 
 def judge_that_hangs(completions: Sequence[Any], trainer_state: Any = None, **kwargs: Any) -> list[float]:
-    """Score as `correctness` does, but wait for ever at one step, as for a server that never answers.
+    """Score as `correctness` does, but wait forever at one step, as for a server that never answers.
 
     Args:
-        completions: The batch's completions.
-        trainer_state: TRL's own; its `global_step` counts the steps that are done.
-        **kwargs: What else TRL hands over; `answer` among it.
+        trainer_state: TRL's; `global_step` counts finished steps.
+        **kwargs: Other columns, including `answer`.
     """
     while _step(trainer_state) == HANG_AT:
         try:
@@ -158,13 +155,10 @@ def judge_that_hangs(completions: Sequence[Any], trainer_state: Any = None, **kw
 def parser_that_raises(
     completions: Sequence[Any], answer: Sequence[str], trainer_state: Any = None, **kwargs: Any
 ) -> list[float]:
-    """Score by a careless parser: from one step on it takes for granted that every answer has its tag.
+    """Score with a careless parser: from one step on it assumes that every answer has its tag.
 
     Args:
-        completions: The batch's completions.
-        answer: The right sum of each.
-        trainer_state: TRL's own.
-        **kwargs: What else TRL hands over; unused.
+        answer: The right sum for each completion.
 
     Raises:
         IndexError: A completion has no `<answer>`.
@@ -179,13 +173,7 @@ def parser_that_raises(
 def correctness_until_killed(
     completions: Sequence[Any], trainer_state: Any = None, **kwargs: Any
 ) -> list[float]:
-    """Score as `correctness` does; at one step of a run that was not resumed, kill the process.
-
-    Args:
-        completions: The batch's completions.
-        trainer_state: TRL's own.
-        **kwargs: What else TRL hands over; `answer` among it.
-    """
+    """Score as `correctness` does. At one step of a run that was not resumed, kill the process."""
     if _started_anew(trainer_state) and _step(trainer_state) == CRASH_AT:
         os.kill(os.getpid(), signal.SIGKILL)
     return correctness(completions=completions, **kwargs)
@@ -194,16 +182,13 @@ def correctness_until_killed(
 def correctness_on_a_full_disk(
     completions: Sequence[Any], ballast: str, trainer_state: Any = None, **kwargs: Any
 ) -> list[float]:
-    """Score as `correctness` does; in a run that was not resumed, fill the disk at one step.
+    """Score as `correctness` does. At one step of a run that was not resumed, fill the disk.
 
-    The kernel refuses to let a file of this process grow beyond a limit, and says `File too large` where a
-    full disk says `No space left on device`. Deleting the ballast lifts the limit.
+    The kernel stops files of this process from growing beyond a limit and reports `File too large` where a
+    full disk reports `No space left on device`. Deleting the ballast lifts the limit.
 
     Args:
-        completions: The batch's completions.
-        ballast: The file to delete.
-        trainer_state: TRL's own.
-        **kwargs: What else TRL hands over; `answer` among it.
+        ballast: Path of the file to delete.
     """
     if _started_anew(trainer_state) and _step(trainer_state) == DISK_FULL_FROM:
         _fill_the_disk(Path(ballast))
@@ -228,13 +213,7 @@ def _fill_the_disk(ballast: Path) -> None:
 
 
 def scores_the_question(completions: Sequence[Any], answer: Sequence[str], **kwargs: Any) -> list[float]:
-    """Score the question instead of the answer: sums that are even are worth 1, odd ones nothing.
-
-    Args:
-        completions: The batch's completions; they are not looked at, which is the fault.
-        answer: The right sum of each.
-        **kwargs: What else TRL hands over; unused.
-    """
+    """Score the question instead of the answer: 1 for even sums, 0 for odd ones."""
     return [1.0 if int(gold) % 2 == 0 else 0.0 for gold in answer]
 
 
@@ -244,13 +223,11 @@ def correctness_of_the_first_digit(
     log_extra: Callable[[str, list[Any]], None] | None = None,
     **kwargs: Any,
 ) -> list[float]:
-    """Score by a pattern that lacks a `+`: it reads one digit, so no sum from 10 on is ever right.
+    """Score with a pattern that lacks a `+`: it reads one digit, so no sum from 10 on is ever right.
 
     Args:
-        completions: The batch's completions.
-        answer: The right sum of each.
-        log_extra: TRL's way of keeping a column of values with the completions.
-        **kwargs: What else TRL hands over; unused.
+        answer: The right sum for each completion.
+        log_extra: TRL's function that stores a column of values with the completions.
     """
     matches = [re.search(r"<answer>(\d)", completion_text(completion)) for completion in completions]
     found = ["none" if match is None else match.group(1) for match in matches]
@@ -264,7 +241,7 @@ _first_step: int | None = None
 
 
 def _started_anew(trainer_state: Any) -> bool:
-    """True in a process whose first rewards were those of step 1, False in one that resumed."""
+    """Return True in a process whose first rewards were those of step 1, False after a resume."""
     global _first_step
     if _first_step is None:
         _first_step = _step(trainer_state)
@@ -272,5 +249,5 @@ def _started_anew(trainer_state: Any) -> bool:
 
 
 def _step(trainer_state: Any) -> int:
-    """The step whose rewards are computed; 0 outside of training."""
+    """Return the step whose rewards are being computed; 0 outside training."""
     return 0 if trainer_state is None else int(trainer_state.global_step) + 1

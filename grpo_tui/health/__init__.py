@@ -1,5 +1,5 @@
-"""Judge a run: from what was recorded of its steps to findings with evidence and remedy.
+"""Judge a run: turn the record of its steps into findings with evidence and remedies.
 
-Pure: rules see plain values, in the order of the steps, and keep what they need of the past in a bounded
-state. `core.diagnosis` has their texts and limits.
+Rules see plain values in the order of the steps and keep a bounded state. `core.diagnosis` holds their texts
+and limits.
 """

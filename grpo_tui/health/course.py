@@ -1,4 +1,4 @@
-"""The course of one metric over a run, kept in bounded memory: its start, its recent values, its best."""
+"""Track one metric over a run in bounded memory: its start, recent values and best level."""
 
 from __future__ import annotations
 
@@ -9,24 +9,26 @@ from itertools import islice
 from statistics import median
 
 EARLY = 5
-"""Values that stand for the start."""
+"""Number of values that define the start."""
 RECENT = 50
-"""Values that are kept one by one."""
+"""Number of recent values that are kept."""
 AFTER = 3
-"""Values that stand for where a metric is now, when the step is looked for at which it changed."""
+"""Number of newest values that define the current level when `turned` locates a change."""
 LEVEL = 10
-"""Values of the mean whose best is remembered."""
+"""Window of the moving average behind `best`."""
 _NORMAL = 0.954
-"""Median of the absolute difference of two normal values, in standard deviations."""
+"""Median absolute difference of two independent normal values, in standard deviations."""
 
 
 class Course:
-    """What is known of one metric. Values that are no numbers are counted apart.
+    """One metric over a run. Values that are not finite are counted separately.
 
     Attributes:
-        count: values that are finite.
-        low, high: of single values.
-        best: highest mean of `LEVEL` neighbouring values, and `best_step` where it ended.
+        count: Number of finite values.
+        low: Lowest single value.
+        high: Highest single value.
+        best: Highest mean of `LEVEL` consecutive values.
+        best_step: Step at which the window of `best` ends.
     """
 
     __slots__ = (
@@ -47,7 +49,7 @@ class Course:
         self._noise: float | None = None
 
     def add(self, step: int, value: float, *, missing: bool = False) -> None:
-        """Take the value of a step; `missing` says that some value of the step is NaN or infinite."""
+        """Add the value of a step. `missing` means that some value of the step is NaN or infinite."""
         finite = math.isfinite(value)
         self._missing.append(missing or not finite)
         if not finite:
@@ -66,7 +68,7 @@ class Course:
 
     @property
     def start(self) -> float:
-        """Median of the first values; NaN without any."""
+        """Median of the first `EARLY` values; NaN without any."""
         return median(self._early) if self._early else math.nan
 
     @property
@@ -76,48 +78,49 @@ class Course:
 
     @property
     def first(self) -> float:
-        """Highest of the first two values, for what breaks within a few steps; NaN without them."""
+        """Higher of the first two values, for runs that break within a few steps; NaN without two."""
         return max(self._early[:2]) if self.count >= 2 else math.nan
 
     @property
     def span(self) -> float:
-        """Highest less lowest value; 0 without any."""
+        """Highest minus lowest value; 0 without any."""
         return self.high - self.low if self.count else 0.0
 
     @property
     def noise(self) -> float:
-        """Standard deviation of a value about its course, from neighbouring values; a trend hardly counts."""
+        """Standard deviation of a value about its trend, estimated from consecutive differences."""
         if self._noise is None:
             self._noise = median(self._differences) / _NORMAL if self._differences else 0.0
         return self._noise
 
     def error(self, values: float) -> float:
-        """Standard error of a mean of so many values."""
+        """Return the standard error of a mean of that many values."""
         return self.noise / math.sqrt(values)
 
     def newest(self, values: float) -> Sequence[float]:
-        """The newest values, at most so many and at most `RECENT`."""
+        """Return that many of the newest values, at most `RECENT`."""
         return list(self._last)[max(0, len(self._last) - int(values)) :]
 
     def level(self, values: float) -> float:
-        """Mean of the newest values; NaN without any."""
+        """Return the mean of that many of the newest values; NaN without any."""
         kept = self.newest(values)
         return sum(kept) / len(kept) if kept else math.nan
 
     def middle(self, values: float) -> float:
-        """Median of the newest values; NaN without any."""
+        """Return the median of that many of the newest values; NaN without any."""
         kept = self.newest(values)
         return median(kept) if kept else math.nan
 
     def turned(self, before: float | None = None, part: float = 0.5) -> int | None:
-        """Return the step from which on the values left a level for where the newest ones are.
+        """Return the step at which the values left an earlier level for the current one.
 
-        It is where Page's cumulative sum about a level between both is highest, over the values that are
-        kept. None when all of them lie beyond the change.
+        This is where Page's cumulative sum about a level between the two peaks, over the kept values. None
+        when all of them come after the change.
 
         Args:
-            before: The level they left; their start when not given.
-            part: How far between both levels; less finds the beginning of a gradual change.
+            before: The earlier level; the metric's start when None.
+            part: Position of the level in between, from 0 (earlier) to 1 (current). Smaller values find the
+                beginning of a gradual change.
         """
         old, new = self.start if before is None else before, self.level(AFTER)
         between, total, highest, found = old + part * (new - old), 0.0, 0.0, None
@@ -128,15 +131,15 @@ class Course:
         return found
 
     def window(self, values: float) -> int | None:
-        """Return the first step of so many of the newest values, None when these are all that are kept."""
+        """Return the first step of that many of the newest values, or None when no older ones are kept."""
         place = len(self._ends) - int(values)
         return self._ends[place - 1] + 1 if place > 0 else None
 
     def above(self, limit: float, values: float) -> int | None:
-        """Return the step of the first of so many of the newest values that is above a limit."""
+        """Return the step of the first of that many newest values above a limit; None without one."""
         first = max(0, len(self._last) - int(values))
         return next((self._ends[n] for n in range(first, len(self._last)) if self._last[n] > limit), None)
 
     def missing(self, values: float) -> int:
-        """How many of the newest steps logged NaN or an infinity."""
+        """Return how many of that many newest steps logged NaN or an infinity."""
         return sum(islice(self._missing, max(0, len(self._missing) - int(values)), None))

@@ -1,4 +1,4 @@
-"""Apply every rule at every step, and keep when each finding began and ended."""
+"""Apply every rule at every step, and track when each finding began and ended."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from grpo_tui.health.facts import Observation, Settings, Visits
 from grpo_tui.health.state import Found, Limits, RunState
 
 HOLD = 3
-"""Steps in a row that a rule must hold before it reports."""
+"""Consecutive steps for which a rule must hold before it is reported."""
 AT_ONCE = frozenset({"policy.gradient-nan"})
 WHOLE_RUN = frozenset({"signal.prompts-unsolved", "signal.prompts-solved"})
-"""Rules that look at every prompt of the run: applied when the findings are asked for, not at each step."""
+"""Rules about every prompt of the run. Applied when findings are requested, not at each step."""
 CLEAR = 10
-"""Steps in a row that it must not hold before the finding has ended."""
+"""Consecutive steps for which a rule must not hold before its finding ends."""
 NEAR = 10
-"""Steps after a changed setting within which what begins is put down to it."""
+"""A finding that begins within this many steps of a changed setting is attributed to it."""
 IMPLIED: Mapping[str, tuple[str, ...]] = {
     "policy.broke": (
         "policy.reward-fell", "policy.collapse", "policy.truncation", "policy.length-runaway",
@@ -35,7 +35,7 @@ IMPLIED: Mapping[str, tuple[str, ...]] = {
     "signal.prompt-only": ("signal.all-wrong", "signal.all-correct", "signal.equal"),
     "signal.not-finite": ("policy.gradient-nan", "signal.constant", "signal.equal", "signal.unscored"),
 }  # fmt: skip
-"""What follows from a finding and is left out while that is open."""
+"""Findings that follow from another one and are hidden while that one is open."""
 
 CHECKS: Mapping[str, Callable[[RunState, Limits], Found | None]] = {
     **signal_rules.RULES,
@@ -46,7 +46,7 @@ CHECKS: Mapping[str, Callable[[RunState, Limits], Found | None]] = {
 
 @dataclass(slots=True)
 class _Episode:
-    """One stretch of steps for which a rule holds."""
+    """A stretch of steps for which a rule holds."""
 
     first_step: int
     last_step: int
@@ -56,12 +56,11 @@ class _Episode:
 
 
 class Doctor:
-    """Judge a run step by step.
+    """Judges a run step by step.
 
     Args:
-        settings: of the run.
-        limits: by rule, limits that replace those of the table; None turns the rule off.
-        prompts: what every prompt got, when it is known beforehand; else it is counted from the groups.
+        limits: By rule, limits that replace those in the table. None turns the rule off.
+        prompts: Totals of every prompt when known in advance; None to count them from the groups.
     """
 
     def __init__(
@@ -79,7 +78,7 @@ class Doctor:
         }
         self._at_each = {name: limits for name, limits in self._limits.items() if name not in WHOLE_RUN}
         self.changes: list[SettingChanged] = []
-        """Settings that were changed while the run trained, oldest first."""
+        """Settings changed while the run trained, oldest first."""
         self._open: dict[str, _Episode] = {}
         self._ended: dict[str, _Episode] = {}
 
@@ -106,7 +105,7 @@ class Doctor:
                     self._ended[name] = self._open.pop(name)
 
     def findings(self) -> list[Finding]:
-        """Return what is wrong now, worst first, then what has ended, as info."""
+        """Return open findings, worst first, then those that have ended, as info."""
         shown, implied = self._shown()
         past = [
             self._finding(name, one, ended=True)
@@ -120,13 +119,13 @@ class Doctor:
         return [*errors_first(sorted(now, key=_first)), *sorted(past, key=_first)]
 
     def open_findings(self) -> list[Finding]:
-        """Return what is wrong now, worst first, without the rules that look at every prompt of the run."""
+        """Return open findings, worst first, without the rules in `WHOLE_RUN`."""
         shown, implied = self._shown()
         now = [self._finding(name, one, ended=False) for name, one in shown.items() if name not in implied]
         return errors_first(sorted(now, key=_first))
 
     def _shown(self) -> tuple[dict[str, _Episode], set[str]]:
-        """The open episodes that are reported, and the rules that follow from them."""
+        """Return the open episodes that are reported, and the rules they imply."""
         shown = {name: one for name, one in self._open.items() if self._reported(name, one)}
         return shown, {other for name in shown for other in IMPLIED.get(name, ())}
 
@@ -163,20 +162,20 @@ class Doctor:
         )
 
     def _cause(self, name: str, first_step: int) -> SettingChanged | None:
-        """The newest change of a setting shortly before the finding, if it can be what caused it."""
+        """Return the newest change of a setting shortly before the finding that may have caused it."""
         if name.startswith("machine."):
             return None
         near = (one for one in reversed(self.changes) if 0 < first_step - one.step <= NEAR)
         return next((one for one in near if _can_harm(one)), None)
 
     def _is_back(self, cause: SettingChanged) -> bool:
-        """True when the setting has the value again that it had before."""
+        """Return whether the setting has its earlier value again."""
         newest = [one.new for one in self.changes if one.name == cause.name]
         return newest[-1] == cause.old
 
 
 def _can_harm(change: SettingChanged) -> bool:
-    """False for a learning rate that was lowered: it is a remedy, and not what harmed the policy."""
+    """Return False for a lowered learning rate: that is a remedy, not a cause."""
     if change.name != "learning_rate":
         return True
     return is_number(change.old) and is_number(change.new) and change.new > change.old

@@ -1,6 +1,6 @@
 """What the rules see of a step: its metrics, and facts about its groups of completions.
 
-The facts of a group are worked out once, from its completions, and hold no text.
+The facts of a group are computed once from its completions and contain no text.
 """
 
 from __future__ import annotations
@@ -20,52 +20,54 @@ from grpo_tui.core.statistics import (
 )
 
 MOST_TEXT = 2_000
-"""Characters of a completion that are looked at."""
+"""Characters of a completion that are examined."""
 _SHORT = 20
-"""Characters below which a text is not looked at for repetition."""
+"""Shorter texts, in characters, are not checked for repetition."""
 _ANSWERS = ("</answer>", "\\boxed{", "####")
 
 
 class Members(Protocol):
-    """A group as the record has it, from a live batch or from `run.db`."""
+    """A recorded group, from a live batch or from `run.db`."""
 
     @property
     def completions(self) -> Sequence[Completion]:
-        """Its completions."""
+        """The group's completions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the rules need to know of a run's config."""
+    """What the rules need from a run's config."""
 
     weights: tuple[float, ...] = ()
     names: tuple[str, ...] = ()
-    """Of the reward functions, in TRL's order."""
+    """Names of the reward functions, in TRL's order."""
     normalized: bool = False
-    """Whether TRL divides each function by its own deviation (`normalize_then_sum`)."""
+    """Whether TRL divides each function by its own std (`normalize_then_sum`)."""
     beta: float = 0.0
     learning_rate: float | None = None
     max_completion_length: int | None = None
     total_steps: int | None = None
     has_tokens: bool = True
-    """Whether lengths and truncation were recorded; logs of others may lack them."""
+    """Whether lengths and truncation were recorded. Imported logs may lack them."""
     from_groups: bool = False
-    """Whether reward, length and truncation come from the groups, because no metrics were logged."""
+    """Whether reward, length and truncation come from the groups because no metrics were logged."""
 
 
 class FunctionFacts(NamedTuple):
-    """What one reward function gave to a group."""
+    """One reward function's values for a group.
+
+    Without a finite value `low` is inf, `high` is -inf and `mean` is None.
+    """
 
     low: float
     high: float
-    """Infinite the other way round when it gave no number."""
     mean: float | None
     none: int
     """Completions on which it abstained."""
 
     @property
     def varies(self) -> bool:
-        """Whether it told the completions apart."""
+        """Whether it gave the completions different values."""
         return self.high - self.low >= SAME
 
 
@@ -74,18 +76,19 @@ class GroupFacts:
     """One group of completions.
 
     Attributes:
-        prompt: its prompt's key.
-        cause: `some` when it has a signal, else why it has none: `masked`, `not-finite`, `unscored`,
+        prompt: Key of its prompt.
+        cause: `some` when it has a signal, otherwise why not: `masked`, `not-finite`, `unscored`,
             `cancels`, `identical` or `equal`.
-        low, high, mean: of its totals, None without a finite one.
-        size, truncated, answered: completions, those that are truncated, and those of them that hold a final
-            answer in their first half.
-        tokens: mean length.
-        different: whether the texts differ.
-        repeated: share of repeated runs of four words in its first text, None when that is short or was not
-            looked at.
-        functions: by function, in TRL's order.
-        columns: what each function gave to the completions.
+        low: Lowest total; None without a finite one, as for `high` and `mean`.
+        size: Number of completions.
+        truncated: Completions that are truncated.
+        answered: Truncated completions with a final answer in their first half.
+        tokens: Mean length.
+        different: Whether the texts differ.
+        repeated: Fraction of repeated four-word runs in the first text; None when that is short or was
+            not checked.
+        functions: Facts by function, in TRL's order.
+        columns: Values of each function, one per completion.
     """
 
     prompt: str
@@ -105,7 +108,7 @@ class GroupFacts:
 
 @dataclass(frozen=True, slots=True)
 class Visits:
-    """What a prompt got over the run: its lowest and highest total, and the number of one of its groups."""
+    """Lowest and highest total of a prompt over the run, and the number of one of its groups."""
 
     count: int
     low: float
@@ -118,12 +121,13 @@ class Observation:
     """One step, or a stretch of steps of a long run.
 
     Attributes:
-        first_step, step: inclusive.
-        values: metrics by TRL's keys; the mean over a stretch, NaN where no value is a finite number.
-        missing: keys of which some value is NaN or infinite.
-        groups: of training; a sample of them in a long run.
-        seconds: time per step by phase.
-        failed: failed reward calls by function index.
+        first_step: First step, inclusive.
+        step: Last step, inclusive.
+        values: Metrics by TRL's keys. The mean over a stretch; NaN where no value is finite.
+        missing: Keys with a value that is NaN or infinite.
+        groups: Training groups; a sample of them in a long run.
+        seconds: Time per step by phase.
+        failed: Number of failed reward calls by function index.
     """
 
     first_step: int
@@ -136,7 +140,7 @@ class Observation:
 
 
 def facts_of(group: Members, prompt: str, settings: Settings, *, repetition: bool = True) -> GroupFacts:
-    """Work out the facts of a group; `repetition` says whether its first text is looked at for it."""
+    """Compute the facts of a group; `repetition` decides whether its first text is checked for it."""
     members = group.completions
     totals = [c.total for c in members]
     low, high, middle = _extent(totals)
@@ -162,7 +166,7 @@ def facts_of(group: Members, prompt: str, settings: Settings, *, repetition: boo
 
 
 def _columns(members: Sequence[Completion], functions: int) -> Sequence[Sequence[float | None]]:
-    """What each function gave; None where a completion has no value of it."""
+    """Return the values of each function; None where a completion has no value of it."""
     rows = [c.rewards for c in members]
     if rows and all(len(row) == functions for row in rows):
         return list(zip(*rows, strict=True))
@@ -170,7 +174,7 @@ def _columns(members: Sequence[Completion], functions: int) -> Sequence[Sequence
 
 
 def _extent(values: Sequence[float | None]) -> tuple[float, float, float | None]:
-    """The lowest and highest finite value and the mean; infinite the other way round and None without any."""
+    """Return lowest, highest and mean of the finite values; inf, -inf and None without any."""
     kept = values if all_finite(values) else scored(values)
     return (min(kept), max(kept), sum(kept) / len(kept)) if kept else (math.inf, -math.inf, None)
 
@@ -194,5 +198,5 @@ def _cause(
 
 def _answered(text: str) -> bool:
     half = min(len(text) // 2, MOST_TEXT)
-    # a single character is found many times faster than a text
+    # Searching for a single character first is many times faster than searching for the text.
     return any(text.find(mark[0], 0, half) >= 0 and text.find(mark, 0, half) >= 0 for mark in _ANSWERS)

@@ -1,8 +1,7 @@
-"""Judge a run while it is recorded: follow the records that were written, and say what is open now.
+"""Judge a run while it is recorded: follow the written records and report what is open.
 
-A step is judged when the next one begins, for until then its evaluation or what another rank recorded of it
-may still arrive. A step that was skipped is judged at once, because the run pauses after it. The recorder's
-thread calls.
+A step is judged when the next one begins, because its evaluation or the records of another rank may arrive
+until then. A skipped step is judged at once, because the run pauses after it. Runs in the recorder's thread.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from grpo_tui.store.reader import RunReader
 from grpo_tui.store.values import to_column
 
 REPETITION = 2
-"""Groups of a step of which a text is looked at for repetition."""
+"""Groups of a step whose first text is checked for repetition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ class _Step:
     values: dict[str, float] = field(default_factory=dict)
     missing: set[str] = field(default_factory=set)
     groups: dict[tuple[int, int], list[r.Completion]] = field(default_factory=dict)
-    """By batch and position; of one that is divided over ranks, its parts in one list."""
+    """By batch and position. The parts of a group divided over ranks are in one list."""
     seconds: dict[str, float] = field(default_factory=dict)
     failed: Counter[int] = field(default_factory=Counter)
 
@@ -65,10 +64,10 @@ class _Step:
 
 
 class LiveVerdict:
-    """What is wrong with a run, from the records of one attempt.
+    """Finds what is wrong with a run from the records of one attempt.
 
     Args:
-        folder: of the run. What earlier attempts recorded is read once, when the first step is judged.
+        folder: Run folder. Records of earlier attempts are read once, when the first step is judged.
     """
 
     def __init__(self, folder: RunFolder) -> None:
@@ -76,13 +75,13 @@ class LiveVerdict:
         self._doctor: Doctor | None = None
         self._steps: dict[int, _Step] = {}
         self._failed: dict[int, Counter[int]] = {}
-        """Failed calls of batches that have not arrived, by function."""
+        """Failed calls by function, for batches that have not arrived yet."""
         self._begun = 0
         self._judged = -1
         self._told: tuple[Finding, ...] | None = None
 
     def __call__(self, records: Sequence[Any]) -> list[r.Record]:
-        """Take records that were written; return what is open now when that has changed."""
+        """Take records that were written. Return the open findings when they changed."""
         ended = skipped = False
         for record in records:
             self._take(record)

@@ -1,4 +1,4 @@
-"""Rules about what a step costs: its time, and the reward functions."""
+"""Rules about the cost of a step: its time, and the reward functions."""
 
 from __future__ import annotations
 
@@ -71,4 +71,3 @@ RULES = {
     "machine.slow-reward": _slow_reward,
     "machine.reward-fails": _reward_fails,
 }
-"""By id; each takes the state and its limits."""

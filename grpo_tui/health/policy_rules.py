@@ -58,7 +58,7 @@ def _lower_rate(state: RunState, by: float = 3) -> tuple[Remedy, ...]:
 
 
 def _fallen(state: RunState, limits: Limits) -> tuple[float, float] | None:
-    """The best mean of the reward and the newest one, when they lie far apart."""
+    """Return the best mean of the reward and the current one, when they are far apart."""
     reward, steps = state.course(REWARD), limits["steps"]
     if reward.count < 3 * steps:
         return None
@@ -303,4 +303,3 @@ RULES = {
     "policy.learning-rate-low": _rate_low,
     "policy.held-out": _held_out,
 }
-"""By id; each takes the state and its limits."""

@@ -1,7 +1,7 @@
-"""Judge a recorded run: read it in bounded pieces, oldest first, and hand them to the doctor.
+"""Judge a recorded run: read it in bounded pieces, oldest first, and pass them to the doctor.
 
-A run of up to `STRETCHES` steps is read step by step; a longer one in as many stretches of equal length, so
-that its findings begin and end within a stretch.
+A run of up to `STRETCHES` steps is read step by step. A longer one is read in that many stretches of equal
+length, so the ends of its findings are exact to one stretch.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from grpo_tui.store.rollouts import absent_fields
 
 STRETCHES = 1_024
 MOST_GROUPS = 1_024
-"""Groups whose completions are read; of a longer run they are picked evenly."""
+"""Groups whose completions are read, evenly spaced in a longer run."""
 PAGE = 64
 KEYS = (
     "reward", "reward_std", "entropy", "kl", "grad_norm", "learning_rate", "step_time", "eval_reward",
     "completions/mean_length", "completions/clipped_ratio", SKIPPED,
 )  # fmt: skip
 _OPTIONAL = frozenset({"kl", "eval_reward", SKIPPED})
-"""Logged only with `beta` above 0, with evaluation, and when a gradient was NaN."""
+"""Logged only with `beta` above 0, with evaluation, and after a gradient that is NaN."""
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What the rules say of a run.
+    """The rules' verdict on a run.
 
     Attributes:
-        findings: worst first.
-        steps: the newest step.
-        unknown: metrics that were not logged, so that rules about them are silent.
-        off: rules that the config turns off.
+        findings: Worst first.
+        steps: The newest step.
+        unknown: Metrics that were not logged. Rules about them say nothing.
+        off: Rules that the config turns off.
     """
 
     findings: tuple[Finding, ...]
@@ -71,9 +71,9 @@ def diagnose(reader: RunReader) -> Diagnosis:
 
 
 def doctor_before(reader: RunReader, step: int) -> Doctor:
-    """Return the doctor of a run that goes on at a step, with what was recorded before it.
+    """Return the doctor for a run that continues at `step`, fed with the record before it.
 
-    It counts no prompts, so that its memory stays bounded; rules about them are for `diagnose`.
+    It does not count prompts, so its memory is bounded. Rules about prompts are left to `diagnose`.
     """
     settings = settings_of(reader, logged=True)
     logged = metric_keys(reader)
@@ -86,7 +86,7 @@ def doctor_before(reader: RunReader, step: int) -> Doctor:
 
 
 def _changes(reader: RunReader) -> list[SettingChanged]:
-    """Return the changed settings, without those that a resume from an earlier step has undone."""
+    """Return changed settings, without those undone by a resume from an earlier step."""
     attempts = reader.attempts()
     return [
         change
@@ -100,7 +100,7 @@ def _changes(reader: RunReader) -> list[SettingChanged]:
 
 
 def settings_of(reader: RunReader, *, logged: bool) -> Settings:
-    """Return what the rules need of the run's config; what it does not say is taken as TRL's default."""
+    """Return what the rules need from the run's config, with TRL's defaults for missing entries."""
     config = _mapping(reader.fact("config"))
     grpo = _mapping(config.get("grpo"))
     functions = reader.reward_functions()
@@ -119,7 +119,7 @@ def settings_of(reader: RunReader, *, logged: bool) -> Settings:
 
 
 def limits_of(reader: RunReader) -> dict[str, dict[str, float] | None]:
-    """Return the limits that the run's config changes, by rule; None for one that it turns off."""
+    """Return the limits that the run's config changes, by rule; None for a rule it turns off."""
     section = _mapping(_mapping(reader.fact("config")).get("section"))
     found: dict[str, dict[str, float] | None] = {}
     for name, limits in _mapping(section.get("health")).items():
@@ -146,7 +146,7 @@ def _observations(
     keys: list[str],
     before: float = math.inf,
 ) -> Iterator[Observation]:
-    """Yield the run in order, a stretch of steps at a time, without those of which nothing is known."""
+    """Yield the run's stretches in order, without those that recorded nothing."""
     logged = step_range(reader)
     steps = [] if logged is None else [logged.first_step, logged.newest_step]
     steps += [groups[0][0], groups[-1][0]] if groups else []
@@ -186,7 +186,7 @@ def _observations(
 def _facts(
     reader: RunReader, settings: Settings, groups: list[tuple[int, int]]
 ) -> Iterator[tuple[int, GroupFacts]]:
-    """Yield step and facts of the groups that are looked into, by step."""
+    """Yield step and facts of the groups that are read, in order of steps."""
     if len(groups) > MOST_GROUPS:
         groups = [groups[n * len(groups) // MOST_GROUPS] for n in range(MOST_GROUPS)]
     for start, end in pairwise([*range(0, len(groups), PAGE), len(groups)]):

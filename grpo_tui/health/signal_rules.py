@@ -1,4 +1,4 @@
-"""Rules about the signal: groups from which nothing is learned, reward functions, prompts."""
+"""Rules about the signal: groups that teach nothing, reward functions, prompts."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _not_finite(state: RunState, limits: Limits) -> Found | None:
 
 
 def _main_cause(state: RunState, counts: dict[str, int]) -> str:
-    """The most frequent cause of groups without a signal; `equal` for several kinds of equal totals."""
+    """Return the most frequent cause of groups without a signal; `equal` for a mix of equal totals."""
     none = {cause: count for cause, count in counts.items() if cause != "some"}
     if 2 * sum(none.get(cause, 0) for cause in _EQUAL) >= sum(none.values()):
         if state.high - state.low < SAME:
@@ -76,7 +76,7 @@ def _main_cause(state: RunState, counts: dict[str, int]) -> str:
 
 
 def _used(state: RunState) -> list[tuple[str, float, FunctionState]]:
-    """Name, weight and state of the functions that count."""
+    """Return name, weight and state of the functions whose weight is not 0."""
     named = zip(state.settings.names, state.settings.weights, state.functions, strict=True)
     return [(name, weight, function) for name, weight, function in named if weight]
 
@@ -191,4 +191,3 @@ RULES: dict[str, Callable[[RunState, Limits], Found | None]] = {
     "signal.prompts-unsolved": partial(_prompts, False),
     "signal.prompts-solved": partial(_prompts, True),
 }
-"""By id; each takes the state and its limits."""

@@ -1,4 +1,4 @@
-"""What the rules know of a run up to a step: courses of its metrics, its newest groups, its functions."""
+"""What the rules know of a run up to a step: trends of its metrics, recent groups, reward functions."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from grpo_tui.health.facts import GroupFacts, Observation, Settings, Visits
 Limits = Mapping[str, float]
 T = TypeVar("T")
 NO_SIGNAL = "no signal"
-"""The share of a step's groups that have no signal, as a course."""
+"""Key of the course that tracks the fraction of a step's groups without a signal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a rule has to say at a step.
+    """What a rule found at a step.
 
     Attributes:
-        message: one or two sentences with the numbers.
-        evidence: the numbers by name.
-        query: finds the completions concerned, without its steps; empty for none.
-        remedies: those that are a setting; the rule's own words come first.
-        severity: when it is another than the rule's.
-        since: the step it began at, when the rule knows it.
-        changed: the metric whose change it is, to look for the step when `since` is not given.
-        before: the level of that metric before the change; its start when not given.
+        message: One or two sentences with the numbers.
+        evidence: The numbers by name.
+        query: Finds the affected completions, without a range of steps; empty for none.
+        remedies: Settings that help. The rule's own text comes first.
+        severity: Overrides the rule's severity.
+        since: The step it began at, when the rule knows it.
+        changed: The metric that changed, used to locate the first step when `since` is None.
+        before: Level of that metric before the change; its start when None.
     """
 
     message: str
@@ -46,12 +46,12 @@ class Found:
 
 
 def number(value: float) -> str:
-    """Return three significant digits."""
+    """Format a number with three significant digits."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def percent(share: float) -> str:
-    """Return a share in percent."""
+    """Format a fraction as a percentage."""
     return f"{100 * share:.3g} %"
 
 
@@ -60,35 +60,35 @@ class FunctionState:
     """One reward function over the run."""
 
     course: Course = field(default_factory=Course)
-    """Of its mean."""
+    """The mean of its values."""
     low: float = math.inf
     high: float = -math.inf
     values: int = 0
     abstained: Course = field(default_factory=Course)
-    """Of the share of completions on which it returned None."""
+    """The fraction of completions for which it returned None."""
     varied: deque[int] = field(default_factory=lambda: deque(maxlen=RECENT))
-    """Of each of the newest observations, the groups whose completions it told apart."""
+    """For each recent observation, the number of groups in which its values differ."""
     ever_varied: bool = False
 
     @property
     def span(self) -> float:
-        """Highest less lowest value it gave; 0 without any."""
+        """Highest minus lowest value it gave; 0 without any."""
         return max(0.0, self.high - self.low)
 
     def moved(self, steps: float) -> int:
-        """Return in how many groups of the newest observations it told the completions apart."""
+        """Return the number of groups in the newest observations in which its values differ."""
         return sum(_newest(self.varied, steps))
 
 
 @dataclass(slots=True)
 class _Covariances:
-    """The sums of `core.statistics.column_covariances` over groups, worked out when they are asked for."""
+    """Sums of `core.statistics.column_covariances` over groups, computed on demand."""
 
     groups: Sequence[Sequence[Sequence[float | None]]]
     sums: list[float] | None = None
 
     def of(self, settings: Settings) -> list[float]:
-        """Return the sums; none without groups."""
+        """Return the sums; empty without groups."""
         if self.sums is None:
             each = [
                 column_covariances(columns, settings.weights, normalized=settings.normalized)
@@ -99,7 +99,7 @@ class _Covariances:
 
 
 class Texts(NamedTuple):
-    """Counts of some groups: in how many repetition is known, and of their completions."""
+    """Counts over some groups: those checked for repetition, and the state of their completions."""
 
     groups: int = 0
     known: int = 0
@@ -109,15 +109,16 @@ class Texts(NamedTuple):
 
 
 class RunState:
-    """Everything the rules look at. It takes a bounded amount of memory, but for the prompts.
+    """Everything the rules look at. Memory is bounded, except for `prompts`.
 
     Attributes:
-        settings: of the run.
-        courses: by TRL's key; `phase/NAME` for the seconds of a phase, `NO_SIGNAL`.
-        first_step, step: the first and the newest step that were seen.
-        low, high: lowest and highest total of the run.
-        prompts: by key.
-        texts_differed: groups with different texts and no signal.
+        courses: Metrics by TRL's key, `phase/NAME` for the seconds of a phase, and `NO_SIGNAL`.
+        first_step: First step seen.
+        step: Newest step seen.
+        low: Lowest total of the run.
+        high: Highest total of the run.
+        prompts: Totals by prompt key.
+        texts_differed: Number of groups with different texts and no signal.
     """
 
     def __init__(self, settings: Settings, prompts: Mapping[str, Visits] | None = None) -> None:
@@ -139,30 +140,30 @@ class RunState:
         self._causes: deque[Counter[str]] = deque(maxlen=RECENT)
         self._failed: deque[Mapping[int, int]] = deque(maxlen=RECENT)
         self._counted: dict[int, Counter[str]] = {}
-        """The sums of `_causes` over so many of the newest."""
+        """Sums of `_causes` over the newest observations, by their number."""
 
     def course(self, key: str) -> Course:
-        """Return the course of a metric; an empty one when it was never logged."""
+        """Return the course of a metric, empty when it was never logged."""
         return self.courses.get(key) or _EMPTY
 
     def texts(self, steps: float) -> Texts:
-        """Return what the completions of the newest observations look like."""
+        """Return the counts over the newest observations."""
         return Texts(*map(sum, zip(*_newest(self._texts, steps), strict=True)))
 
     def contributions(self, steps: float) -> list[float | None]:
-        """Return each function's share of the variance within the groups of the newest observations."""
+        """Return each function's contribution to the variance within groups of the newest observations."""
         found = (one.of(self.settings) for one in _newest(self._covariances, steps))
         return shares_of([sums for sums in found if sums], len(self.functions))
 
     def causes(self, steps: float) -> Counter[str]:
-        """Return how many groups of the newest observations have a signal, and why the others have none."""
+        """Count groups of the newest observations by cause, `some` for those with a signal."""
         width = min(int(steps), RECENT)
         if width not in self._counted:
             self._counted[width] = sum(_newest(self._causes, width), Counter[str]())
         return self._counted[width]
 
     def failed(self, steps: float) -> Counter[int]:
-        """Return failed reward calls of the newest observations by function."""
+        """Count failed reward calls of the newest observations by function."""
         found: Counter[int] = Counter()
         for one in _newest(self._failed, steps):
             if one:
@@ -174,18 +175,18 @@ class RunState:
         return next(iter(_newest(self._starts, steps)), self.step)
 
     def began(self, found: Found, steps: float) -> int:
-        """Return the step a finding began at: where its metric changed, else the first step of its window."""
+        """Return the step a finding began at: where its metric changed, or the start of its window."""
         if found.changed is None:
             return found.since or self.window_start(steps)
         since = self.turned(found) or found.changed.window(steps)
         return since or self.first_step or self.step
 
     def turned(self, found: Found) -> int | None:
-        """Return the step a finding began at when it is known better than by the window of its rule."""
+        """Return the step a finding began at when its rule or metric shows it; otherwise None."""
         return found.since if found.changed is None else found.changed.turned(found.before)
 
     def first_with(self, cause: str, steps: float) -> int | None:
-        """Return the first of the newest observations that has a group without signal for a cause."""
+        """Return the first of the newest observations with a group of this cause."""
         newest = zip(_newest(self._starts, steps), _newest(self._causes, steps), strict=True)
         return next((start for start, causes in newest if causes[cause]), None)
 
@@ -195,19 +196,19 @@ class RunState:
         return next((start for start, failed in newest if failed), None)
 
     def signal_share(self, steps: float) -> float:
-        """Return the share of groups that have a signal; NaN without groups."""
+        """Return the fraction of groups with a signal; NaN without groups."""
         causes = self.causes(steps)
         return causes["some"] / causes.total() if causes.total() else math.nan
 
     def gained(self, share: float, steps: float = 10) -> bool:
-        """True when the reward is above its start by a share of `reward_std`, and by two standard errors."""
+        """Return whether the reward rose by `share` of `reward_std`, and by two standard errors."""
         reward = self.course("reward")
         gain = reward.level(steps) - reward.start
         return gain > share * self.spread and gain > 2 * (reward.error(steps) + reward.error(EARLY))
 
     @property
     def spread(self) -> float:
-        """`reward_std` at the start, against which a change of the reward is measured."""
+        """`reward_std` at the start, the scale for changes of the reward; 0 when not logged."""
         return max(self.course("reward_std").start, 0.0) if self.course("reward_std").count else 0.0
 
     def see(self, step: Observation) -> None:
@@ -240,7 +241,7 @@ class RunState:
             _see_function(function, step, index)
 
     def _values(self, step: Observation) -> dict[str, float]:
-        """The metrics, and from the groups those that are not logged."""
+        """Return the metrics, computing from the groups those that were not logged."""
         values = dict(step.values)
         if step.groups:
             totals = mean(group.mean for group in step.groups)
@@ -256,7 +257,7 @@ class RunState:
         return values
 
     def _cause(self, group: GroupFacts) -> str:
-        """Why a group has no signal, `some` when it has; the extremes are those of the run so far."""
+        """Return why a group has no signal, or `some`. The extremes are those of the run so far."""
         if group.low is not None and group.high is not None:
             self.low, self.high = min(self.low, group.low), max(self.high, group.high)
             if self._counts_prompts:

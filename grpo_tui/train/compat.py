@@ -1,7 +1,7 @@
-"""Every private name of TRL and transformers that the program touches, in one place.
+"""Every private name of TRL and transformers that the program uses, in one place.
 
-Tried with TRL 1.16.0 on transformers 5.17 and 5.24. `missing` is the self-test run at start: a name that is
-gone turns off what needs it, with a message, and never stops a run.
+Tested with TRL 1.16.0 on transformers 5.17 and 5.24. `missing` checks the names at start. A missing name
+disables the features that need it, with a message, and never stops a run.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ NEEDED = {
     "reward_func_names": "names of reward functions",
     "reward_weights": "weighted totals",
 }
-"""Attribute of GRPOTrainer to what does not work without it."""
+"""GRPOTrainer attribute to the feature that needs it."""
 _WRAPPED = "_grpo_tui_wrapped"
 _FIRST_STEP = "_grpo_tui_first_step"
-"""Attribute of a resumed trainer: the step from which its losses are added up."""
+"""Attribute of a resumed trainer: the step from which its losses are summed."""
 
 
 def missing(trainer: Any) -> dict[str, str]:
-    """Private names this trainer lacks, each with what will not work."""
+    """Return the private names this trainer lacks, each with the feature that will not work."""
     return {name: purpose for name, purpose in NEEDED.items() if not hasattr(trainer, name)}
 
 
 def wrap(trainer: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> bool:
-    """Replace a method on the instance by `make(original)`; False when the trainer has no such method."""
+    """Replace a method on the instance by `make(original)`. Return False when there is no such method."""
     original = getattr(trainer, name, None)
     if original is None:
         return False
@@ -63,7 +63,7 @@ def wrap(trainer: Any, name: str, make: Callable[[Callable[..., Any]], Callable[
 
 
 def unwrap(trainer: Any) -> None:
-    """Put the methods back that `wrap` replaced, but those that someone else has replaced since."""
+    """Restore the methods that `wrap` replaced, except those that other code has replaced since."""
     vars(trainer).pop(_FIRST_STEP, None)
     for name, replaced, earlier in reversed(vars(trainer).pop(_WRAPPED, [])):
         if vars(trainer).get(name) is not replaced:
@@ -75,7 +75,10 @@ def unwrap(trainer: Any) -> None:
 
 
 def trains_now(trainer: Any) -> bool:
-    """True while `train()` of this trainer runs in some thread; `is_in_train` stays on after a failure."""
+    """Return whether `train()` of this trainer runs in any thread.
+
+    `is_in_train` is no help: it stays True after a failure.
+    """
     for frame in sys._current_frames().values():
         caller: FrameType | None = frame
         while caller is not None:
@@ -88,27 +91,27 @@ def trains_now(trainer: Any) -> bool:
 
 
 def mode(trainer: Any) -> Mode:
-    """`train` or `eval`, decided as TRL decides it."""
+    """Return `train` or `eval`, decided as TRL does."""
     return "train" if trainer.model.training else "eval"
 
 
 def group_size(trainer: Any) -> int:
-    """Completions per prompt in the current mode."""
+    """Return the completions per prompt in the current mode."""
     return int(trainer.num_generations if mode(trainer) == "train" else trainer.num_generations_eval)
 
 
 def generate_every(trainer: Any) -> int:
-    """Micro-steps (forward and backward passes) that one generation batch serves."""
+    """Return how many micro-steps (forward and backward passes) one generation batch serves."""
     return int(trainer.args.steps_per_generation) * int(trainer.num_iterations)
 
 
 def at_generation_boundary(trainer: Any) -> bool:
-    """True when the next micro-step generates again."""
+    """Return whether the next micro-step generates again."""
     return trainer._step % generate_every(trainer) == 0 or trainer._buffered_inputs is None
 
 
 def last_step_of_batch(trainer: Any) -> int:
-    """Last optimizer step that will use the batch generated now, as planned."""
+    """Return the last optimizer step planned to use the batch generated now."""
     accumulation = max(1, int(trainer.args.gradient_accumulation_steps))
     every = generate_every(trainer)
     done = trainer._step % accumulation
@@ -118,13 +121,13 @@ def last_step_of_batch(trainer: Any) -> int:
 
 
 def end_tokens(trainer: Any) -> set[int]:
-    """Token ids after which a completion does not count as truncated."""
+    """Return the token ids after which a completion does not count as truncated."""
     ids = getattr(trainer, "eos_token_ids", None) or [trainer._tokenizer.eos_token_id]
     return {*ids, trainer._tokenizer.pad_token_id}
 
 
 def rendered_prompt(trainer: Any, prompt: Any) -> list[int] | None:
-    """A prompt's token ids, as TRL itself renders it for this run; None where that cannot be reached."""
+    """Return a prompt's token ids as TRL renders it for this run, or None when TRL's method is missing."""
     if not hasattr(trainer, "_tokenize_prompts"):
         return None
     batch = getattr(trainer, "_batch_environments", None)
@@ -139,9 +142,9 @@ def rendered_prompt(trainer: Any, prompt: Any) -> list[int] | None:
 
 
 def reference(trainer: Any) -> tuple[str, Any]:
-    """The model that KL is measured against, where one is in memory: its name, and itself.
+    """Return the name and the model that KL is measured against.
 
-    The name is empty for none. Of an adapter the model is None: see `without_adapter`.
+    The name is empty when there is none in memory. For an adapter the model is None: see `without_adapter`.
     """
     if getattr(trainer, "ref_model", None) is not None:
         return "the reference model", trainer.ref_model
@@ -150,38 +153,38 @@ def reference(trainer: Any) -> tuple[str, Any]:
 
 
 def without_adapter(model: Any) -> AbstractContextManager[Any]:
-    """The reference of an adapter, as TRL takes it: the base model, or a copy of what training began with."""
+    """Switch to an adapter's reference as TRL does: the base model, or a copy of the initial adapter."""
     from trl.trainer.utils import use_adapter
 
     return use_adapter(model, adapter_name="ref" if "ref" in model.peft_config else None)
 
 
 def updates_in_backward(trainer: Any) -> bool:
-    """True with DeepSpeed, whose engine updates the weights within `accelerator.backward`."""
+    """Return True with DeepSpeed, whose engine updates the weights within `accelerator.backward`."""
     return bool(trainer.is_deepspeed_enabled)
 
 
 def is_sharded(trainer: Any) -> bool:
-    """True when each rank holds a part of the model, so that all have to run the same forwards."""
+    """Return whether each rank holds only part of the model, so that all must run the same forwards."""
     backend = getattr(trainer, "_dist", None)
     several = int(trainer.accelerator.num_processes) > 1
     return several and backend is not None and (backend.is_fsdp or backend.is_zero3)
 
 
 def whole_parameters(trainer: Any) -> AbstractContextManager[Any]:
-    """Gather what FSDP1 keeps of the outermost layers, as TRL does to generate; nothing for other models."""
+    """Gather the outermost layers under FSDP1, as TRL does to generate. A no-op for unsharded models."""
     if not is_sharded(trainer):
         return nullcontext()
     return trainer._dist.summon_full_params(trainer.model_wrapped, recurse=False)
 
 
 def pending_extra(trainer: Any) -> dict[str, list[Any]]:
-    """Columns reward functions logged with `log_extra` for the batch under way."""
+    """Return the columns that reward functions logged with `log_extra` for the current batch."""
     return {name: list(values) for name, values in getattr(trainer, "_pending_extra_logs", {}).items()}
 
 
 def totals(trainer: Any, rewards: Any) -> list[float | None]:
-    """Weighted totals exactly as TRL sums them; None for rows no function scored.
+    """Return weighted totals summed exactly as TRL does; None for rows that no function scored.
 
     Args:
         rewards: float32 tensor, shape (completions, functions), NaN where a function abstained.
@@ -192,12 +195,12 @@ def totals(trainer: Any, rewards: Any) -> list[float | None]:
 
 
 def add_callback_first(trainer: Any, callback: Any) -> None:
-    """Add a callback before all others: transformers' own PrinterCallback takes values out of a row."""
+    """Add a callback before all others. transformers' PrinterCallback removes values from the logs."""
     trainer.callback_handler.callbacks.insert(0, callback)
 
 
 def silence_table() -> None:
-    """Keep TRL's table of completions off stdout; its parquet files are written all the same.
+    """Keep TRL's table of completions off stdout. Its parquet files are still written.
 
     Printed raw, completions would put control bytes and hundreds of lines into `train.log`.
     """
@@ -211,7 +214,7 @@ def silence_table() -> None:
 
 
 def resume_state(trainer: Any) -> dict[str, Any]:
-    """What an exact resume needs beyond TRL's own checkpoint: generation buffer and pending logs."""
+    """Return what an exact resume needs beyond TRL's checkpoint: generation buffer and pending logs."""
     loss = getattr(trainer, "_tr_loss", None)
     return {
         "step": trainer._step,
@@ -226,15 +229,15 @@ def resume_state(trainer: Any) -> dict[str, Any]:
 
 
 def restore_generation(trainer: Any, state: dict[str, Any]) -> None:
-    """Put the generation buffer back; before `train()`."""
+    """Restore the generation buffer. Call before `train()`."""
     trainer._step = state["step"]
     trainer._buffered_inputs = state["buffered_inputs"]
 
 
 def generate_with_data(trainer: Any) -> None:
-    """Have the next micro-step generate, and later ones whenever the data changes; at `on_train_begin`.
+    """Generate at the next micro-step, and later whenever the data changes. Call at `on_train_begin`.
 
-    TRL counts micro-steps from 0 after a resume, and generates out of step with its data then.
+    After a resume TRL counts micro-steps from 0, and so would generate out of step with its data.
     """
     loader, args = trainer.callback_handler.train_dataloader, trainer.args
     accumulation = max(1, int(args.gradient_accumulation_steps))
@@ -246,7 +249,7 @@ def generate_with_data(trainer: Any) -> None:
 
 
 def restore_logging(trainer: Any, state: dict[str, Any]) -> None:
-    """Put values that wait to be logged back; at `on_train_begin`, after the trainer has reset them."""
+    """Restore values that wait to be logged. Call at `on_train_begin`, after the trainer has reset them."""
     for name, values in state["metrics"].items():
         for key, numbers in values.items():
             trainer._metrics[name][key] = list(numbers)
@@ -259,10 +262,10 @@ def restore_logging(trainer: Any, state: dict[str, Any]) -> None:
 
 
 def average_loss_from(trainer: Any, first_step: int) -> None:
-    """Have the final `train_loss` count the steps since the run began, whose losses were put back.
+    """Average the final `train_loss` over all steps since the run began, whose losses were restored.
 
-    transformers divides by the steps of this `train()` alone. Its steps per second are of this `train()`, so
-    the time is moved back by as many steps as were made before.
+    transformers divides by the steps of this `train()` alone. Its steps per second also refer to this
+    `train()`, so the start time is moved back in proportion to the earlier steps.
     """
 
     def around(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -279,15 +282,15 @@ def average_loss_from(trainer: Any, first_step: int) -> None:
     wrap(trainer, "_finalize_training", around)
 
 
-# -- what a resume takes from the checkpoint instead of from the config --------------------------
+# -- what a resume takes from the checkpoint, not from the config -----------------------------------
 
 
 class Restored(NamedTuple):
-    """One setting that transformers reads from a checkpoint, whatever the config says."""
+    """A setting that transformers reads from a checkpoint, whatever the config says."""
 
     name: str
     read: Callable[[Any], Any]
-    """What the trainer uses now; None when it has nothing of the kind."""
+    """Return the value in use, or None when the trainer has no such setting."""
     write: Callable[[Any, Any], None]
 
 
@@ -299,7 +302,7 @@ def _of_state(name: str) -> Restored:
 
 
 def _of_optimizer(name: str, key: str) -> Restored:
-    """An option of the parameter groups in `optimizer.pt`: its value in each of them."""
+    """An option of the parameter groups in `optimizer.pt`, as a list with one value per group."""
 
     def write(trainer: Any, values: list[Any]) -> None:
         for group, value in zip(trainer.optimizer.param_groups, values, strict=True):
@@ -342,16 +345,16 @@ RESTORED = (
     _of_schedule("learning_rate", ("base_lrs",)),
     _of_schedule("lr_scheduler_kwargs", BY_METRIC),
 )
-"""Everything transformers takes from a checkpoint at a resume, other than what training has learned."""
+"""Everything transformers takes from a checkpoint at a resume, except what training has learned."""
 
 
 def scheduler(trainer: Any) -> Any:
-    """The schedule of the learning rate itself."""
+    """Return the learning-rate scheduler, without accelerate's wrapper."""
     return getattr(trainer.lr_scheduler, "scheduler", trainer.lr_scheduler)
 
 
 def configured(trainer: Any) -> list[Any]:
-    """What the config says of each of `RESTORED`: read when all is built and nothing is loaded yet."""
+    """Return the configured value of each of `RESTORED`. Call before anything is loaded."""
     from transformers import TrainerState
 
     planned = TrainerState()
@@ -366,7 +369,7 @@ def configured(trainer: Any) -> list[Any]:
 
 
 def mismatches(trainer: Any, wanted: Sequence[Any]) -> list[tuple[Restored, Any, Any]]:
-    """Those of `RESTORED` that the trainer would use otherwise than wanted: which, as used, as wanted."""
+    """Return those of `RESTORED` whose value in use differs: setting, value in use, wanted value."""
     found = []
     for row, value in zip(RESTORED, wanted, strict=True):
         used = row.read(trainer)
@@ -384,7 +387,10 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def rates_by_schedule(trainer: Any) -> list[float] | None:
-    """The rate that the schedule gives each parameter group for the next step; None for one by a metric."""
+    """Return the scheduled rate of each parameter group for the next step.
+
+    None for a schedule that follows a metric.
+    """
     schedule = scheduler(trainer)
     if not hasattr(schedule, "lr_lambdas"):
         return None
@@ -393,10 +399,10 @@ def rates_by_schedule(trainer: Any) -> list[float] | None:
 
 
 def follow_schedule(trainer: Any) -> bool:
-    """Give the next step the rate of the schedule as it is configured now; True when that changed it.
+    """Set the next step's rate to that of the configured schedule. Return True when that changed it.
 
-    A checkpoint brings the rate of its own schedule along: that of a finished run is 0. One without an
-    optimizer brings no schedule, which then would begin again.
+    A checkpoint restores the rate of its own schedule: for a finished run that is 0. A checkpoint without an
+    optimizer restores no schedule, which would then start over.
     """
     schedule = scheduler(trainer)
     if hasattr(schedule, "lr_lambdas") and not schedule.last_epoch:
@@ -421,7 +427,10 @@ def _set_rates(trainer: Any, rates: Sequence[float]) -> None:
 
 
 def future_rates(trainer: Any) -> list[tuple[int, float]]:
-    """Step and rate where the rest of the schedule begins, turns and ends; empty for one by a metric."""
+    """Return (step, rate) where the rest of the schedule starts, turns and ends.
+
+    Empty for a schedule that follows a metric.
+    """
     schedule, done = scheduler(trainer), int(trainer.state.global_step)
     left = int(trainer.state.max_steps) - done
     if not hasattr(schedule, "lr_lambdas") or left <= 0:
@@ -443,13 +452,13 @@ def _direction(before: tuple[int, float], after: tuple[int, float]) -> int:
 
 
 def forget_best(trainer: Any) -> None:
-    """Forget the best metric so far, which was another metric."""
+    """Forget the best metric so far, because another metric now decides."""
     state = trainer.state
     state.best_metric = state.best_global_step = state.best_model_checkpoint = None
 
 
 def seed_again(trainer: Any) -> None:
-    """Have this `train()` begin with random numbers of its own seed, not with those of the checkpoint."""
+    """Start this `train()` from its own seed instead of the checkpoint's random state."""
 
     def around(original: Callable[..., Any]) -> Callable[..., Any]:
         def load_rng_state(checkpoint: Any) -> None:
@@ -463,18 +472,19 @@ def seed_again(trainer: Any) -> None:
 
 
 _ROTATION: dict[str, tuple[Callable[[Path], bool], Callable[[Path], bool]]] = {}
-"""By output folder: which of its checkpoints rotation never deletes, and which it takes for the newest."""
+"""By output folder: which checkpoints rotation must keep, and which one it must treat as the newest."""
 
 
 def keep_from_rotation(
     output_dir: str, is_kept: Callable[[Path], bool], is_newest: Callable[[Path], bool]
 ) -> bool:
-    """Hide some checkpoints from `save_total_limit`; False when transformers has no such function.
+    """Hide some checkpoints from `save_total_limit`. Return False when transformers lacks the function.
 
     Args:
-        output_dir: Whose checkpoints; a later trainer of this process that saves there takes its place.
+        output_dir: Folder of the checkpoints. A later trainer of this process that saves there replaces
+            this entry.
         is_kept: True for a checkpoint that must not be deleted.
-        is_newest: True for the one that is the newest, whatever its modification time says.
+        is_newest: True for the newest checkpoint, whatever its modification time.
     """
     from transformers import trainer, trainer_utils
 
@@ -499,7 +509,7 @@ def keep_from_rotation(
 
 
 def save_now(trainer: Any) -> None:
-    """The trainer's own checkpoint, with the callbacks that follow one."""
+    """Save the trainer's own checkpoint and call the callbacks that follow one."""
     trainer._save_checkpoint(trainer.model_wrapped, None)
     trainer.control = trainer.callback_handler.on_save(trainer.args, trainer.state, trainer.control)
 
@@ -508,12 +518,12 @@ def save_now(trainer: Any) -> None:
 
 
 def learning_rate(trainer: Any) -> float:
-    """The learning rate of the next optimizer step."""
+    """Return the learning rate of the next optimizer step."""
     return float(trainer._get_learning_rate())
 
 
 def scale_learning_rate(trainer: Any, factor: float) -> None:
-    """Multiply the learning rate from now on and keep the shape of the schedule.
+    """Multiply the learning rate from now on, keeping the shape of the schedule.
 
     Raises:
         LookupError: The scheduler keeps no base rates to scale.
@@ -538,11 +548,11 @@ def temperature_cells(trainer: Any) -> list[Any]:
 
 
 def _temperature_cell(trainer: Any, name: str, model: Any) -> Any:
-    # Out of DDP, FSDP1, DeepSpeed and torch.compile; FSDP2 and gradient checkpointing keep the model itself.
+    # Unwrap DDP, FSDP1, DeepSpeed and torch.compile. FSDP2 and gradient checkpointing keep the model itself.
     model = trainer.accelerator.unwrap_model(model, keep_torch_compile=False)
     base = model.get_base_model() if hasattr(model, "peft_config") else model
     layer, layers = base.forward, list[str]()
-    # Mixed precision and accelerate's hooks wrap `forward` and say what they wrap, as functools.wraps does.
+    # Mixed precision and accelerate's hooks wrap `forward` and point to it, as functools.wraps does.
     while layer is not None:
         function = getattr(layer, "__func__", layer)
         code = getattr(function, "__code__", None)
@@ -557,10 +567,10 @@ def _temperature_cell(trainer: Any, name: str, model: Any) -> Any:
 
 
 def set_temperature(trainer: Any, value: float) -> None:
-    """Change the sampling temperature and the one log-probabilities are computed with, together.
+    """Change the temperature of sampling and of log-probabilities together.
 
     Raises:
-        LookupError: One of the two cannot be reached; nothing was changed.
+        LookupError: One of the two cannot be reached. Nothing was changed.
     """
     cells = temperature_cells(trainer)
     sampling: list[Callable[[], None]] = []

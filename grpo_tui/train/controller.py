@@ -1,7 +1,7 @@
 """Carry out commands at the safe point, between two optimizer steps.
 
-The safe point is right after the trainer has logged, evaluated and saved: only there is the step's row
-written and the model at rest.
+The safe point comes right after the trainer has logged, evaluated and saved. Only then are the step's
+metrics written and no update is under way.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ KEEP_ALIVE_S = 1.0
 
 
 class Controller:
-    """Serves the mailbox of one run from inside its trainer."""
+    """Serves a run's mailbox from inside its trainer."""
 
     def __init__(
         self,
@@ -44,27 +44,26 @@ class Controller:
         self._paused = False
         self._unread = ""
         self.stopped = False
-        """True once a stop was carried out."""
         self.closed = False
-        """Set at the end of the attempt; nothing is served from then on."""
+        """Set at the end of the attempt; no command is served afterwards."""
         self.stop_wanted = False
-        """Set from a signal handler: save and stop at the next safe point."""
+        """Set by a signal handler: save and stop at the next safe point."""
         self.deferred: dict[str, Any] = {}
-        """Settings a resume brings back at the next generation boundary."""
+        """Settings that a resume restores at the next generation boundary."""
         self.on_safe_point: Callable[[], None] = lambda: None
         checkpoints.on_owed = self.pause_for
         self.pause_wanted = False
-        """Set when the run itself should pause, as after two aborted reward calls in a row."""
+        """Set when the run should pause by itself, for example after two aborted reward calls in a row."""
 
     def install(self) -> None:
-        """Put the safe point in place."""
+        """Wrap the trainer's methods so that it reaches the safe point after each step."""
         compat.wrap(self._trainer, "_maybe_log_save_evaluate", self._around_step_end)
         compat.wrap(self._trainer, "_evaluate", self._around_evaluate)
 
     def _around_step_end(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def maybe_log_save_evaluate(*args: Any, **kwargs: Any) -> Any:
             result = original(*args, **kwargs)
-            # Fires twice at the end of an epoch; a step counts once, commands are welcome both times.
+            # Called twice at the end of an epoch: count the step once, serve commands both times.
             if int(self._trainer.state.global_step) != self._phases.step:
                 self._phases.step_ended(int(self._trainer.state.global_step))
             self.safe_point()
@@ -80,16 +79,16 @@ class Controller:
         return evaluate
 
     def pause_for(self, reason: str) -> None:
-        """Pause at the next safe point and say why."""
+        """Pause at the next safe point and show the reason."""
         self.pause_wanted = True
         self._phases.tell(note=reason)
 
     def until_written(self, write: Callable[[], Any], what: str) -> None:
-        """Write something; while the disk cannot be written, wait as in a pause and try again at each resume.
+        """Call `write`. While the disk has no room, pause, and try again each time the run is resumed.
 
         Args:
-            write: What writes it; on every rank.
-            what: Its name in a sentence, such as `the model`.
+            write: Called on every rank.
+            what: Name of what is written, as part of a sentence (`the model`).
         """
         while not self.stopped:
             problem = ""
@@ -107,7 +106,7 @@ class Controller:
             self.safe_point()
 
     def safe_point(self) -> None:
-        """Serve waiting commands; while paused, stay here and go on serving."""
+        """Serve waiting commands. While paused, stay here and keep serving."""
         if self.closed:
             return
         before = self._phases.phase
@@ -122,7 +121,7 @@ class Controller:
             self._phases.enter(before)
 
     def _rest(self) -> None:
-        """Wait a moment while paused; ranks meet once a second, so that no watchdog grows impatient."""
+        """Wait a moment while paused. Ranks synchronize once a second so that no NCCL watchdog fires."""
         deadline = time.monotonic() + KEEP_ALIVE_S
         while self._ranks.first and time.monotonic() < deadline:
             time.sleep(PAUSED_POLL_S)
@@ -140,7 +139,7 @@ class Controller:
         return [command for command in waiting if command.kind in CONTROLLER_KINDS]
 
     def _serve(self) -> None:
-        """The first rank reads the mailbox; what is to be done is done on every rank."""
+        """Read commands on the first rank and carry them out on every rank."""
         commands = self._waiting() if self._ranks.first else []
         asked, stop, pause = self._ranks.any_of(bool(commands), self.stop_wanted, self.pause_wanted)
         if stop and not self.stopped:
@@ -157,7 +156,7 @@ class Controller:
         self._outbox.send()
 
     def _carry_out(self, command: Command) -> Outcome | None:
-        """Return the outcome, the same on every rank; None when the command waits for a later safe point."""
+        """Return the same outcome on every rank, or None when the command waits for a later safe point."""
         step = int(self._trainer.state.global_step)
         handler: Callable[[Command], tuple[str, dict[str, Any]]] = getattr(self, f"_on_{command.kind}")
         refused: str | None = None
@@ -220,7 +219,7 @@ class Controller:
         return "; ".join(said), changed
 
     def _stop_unasked(self) -> None:
-        """A stop that came as a signal and has no one to refuse it to: without room it becomes a pause."""
+        """Stop because of a signal. Without disk space, pause: no one is there to see a refusal."""
         try:
             self._stop()
         except DiskFull as problem:

@@ -1,8 +1,8 @@
-"""Make everything count after a resume: what the checkpoint holds, what was set in mid-run, what changed.
+"""Resume a run so that checkpoint state, settings changed while training, and config changes all count.
 
 transformers takes some settings from the checkpoint whatever the config says (`compat.RESTORED`), and the
-generation buffer was made with the settings of its time. A checkpoint's marker says what those were, so that
-a changed setting is put in, the buffer is dropped where it no longer fits, and all of it is said.
+checkpoint's generation buffer was made with the settings of that time. The checkpoint's marker records
+those settings. A changed setting is applied, a buffer that no longer fits is dropped, and both are reported.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from grpo_tui.train.session import Session
 
 BY_RESUME, BY_CONFIG = "resume", "config"
-"""Who set a value: a resume that put it back, or the config that the resume was given."""
+"""Who set a value: the resume that restored it, or the config of the resume."""
 ROWS_LOOKED_AT = 512
-"""Rows of a dataset that tell it from another one."""
+"""At most about twice this many rows identify a dataset, spread evenly over it."""
 PACKAGES = ("trl", "transformers", "vllm", "peft")
 
 REWARD_NAMES = "reward names"
@@ -50,17 +50,17 @@ NO_PART = (
     "delta", "entropy_", "sapo_", "vespo_", "vllm_server_", "vllm_group_port", "vllm_gpu_memory_utilization",
     "vllm_enable_sleep_mode",
 )  # fmt: skip
-"""Arguments, by how they begin, that have no part in a generated batch; every other one has."""
+"""Prefixes of arguments that do not affect a generated batch. Every other argument does."""
 ORDER = ("seed", "shuffle_dataset", "per_device_train_batch_size", "gradient_accumulation_steps",
          "generation_batch_size", "steps_per_generation", "num_generations", "num_iterations", "dataset",
          "world_size")  # fmt: skip
-"""What decides which prompts come at which step."""
+"""Arguments that decide which prompts come at which step."""
 
 
 def description(
     trainer: Any, sources: Sequence[RewardFunctionInfo] | None, reward_params: Sequence[Any]
 ) -> dict[str, Any]:
-    """Return what a run is made of as plain JSON: TRL's arguments, and what a batch depends on besides.
+    """Describe a run as plain JSON: TRL's arguments, and what else a generated batch depends on.
 
     Args:
         trainer: The trainer, before `train()`.
@@ -91,7 +91,7 @@ def _digest(value: Any) -> str:
 
 
 def _stable(value: Any) -> Any:
-    """Plain data for what JSON does not know; an object's address would differ in every process."""
+    """Convert what JSON lacks to plain data, without object addresses: they differ in every process."""
     if isinstance(value, set | frozenset):
         return sorted(map(str, value))
     if isinstance(value, bytes):
@@ -101,7 +101,7 @@ def _stable(value: Any) -> Any:
 
 
 def _dataset(dataset: Any) -> str:
-    """Tell a dataset from another one by its length and some of its rows; a script's own may do anything."""
+    """Identify a dataset by its length and some rows. A dataset from a script may raise anything."""
     if not hasattr(dataset, "__len__"):
         return "a stream"
     try:
@@ -119,10 +119,10 @@ def _rows(dataset: Any) -> str:
 
 
 def resume(session: Session, trainer: Any, checkpoint: Path, overridden: Collection[str] = ()) -> None:
-    """Prepare a trainer to go on from a checkpoint; call before its `train()`.
+    """Prepare a trainer to continue from a checkpoint. Call before its `train()`.
 
     Args:
-        overridden: Settings given again at this resume; they win over what was set in mid-run.
+        overridden: Settings given again for this resume. They win over changes made while training.
 
     Raises:
         Refused: A setting changed that cannot change at a resume.
@@ -149,7 +149,7 @@ class Resuming:
         self._changes: list[tuple[str, Any, Any]] = []
 
     def prepare(self) -> None:
-        """Restore the checkpoint's own state and the settings in force, and hook what comes at the begin."""
+        """Restore the checkpoint's state and current settings, and hook what follows when training begins."""
         refusal = refused_at_resume(self._checkpoint, self._now)
         if refusal:
             raise Refused(refusal)
@@ -188,7 +188,7 @@ class Resuming:
     # -- what changed -----------------------------------------------------------------------------
 
     def _history(self) -> list[SettingChanged]:
-        """Settings of earlier attempts, oldest first; every rank takes those the first one read."""
+        """Return settings of earlier attempts, oldest first, as the first rank reads them."""
         found: list[list[Any]] = []
         if self._session.rank == 0:
             reader = RunReader(self._session.folder.database)
@@ -203,7 +203,7 @@ class Resuming:
         return [SettingChanged(*row) for row in self._session.ranks.from_first(found)]
 
     def _changed(self, history: Iterable[SettingChanged]) -> list[str]:
-        """Arguments that the config of this resume says otherwise than the last config that counted."""
+        """Return arguments that differ from the last config in effect."""
         baseline = dict(self._saved)
         baseline |= {s.name: s.new for s in history if s.by == BY_CONFIG}
         return [
@@ -214,7 +214,7 @@ class Resuming:
         ]
 
     def _stale(self, changed: Sequence[str]) -> list[str]:
-        """What the batch in the checkpoint was generated with and is no longer so."""
+        """Return what has changed since the batch in the checkpoint was generated."""
         if not self._saved:
             return ["version of grpo-tui"]
         stale = [
@@ -234,7 +234,7 @@ class Resuming:
         return stale
 
     def _within_cycle(self, state: Mapping[str, Any]) -> bool:
-        """Whether the batch in the checkpoint would have been trained on further."""
+        """Return whether the batch in the checkpoint has steps left to train on."""
         made = self._saved or self._now
         every = int(made.get("steps_per_generation") or 1) * int(made.get("num_iterations") or 1)
         return state["buffered_inputs"] is not None and state["step"] % every != 0
@@ -242,7 +242,7 @@ class Resuming:
     # -- settings in force ------------------------------------------------------------------------
 
     def _put_back(self, history: Sequence[SettingChanged], changed: Sequence[str]) -> None:
-        """Bring back what was set in mid-run, and record what the config of this resume says instead."""
+        """Restore what was set while training, and note where this resume's config overrides it."""
         settings = self._session.settings
         last = {s.name: s for s in history if s.name in NAMES}
         names = self._about_now[REWARD_NAMES]
@@ -268,20 +268,20 @@ class Resuming:
             if before is not None and before.by == BY_CONFIG:
                 continue
             if name == "temperature" and within:
-                # The batch was sampled at the old temperature; the new one waits for the next.
+                # The batch was sampled at the old temperature. The new one applies from the next batch on.
                 self._session.controller.deferred[name] = value
                 continue
             settings.apply({name: value}, by=BY_RESUME)
             self._note(f"{name} is {shown(value)} again, as set {_when(before)}")
 
     def _config_says(self, name: str, old: Any) -> None:
-        """Tell of a setting that changed with this resume; it is recorded once a step was made with it."""
+        """Report a setting changed by this resume. It is recorded once a step was made with it."""
         new = self._now[name]
         self._changes.append((name, old, new))
         self._note(f"{name} is {shown(new)}, as the config says; it was {shown(old)}")
 
     def _say_what_stays(self) -> None:
-        """Say what a setting does not reach: what the checkpoint brings along in any case."""
+        """Report what a setting cannot change because it comes from the checkpoint."""
         adapted = bool(getattr(self._trainer.model, "peft_config", None))
         model = "model_name_or_path"
         if not adapted and self._about.get(model, self._about_now[model]) != self._about_now[model]:
@@ -293,7 +293,7 @@ class Resuming:
             self._note("sync_ref_model: the reference model starts from the base model again")
 
     def _factors(self, history: Iterable[SettingChanged]) -> list[float]:
-        """What rates set in mid-run multiply the config's by, since it last changed there."""
+        """Return the factors applied to the learning rate since the config last changed it."""
         rates = [setting for setting in history if setting.name == "learning_rate"]
         if not rates:  # perhaps the record was lost
             return [float(self._live.get("rate_factor", 1.0))]
@@ -325,7 +325,7 @@ class Resuming:
         return around
 
     def begins(self) -> None:
-        """Put the config's settings over those of the checkpoint; at `on_train_begin`."""
+        """Replace the checkpoint's settings with those of the config. Called from `on_train_begin`."""
         trainer, state = self._trainer, self._trainer.state
         if state.global_step >= state.max_steps:
             more = f"--set max_steps={2 * state.max_steps}"
@@ -352,7 +352,7 @@ class Resuming:
         self._session.put(SettingChanged(self._session.attempt, self._step, time.time(), name, old, new, by))
 
     def _begin_again_where_changed(self) -> None:
-        """What was learned under a setting that has changed begins again with it."""
+        """Restart what was learned under a setting that has changed."""
         trainer = self._trainer
         for name in ("metric_for_best_model", "greater_is_better"):
             if name in self._saved and self._saved[name] != self._now[name]:
@@ -365,7 +365,7 @@ class Resuming:
             compat.scale_rates(trainer, new / old)
 
     def first_step_ended(self) -> None:
-        """Compare what the first step used with the config; a difference is an alert."""
+        """Compare what the first step used with the config, and raise an alert when they differ."""
         for name, old, new in self._changes:
             self._record(name, old, new, BY_CONFIG)
         wrong = []
@@ -383,7 +383,7 @@ def _when(setting: SettingChanged | None) -> str:
 
 
 def _one_each(used: Any, wanted: Any) -> tuple[str, str]:
-    """Two values in words; of two lists, such as one value for each parameter group, what differs first."""
+    """Format two values. Of two lists, such as one value per parameter group, show the first difference."""
     if isinstance(used, list) and isinstance(wanted, list):
         return next((_one_each(a, b) for a, b in zip(used, wanted, strict=False) if a != b), ("", ""))
     return shown(used), shown(wanted)
@@ -399,18 +399,16 @@ def _at_begin(resuming: Resuming) -> Any:
     from transformers import TrainerCallback
 
     class Begin(TrainerCallback):
-        """Waits for the optimizer and the scheduler, which exist only once training begins."""
+        """Waits for the optimizer and scheduler, which exist only once training begins."""
 
         begun = stepped = False
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            """Everything is loaded."""
             if not self.begun:  # a script may train once more
                 self.begun = True
                 resuming.begins()
 
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            """An optimizer step ended."""
             if not self.stepped:
                 self.stepped = True
                 resuming.first_step_ended()

@@ -1,9 +1,9 @@
-"""Ask the current policy while it trains, leaving the run as it was.
+"""Sample the current policy while it trains, without affecting the run.
 
-Samples of one prompt, the held-out questions at the start and the end, and the probe prompts before training
-and every so many steps. The random state of Python, NumPy and torch, the training mode, TRL's metrics and
-what rewards have learned are the same afterwards, so no later number changes. Rewards are called where
-training calls them. Asynchronous ones and reward models, which only TRL can call, abstain.
+This covers samples of one prompt, held-out questions before and after training, and probe prompts at
+regular steps. The random state of Python, NumPy and torch, the training mode, TRL's metrics and the state of
+rewards are restored afterwards, so later numbers do not change. Rewards run where training runs them.
+Asynchronous rewards and reward models, which only TRL can call, abstain.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from grpo_tui.train.settings import LEAST_TEMPERATURE, MOST_TEMPERATURE, Refused
 
 MAX_COMPLETIONS = 64
 SEVERAL = 8
-"""Prompts of the data that are compared for what they all begin with."""
+"""Training prompts compared to find the beginning they share."""
 MAX_PROMPT_TOKENS = 32_768
-"""Longer ones would hold the run up for minutes, whatever the model could take."""
+"""Longer prompts would hold up the run for minutes, whatever the model's context."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +45,11 @@ class Drawn:
     """Completions of one prompt.
 
     Attributes:
-        rendered: the prompt as the model got it.
-        temperature: of sampling; 0 for the likeliest token.
-        ids: (count,) token ids, the end token included.
-        truncated: (count,) whether it was cut off.
-        before: what was put before a typed prompt, in words; empty for nothing.
+        rendered: The prompt as the model received it.
+        temperature: Sampling temperature; 0 for greedy decoding.
+        ids: (count,) lists of token ids, including the end token.
+        truncated: (count,) flags.
+        before: Description of what was prepended to a typed prompt; empty for nothing.
     """
 
     rendered: str
@@ -88,13 +88,13 @@ def draw(trainer: Any, prompt: Any, *, count: int, temperature: float | None = N
 
     Args:
         trainer: The GRPOTrainer, between two steps.
-        prompt: A string or a list of chat messages. When the run trains on chat prompts a string
-            becomes the user's message after what those all begin with.
-        count: Number of completions, 1 to 64.
-        temperature: Sampling temperature, by default that of the run; 0 takes the likeliest token.
+        prompt: A string or a list of chat messages. When the run trains on chat prompts, a string
+            becomes a user message after the messages that all training prompts share.
+        count: 1 to 64.
+        temperature: Sampling temperature, by default the run's; 0 decodes greedily.
 
     Raises:
-        Refused: The prompt is too long or none, or there are too many completions, or no such temperature.
+        Refused: The prompt is empty, invalid or too long, or `count` or `temperature` is out of range.
     """
     import torch
     from trl.models import unwrap_model_for_generation
@@ -149,7 +149,7 @@ def _set_temperature(config: Any, temperature: float) -> None:
 
 
 def _refuse_long(trainer: Any, tokens: int, new: int) -> None:
-    """Refuse what the model cannot take, before the run waits for it."""
+    """Refuse a prompt that does not fit the model, before the run spends time on it."""
     model = trainer.accelerator.unwrap_model(trainer.model)
     text = model.config.get_text_config() if hasattr(model.config, "get_text_config") else model.config
     context = getattr(text, "max_position_embeddings", None)
@@ -163,7 +163,7 @@ def _refuse_long(trainer: Any, tokens: int, new: int) -> None:
 
 @contextmanager
 def unchanged_randomness() -> Iterator[None]:
-    """Give every random state back as it was."""
+    """Restore every random state afterwards."""
     import numpy
     import torch
 
@@ -180,7 +180,7 @@ def unchanged_randomness() -> Iterator[None]:
 
 
 def refuse_unknown_tokens(trainer: Any, ids: Sequence[int]) -> None:
-    """Refuse tokens without an embedding: on a GPU a look-up of one would end the process."""
+    """Refuse tokens without an embedding. On a GPU, looking one up would end the process."""
     known = trainer.accelerator.unwrap_model(trainer.model).get_input_embeddings()
     rows = getattr(known, "num_embeddings", None)
     if rows is not None and ids and max(ids) >= rows:
@@ -189,7 +189,7 @@ def refuse_unknown_tokens(trainer: Any, ids: Sequence[int]) -> None:
 
 @contextmanager
 def evaluating(model: Any) -> Iterator[None]:
-    """Evaluate the model, and leave its mode, gradient checkpointing and sharded parameters as they were."""
+    """Put the model in eval mode, then restore mode, gradient checkpointing and sharded parameters."""
     from torch.distributed.fsdp import FSDPModule
 
     training = model.training
@@ -207,16 +207,16 @@ def evaluating(model: Any) -> Iterator[None]:
         model.train(training)
         for module, was in checkpointing.items():  # TRL turns it off, and on again only without an exception
             module.gradient_checkpointing = was
-        # FSDP2 frees what it gathered for a forward in the backward, which does not come here.
+        # FSDP2 frees what a forward gathered only in the backward, and there is none here.
         for module in sharded:
             module.reshard()
 
 
 def _encode(trainer: Any, prompt: Any) -> tuple[str, list[int], str]:
-    """Render a prompt as training renders its own; a text gets before it what they all begin with.
+    """Render a prompt as training does. A string is placed after the messages all training prompts share.
 
     Returns:
-        The prompt as text, its token ids, and what was put before it, in words.
+        The prompt as text, its token ids, and a description of what was prepended.
     """
     said = ""
     if isinstance(prompt, str):
@@ -234,7 +234,7 @@ def _encode(trainer: Any, prompt: Any) -> tuple[str, list[int], str]:
 
 
 def _some_prompts(trainer: Any) -> list[Any]:
-    """A few prompts of the training data, spread over all of it; the first one of a stream."""
+    """Return a few prompts spread over the training data; only the first of a stream."""
     rows = trainer.train_dataset
     if not hasattr(rows, "__getitem__"):
         return [row["prompt"] for row in itertools.islice(iter(rows), 1)]
@@ -252,7 +252,7 @@ def shared_beginning(prompts: Sequence[Sequence[Mapping[str, Any]]]) -> list[Map
 
 
 def _in_words(before: Sequence[Mapping[str, Any]]) -> str:
-    """`the system prompt and 2 examples`, empty for nothing."""
+    """Describe messages, such as `the system prompt and 2 examples`; empty for none."""
     system = sum(message["role"] == "system" for message in before)
     examples = sum(message["role"] == "assistant" for message in before)
     parts = ["the system prompt"] * bool(system)
@@ -262,7 +262,7 @@ def _in_words(before: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _problem(prompt: Any) -> str | None:
-    """What is wrong with messages that someone sent; None when they can be rendered."""
+    """Return what is wrong with the messages of a command, or None when they can be rendered."""
     problem = prompt_problem(prompt)
     if problem is not None:
         return problem
@@ -282,7 +282,7 @@ def _generation_config(trainer: Any, tokenizer: Any) -> Any:
         return copy.deepcopy(existing)
     from transformers import GenerationConfig
 
-    # With vLLM the trainer has no configuration for `generate`; these are the run's own values.
+    # With vLLM the trainer has no configuration for `generate`, so use the run's own values.
     return GenerationConfig(
         max_new_tokens=trainer.max_completion_length,
         do_sample=True,
@@ -299,11 +299,11 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 ANSWER_TOKENS = 48
-"""Longest answer, in tokens."""
+"""Default limit of an answer's length."""
 
 
 def held_rows(rows: Sequence[Mapping[str, Any]], count: int) -> list[Mapping[str, Any]]:
-    """`count` rows spread evenly over the held-out rows, or all of them when there are fewer."""
+    """Return `count` rows spread evenly over the held-out rows, or all when there are fewer."""
     if count >= len(rows):
         return list(rows)
     return [rows[index * len(rows) // count] for index in range(count)]
@@ -316,13 +316,12 @@ def answer(
     *,
     max_new_tokens: int = ANSWER_TOKENS,
 ) -> list[str]:
-    """The model's greedy answer to each prompt, special tokens removed.
+    """Return the model's greedy answer to each prompt, without special tokens.
 
     Args:
-        model: A model, or the folder of one; from a folder it is loaded in float32 on the CPU.
-        tokenizer: Its tokenizer; may be None when `model` is a folder.
+        model: A model, or its folder. From a folder it is loaded in float32 on the CPU.
+        tokenizer: May be None when `model` is a folder.
         prompts: Message lists, which go through the chat template, or plain text, which does not.
-        max_new_tokens: Where an answer is cut off.
 
     Raises:
         ValueError: A model was given without its tokenizer.
@@ -375,14 +374,14 @@ def score(
     rows: Sequence[Mapping[str, Any]],
     texts: Sequence[str],
 ) -> list[float | None] | None:
-    """The weighted reward of each answer, as the run's own functions give it.
+    """Return the weighted reward of each answer from the run's own functions.
 
     Args:
         rows: Dataset rows, one per answer.
 
     Returns:
-        One total per answer, None for an answer that no function scored; None instead of the list
-        when a function is asynchronous or a model, which only TRL itself can call.
+        One total per answer, None for an answer that no function scored. None instead of the list when a
+        function is asynchronous or a model, which only TRL can call.
     """
     if not all(callable(function) and not is_async(function) for function in functions):
         return None
@@ -418,18 +417,18 @@ def compared(
     scores: Callable[[Sequence[str]], Sequence[float | None] | None],
     gold: str = "answer",
 ) -> dict[str, Any]:
-    """The record of both answers to every question.
+    """Return both answers to every question, with their rewards.
 
     Args:
-        rows: What was asked, with the columns `prompt` and, where there is one, `gold`.
-        before: The answers before training, in the order of `rows`.
-        after: The answers afterwards, in the same order.
-        scores: Gives the reward of each of some answers, or None when it cannot.
-        gold: Name of the column with the right answer.
+        rows: Dataset rows with the column `prompt` and, where present, the column named by `gold`.
+        before: Answers before training, in the order of `rows`.
+        after: Answers after training, in the same order.
+        scores: Returns the reward of each answer, or None when it cannot.
+        gold: Name of the column with the reference answer.
 
     Returns:
         `{"rows": [{"prompt", "gold", "before", "after", "before_reward", "after_reward"}],
-        "before_reward", "after_reward", "gain"}`; rewards are None where they are not known.
+        "before_reward", "after_reward", "gain"}`; rewards are None where unknown.
     """
     earlier, later = scores(before), scores(after)
     entries = []
@@ -458,11 +457,11 @@ Row = Mapping[str, Any]
 
 
 class ProbeSampler:
-    """Asks the rows of one run.
+    """Answers the probe prompts of a run at regular steps.
 
     Args:
-        every: steps from one time to the next.
-        temperature: of sampling; None for that of the run.
+        every: Interval in steps.
+        temperature: Sampling temperature; None for the run's.
     """
 
     def __init__(
@@ -488,7 +487,7 @@ class ProbeSampler:
         self._first = Ranks(trainer).first
 
     def safe_point(self) -> None:
-        """Ask, when it is time; a step counts once, though its safe point can come twice."""
+        """Answer the probe prompts when due. A step counts once, even when its safe point comes twice."""
         step = int(self._trainer.state.global_step)
         if step % self._every or step == self._asked_at:
             return
@@ -496,7 +495,7 @@ class ProbeSampler:
         names, functions = self._trainer.reward_func_names, self._trainer.reward_funcs
         learned = copy.deepcopy(reward_states(names, functions))
         with self._phases.during("eval"), unchanged_randomness():
-            # On every rank: each may hold a part of the model, and a batch has one number on all of them.
+            # On every rank: each may hold part of the model, and all must give a batch the same number.
             drawn = [self._drawn(row) for row in self._rows]
             number = self._capture.next_number()
             if self._first:
@@ -552,7 +551,7 @@ class ProbeSampler:
     def _scores(
         self, rows: Sequence[Row], texts: Sequence[str], ids: Sequence[list[int]]
     ) -> tuple[list[list[float | None]], dict[str, list[Any]]]:
-        """What each function gives, (completions, functions), and what they kept beside them."""
+        """Return rewards, shape (completions, functions), and the columns logged with `log_extra`."""
         extra: dict[str, list[Any]] = {}
         prompts = [row["prompt"] for row in rows]
         columns = {key: [row[key] for row in rows] for key in rows[0] if key not in HIDDEN_COLUMNS}
@@ -588,13 +587,13 @@ class ProbeSampler:
 
 
 class AskedAtFirst(TrainerCallback):
-    """Asks before the first step of a run, so that the untrained policy stands beside what it becomes."""
+    """Answers the probe prompts before the first step, to show the untrained policy for comparison."""
 
     def __init__(self, probes: ProbeSampler) -> None:
         self._probes = probes
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """A resumed run was asked already."""
+        """Answer them, except in a resumed run, which did so at its start."""
         if state.global_step == 0:
             self._probes.safe_point()
 

@@ -1,6 +1,6 @@
-"""Change learning rate, temperature and reward weights of a run that trains.
+"""Change learning rate, temperature and reward weights while a run trains.
 
-Each change either takes whole effect, in generation and gradient alike, or is refused.
+A change takes effect in generation and gradient alike, or is refused.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from grpo_tui.train import compat
 
 NAMES = ("learning_rate", "temperature", "reward_weights")
 FLOAT32 = 3.4e38
-"""Beyond it a number is infinite for TRL."""
+"""Above this, a value is infinite in TRL's float32 tensors."""
 MOST_TURNS = 3
-"""Turns of a schedule that are told one by one."""
+"""Turning points of a schedule that a message lists."""
 LEAST_TEMPERATURE, MOST_TEMPERATURE = 0.01, 100.0
 
 
 class Refused(Exception):
-    """A setting that cannot be changed so; the message says why and what would do."""
+    """A setting cannot be changed this way; the message says why and what to do instead."""
 
 
 class NotYet(Exception):
-    """A change that has to wait for the next generation."""
+    """A change has to wait for the next generation."""
 
 
 class LiveSettings:
-    """The settings of one trainer that can change in mid-run."""
+    """Settings of one trainer that can change while it trains."""
 
     def __init__(self, trainer: Any, put: Callable[[Record], None], attempt: int) -> None:
         self._trainer, self._put, self._attempt = trainer, put, attempt
         self.rate_factor = 1.0
-        """What the rates set in mid-run multiply the config's by."""
+        """Product of all changes to the learning rate in this run, relative to the config."""
         self.on_change: Callable[[], None] = lambda: None
 
     def apply(self, changes: Mapping[str, Any], *, by: str = "you") -> dict[str, Any]:
-        """Apply changes, all or none.
+        """Apply all changes, or none.
 
         Args:
             changes: Name to value. `reward_weights` takes a list in TRL's order, or a mapping from
@@ -54,7 +54,7 @@ class LiveSettings:
 
         Raises:
             Refused: A name or value is wrong, or this trainer cannot change it safely.
-            NotYet: It needs a generation boundary and this is none; ask again at the next safe point.
+            NotYet: The change needs a generation boundary. Ask again at the next safe point.
         """
         wanted = {name: self._parse(name, value) for name, value in self._merged(changes).items()}
         if not wanted:
@@ -71,16 +71,16 @@ class LiveSettings:
         return {name: self._set(name, value, by) for name, value in wanted.items()}
 
     def current(self) -> dict[str, Any]:
-        """The settings as they are now."""
+        """Return all settings by name."""
         return {name: self.value(name) for name in NAMES}
 
     def in_force(self) -> dict[str, Any]:
-        """What a resume from a checkpoint saved now has to know besides its config."""
+        """Return what a resume from a checkpoint saved now needs besides the config."""
         names = ("temperature", "reward_weights")
         return {"rate_factor": self.rate_factor} | {name: self.value(name) for name in names}
 
     def value(self, name: str) -> Any:
-        """One setting as it is now."""
+        """Return the current value of a setting."""
         if name == "learning_rate":
             return compat.learning_rate(self._trainer)
         if name == "temperature":
@@ -88,7 +88,7 @@ class LiveSettings:
         return [round(float(w), 7) for w in self._trainer.reward_weights.tolist()]
 
     def _merged(self, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """`reward_weights.NAME=V` entries folded into one list."""
+        """Merge `reward_weights.NAME=V` entries into one mapping."""
         if "reward_weights" in changes and any(name.startswith("reward_weights.") for name in changes):
             raise Refused("reward_weights is given both as a list and by function. Give only one")
         merged = {name: value for name, value in changes.items() if not name.startswith("reward_weights.")}
@@ -120,7 +120,6 @@ class LiveSettings:
         return number
 
     def _why_not(self, name: str) -> str:
-        """Why a name cannot be set, and what would do."""
         if hasattr(self._trainer.args, name):
             return f"{name} cannot change in a run, only {', '.join(NAMES)} can. Resume with --set {name}=…"
         near = difflib.get_close_matches(name.lower(), NAMES, n=1)
@@ -172,7 +171,7 @@ class LiveSettings:
 
 
 def describe_schedule(trainer: Any) -> str:
-    """Say from which step a learning rate counts, and what the schedule makes of it until the last step."""
+    """Describe the learning rate from the next step to the last: where it starts, turns and ends."""
     points = compat.future_rates(trainer)
     if not points:
         return ""
@@ -184,7 +183,7 @@ def describe_schedule(trainer: Any) -> str:
 
 
 def short(rate: float) -> str:
-    """A learning rate to three significant digits."""
+    """Format a learning rate with three significant digits."""
     return shown(float(f"{rate:.3g}"))
 
 
