@@ -154,7 +154,7 @@ class Watched:
         return f"{about.name} gained {gain:.2g} over {about.steps} steps, at most {most:.2g}"
 
     def opened(self, findings: Mapping[str, str]) -> str:
-        """Update the open findings, id to severity. Return the one that triggers the condition, else empty."""
+        """Update the open findings, id to severity. Return the one that triggers the condition, or empty."""
         new = sorted(set(findings) - self._open)
         self._open = set(findings)
         name = self.condition.name
