@@ -1,3 +1,3 @@
-"""Reward functions: found, loaded and named as training will see them. Heavy imports wait."""
+"""Reward functions: find, load and name them as training does. Heavy imports are deferred."""
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-r"""The format in which a task wants its answers, its reference answer, and a wrong one beside it.
+r"""Answer formats of a task, with right and wrong answers written in them.
 
-A format is tags, `\boxed{}`, `####`, or plain text, found in the prompt and in the source of the rewards. The
-wrong answer is derived: a number becomes the next one, a letter its neighbour, yes becomes no; of other
-texts another row's answer is taken. A sound reward gives the reference answer more, in at least one of the
-forms.
+A format uses tags, `\boxed{}`, `####`, or plain text. It is detected in the prompts and in the source of the
+rewards. Wrong answers are derived: a number becomes the next one, a letter its neighbor, yes becomes no. For
+other texts, the answer of another row is used. A sound reward scores the reference answer higher in at least
+one format.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ THINK_TAGS = (
 )
 ANSWER_TAGS = ("answer", "final_answer", "final", "solution", "result", "output", "response", "reply")
 SIGNS = {"boxed": "boxed", "####": "hashes"}
-"""What stands in a text that asks for a form without tags, and the form's style."""
+"""Marks of a format without tags, mapped to its style."""
 _TAG = re.compile(r"</?([A-Za-z][\w-]*)\\?>")
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How a completion is written.
+    """Answer format of a completion.
 
     Attributes:
         style: `tags`, `boxed`, `hashes` or `plain`.
@@ -49,18 +49,18 @@ class Form:
     prefilled: bool = False
 
     def write(self, reasoning: str, answer: str) -> str:
-        """A completion in this form."""
+        """Return a completion in this format."""
         return self.thought(reasoning) + self.framed(answer)
 
     def thought(self, reasoning: str) -> str:
-        """The reasoning as it stands before the answer."""
+        """Return the reasoning part of a completion."""
         if self.think is None:
             return f"{reasoning}\n" if reasoning else ""
         opening = "" if self.prefilled else f"<{self.think}>\n"
         return f"{opening}{reasoning}\n</{self.think}>\n"
 
     def framed(self, answer: str) -> str:
-        """The answer as it stands in the end."""
+        """Return the answer part of a completion."""
         if self.style == "tags":
             return f"<{self.answer}>{answer}</{self.answer}>"
         if self.style == "boxed":
@@ -69,10 +69,11 @@ class Form:
 
 
 def find_form(prompts: Iterable[str], sources: Iterable[str] = ()) -> Form:
-    """The form that prompts ask for; where they say nothing, the one that rewards look for.
+    """Return the format that prompts ask for, or else the one that rewards look for.
 
     Args:
-        prompts: texts of some prompts, the system prompt among them.
+        prompts: texts of some prompts, including the system prompt.
+        sources: source texts of the rewards.
     """
     asked = list(prompts)
     places = ("\n".join(asked), "\n".join(sources))
@@ -88,7 +89,7 @@ def find_form(prompts: Iterable[str], sources: Iterable[str] = ()) -> Form:
 
 
 def _first_tag(names: Iterable[str], places: Iterable[str]) -> str | None:
-    """The first of the names that is a tag in the first place that has one, as it is written there."""
+    """Return the first of the names that is a tag in the first text with any, in the text's letter case."""
     for text in places:
         found = {name.lower(): name for name in _TAG.findall(text)}
         if tag := next((found[name] for name in names if name in found), None):
@@ -108,13 +109,13 @@ GOLD_COLUMNS = (
     "reference",
     "label",
 )
-"""Names that people give to the column with the right answer, likeliest first."""
+"""Common names of the column with the right answer, likeliest first."""
 
 REASONING = "I work it out step by step."
 NO_ANSWER = "something else"
 ASKED = "as the system prompt asks"
 _HERE = "\0"
-"""Stands for the answer in a form."""
+"""Placeholder for the answer in a format."""
 _NUMBER = re.compile(r"([-+]?)(\$?)(\d[\d,]*)(\.\d+)?(.*)", re.DOTALL)
 _FRACTION = re.compile(r"([-+]?\d+)\s*/\s*(\d+)")
 _OPPOSITES = {"yes": "no", "no": "yes", "true": "false", "false": "true"}
@@ -123,14 +124,14 @@ _OPENING_TAG = re.compile(r"<([A-Za-z_][\w-]*)>")
 
 @dataclass(frozen=True, slots=True)
 class GoldForm:
-    """One way to write an answer."""
+    """Format that writes text before and after the answer."""
 
     name: str
     before: str
     after: str
 
     def write(self, answer: str) -> str:
-        """Return the completion."""
+        """Return the answer as a completion."""
         return f"{self.before}{answer}{self.after}"
 
 
@@ -145,11 +146,11 @@ FORMS = (
     GoldForm("after ####", f"{REASONING}\n#### ", ""),
     GoldForm("after </think>", f"<think>\n{REASONING}\n</think>\n\nThe answer is $\\boxed{{", "}$."),
 )
-"""Every usual form; a reward for right answers accepts at least one."""
+"""Common formats. A correctness reward accepts at least one."""
 
 
 def forms_for(system_prompt: str | None) -> tuple[GoldForm, ...]:
-    """Return the usual forms, after the one that a system prompt asks for by its tags."""
+    """Return the common formats, preceded by one with the tags that a system prompt asks for."""
     tags = list(dict.fromkeys(_OPENING_TAG.findall(system_prompt or "")))
     tags = [tag for tag in tags if f"</{tag}>" in (system_prompt or "")]
     if not tags or tags == ["think", "answer"]:
@@ -159,10 +160,10 @@ def forms_for(system_prompt: str | None) -> tuple[GoldForm, ...]:
 
 
 def likely_form(source_texts: Iterable[str], forms: Sequence[GoldForm]) -> GoldForm:
-    """Return the form that reward functions look for, judged by the tags and marks in their source.
+    """Return the format that reward functions look for, judged by the tags and marks in their source.
 
     Args:
-        forms: as `forms_for` gave them; what the system prompt asks for counts most.
+        forms: result of `forms_for`. A format that the system prompt asks for wins.
     """
     if forms[0].name == ASKED:
         return forms[0]
@@ -178,12 +179,12 @@ def likely_form(source_texts: Iterable[str], forms: Sequence[GoldForm]) -> GoldF
 
 
 def gold_column(names: Sequence[str]) -> str | None:
-    """Return which column holds the right answer, by its name; None when no name says so."""
+    """Return the column with the right answer, judged by its name, or None."""
     return next((name for name in GOLD_COLUMNS if name in names), None)
 
 
 def short_answer(value: Any) -> str:
-    r"""Return the answer itself: what stands after `####` or in the last `\boxed{}`, else the whole text."""
+    r"""Return the text after `####` or in the last `\boxed{}`, or else the whole text."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)  # a column of whole numbers with an empty cell is read as 5.0
     text = "" if value is None else str(value)
@@ -197,11 +198,11 @@ def wrong_answers(answers: Sequence[str]) -> list[str]:
 
 
 def wrong_answer(answer: str, others: Sequence[str] = ()) -> str:
-    """Return an answer that is certainly wrong and looks alike.
+    """Return an answer that is certainly wrong but looks similar.
 
     Args:
-        answer: the right one, short.
-        others: right answers of other rows, of which one serves where nothing can be derived.
+        answer: the right answer, without any reasoning.
+        others: right answers of other rows, used where no wrong answer can be derived.
     """
     if answer.lower() in _OPPOSITES:
         other = _OPPOSITES[answer.lower()]

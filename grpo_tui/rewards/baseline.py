@@ -1,18 +1,18 @@
-"""The baseline: what the model does with some rows before any training, and what follows from it.
+"""Baseline: sample completions of some rows without training, score them, and judge the result.
 
-Choose rows, let the model answer, score the answers, count, judge. `ask_baseline` blocks, tells how far it
-is, and can be cancelled from another thread. Each finding has its numbers and the smallest change that would
-help. Thresholds, and where they come from:
+`ask_baseline` blocks, reports progress, and can be cancelled from another thread. Each finding has its
+numbers and the smallest change that would help. Sources of the thresholds:
 
-- `FEW`, `MOST`: at most 15 % right is too hard, at least 85 % too easy (rldoctor's split of flat groups).
-- `FLAT`: half of the groups flat (rldoctor's warning; axolotl's healthy runs stay below 80 % of
-  `frac_reward_zero_std`, rlprobe speaks from 40 % on).
-- `CUT`: 20 % cut off (between rldoctor's 15 % and axolotl's 30 % of `completions/clipped_ratio`).
-- `ALIKE`: half of the texts of a group are copies of others: then the sampling is too cold. No source: it is
-  where a group of 8 has the worth of one of 4.
+- `FEW`, `MOST`: a pass rate of 15 % or less is too hard, 85 % or more too easy (rldoctor's split of zero-std
+  groups).
+- `FLAT`: half of the groups have zero std (rldoctor's warning; axolotl's healthy runs stay below 80 % of
+  `frac_reward_zero_std`, rlprobe reports from 40 %).
+- `CUT`: 20 % truncated (between rldoctor's 15 % and axolotl's 30 % of `completions/clipped_ratio`).
+- `ALIKE`: half of the texts of a group are copies, so the temperature is too low. No source: at this point a
+  group of 8 is worth as much as a group of 4.
 - Rule of three: none of n seen means less than 3/n with 95 % confidence (Hanley and Lippman-Hand 1983).
-- Remedies: guides to GRPO with TRL, which ask for partial credit, groups of 8 to 16, more diverse completions
-  where a group is all alike, and SFT before GRPO where nothing is right.
+- Remedies: guides to GRPO with TRL. They recommend partial credit, groups of 8 to 16, more diverse
+  completions where all of a group are equal, and SFT before GRPO where nothing is right.
 """
 
 from __future__ import annotations
@@ -41,7 +41,11 @@ GROUP_SIZES = (4, 8, 16, 32)
 
 @dataclass(frozen=True, slots=True)
 class FormShare:
-    """A function that looks at the form alone, and the share of completions that have the whole form."""
+    """Format reward, and the fraction of completions that match the whole format.
+
+    Attributes:
+        least: lowest score that counts as a match.
+    """
 
     name: str
     least: float
@@ -50,12 +54,12 @@ class FormShare:
 
 @dataclass(frozen=True, slots=True)
 class Mixed:
-    """How many groups of a size hold right and wrong answers.
+    """Expected fraction of groups of one size with both right and wrong answers.
 
     Attributes:
-        size: completions in a group.
-        alike: share if every row were answered right with the same probability (see `mixed_share`).
-        drawn: share as drawn from the groups that were seen (see `drawn_share`); None for larger groups.
+        size: completions per group.
+        alike: assuming that all rows are equally hard (see `mixed_share`).
+        drawn: drawing from the completions that were sampled (see `drawn_share`). None for larger groups.
     """
 
     size: int
@@ -65,14 +69,14 @@ class Mixed:
 
 @dataclass(frozen=True, slots=True)
 class RowResult:
-    """What came of one row.
+    """Figures of one row.
 
     Attributes:
-        row: the name of its group, `row 12`.
-        prompt: its readable part.
-        right: right completions, None when no function says what is right.
+        row: name of its group, such as `row 12`.
+        prompt: readable part of the prompt.
+        right: number of right completions, None without a judge.
         std: standard deviation of the totals (divisor n - 1).
-        flat: whether all advantages are 0, so that nothing is learnt from it.
+        flat: whether all advantages are 0.
     """
 
     row: str
@@ -87,26 +91,27 @@ class RowResult:
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What the model does before any training. Shares are from 0 to 1.
+    """Figures of a baseline. Fractions are from 0 to 1.
 
     Attributes:
-        group: completions of each.
+        group: completions per row.
         seed: of the choice of rows and of the sampling.
-        judge: the function that says what is right, None when none does.
-        pass_rate: share of right completions, None without a judge.
-        mixed: share of groups with right and wrong completions; `all_right`, `all_wrong` are the others.
-        flat: share of groups whose advantages are all 0, so that they teach nothing.
-        truncated: share of completions that were cut off at the limit.
-        forms: functions that look at the form, each with its share.
-        reward: mean total; `reward_std` its standard deviation over all completions, `group_std` the mean of
-            those within the groups.
-        tokens: mean length in tokens; `tokens_most` the longest.
-        seconds: generating took; `load_s` loading the model.
-        tokens_per_s: tokens a second, padding left out.
-        distinct: share of different texts within a group, mean over the groups.
-        group_sizes: mixed groups to be expected for `GROUP_SIZES`; empty without a judge.
-        failed: reward functions that gave no scores, with the reason.
-        findings: what follows, errors first.
+        judge: function that decides what is right, or None.
+        pass_rate: fraction of right completions, None without a judge.
+        mixed: fraction of groups with both right and wrong completions; the rest is `all_right` or
+            `all_wrong`.
+        flat: fraction of groups whose advantages are all 0.
+        truncated: fraction of completions truncated at the length limit.
+        forms: the format rewards.
+        reward: mean total; `reward_std` its standard deviation over all completions, `group_std` the mean
+            standard deviation within groups.
+        tokens: mean length in tokens; `tokens_most` is the longest.
+        seconds: duration of generating; `load_s` of loading the model.
+        tokens_per_s: without padding.
+        distinct: fraction of distinct texts within a group, averaged over groups.
+        group_sizes: expected mixed groups for `GROUP_SIZES`, empty without a judge.
+        failed: reward functions without scores, with the reason.
+        findings: errors first.
     """
 
     model: str
@@ -141,18 +146,18 @@ class Baseline:
 
     @property
     def completions(self) -> int:
-        """How many there are."""
+        """Number of completions."""
         return sum(result.of for result in self.results)
 
     @property
     def right(self) -> int | None:
-        """How many are right."""
+        """Number of right completions, None without a judge."""
         counts = [result.right for result in self.results if result.right is not None]
         return sum(counts) if counts else None
 
     @property
     def form(self) -> float | None:
-        """Share of completions in the whole form, by the strictest function; None when none looks at it."""
+        """Fraction of completions in the whole format, by the strictest format reward. None without one."""
         return min((form.share for form in self.forms), default=None)
 
     def to_json(self) -> dict[str, Any]:
@@ -164,22 +169,22 @@ class Baseline:
 
 
 def mixed_share(p: float, size: int) -> float:
-    """Share of groups of `size` that hold right and wrong answers: 1 - p^G - (1-p)^G.
+    """Return the fraction of groups of `size` with both right and wrong answers: 1 - p^G - (1-p)^G.
 
-    The binomial distribution's, for answers that are right with probability `p` independently of each other
-    and alike in every row. Rows that differ give fewer mixed groups than this.
+    Binomial, for answers that are right with probability `p`, independently and equally in every row. Rows
+    that differ in difficulty give fewer mixed groups.
     """
     return 1 - p**size - (1 - p) ** size
 
 
 def drawn_share(right: Sequence[int], of: Sequence[int], size: int) -> float | None:
-    """Share of mixed groups among all groups of `size` that could be drawn from those seen.
+    """Return the fraction of mixed groups among all groups of `size` that can be drawn from the completions.
 
-    Without bias: 1 - C(k,G)/C(n,G) - C(n-k,G)/C(n,G), k of n right (hypergeometric, as in pass@k of Chen et
-    al. 2021, https://arxiv.org/abs/2107.03374), the mean over the rows.
+    Unbiased: 1 - C(k,G)/C(n,G) - C(n-k,G)/C(n,G), with k of n right (hypergeometric, as in pass@k of Chen et
+    al. 2021, https://arxiv.org/abs/2107.03374), averaged over the rows.
 
     Returns:
-        None when a row has fewer completions.
+        None when a row has fewer completions than `size`.
     """
     if not of or min(of) < size:
         return None
@@ -198,11 +203,11 @@ def baseline_of(
     seed: int,
     notes: Sequence[str] = (),
 ) -> Baseline:
-    """Compute the figures; `findings` stays empty.
+    """Compute the figures. `findings` stays empty.
 
     Args:
-        judge: the function that says what is right.
-        seed: what the rows were chosen with and the completions sampled.
+        judge: function that decides what is right, or None.
+        seed: of the choice of rows and of the sampling.
         notes: sentences on what was left out.
     """
     samples, tokens = generated.samples, generated.tokens
@@ -266,7 +271,7 @@ def _row(
 
 
 def _kinds(results: Sequence[RowResult]) -> tuple[float | None, float | None, float | None]:
-    """Shares of groups that are mixed, all right and all wrong; None without a judge."""
+    """Return the fractions of groups that are mixed, all right and all wrong. None without a judge."""
     known = [(result.right, result.of) for result in results if result.right is not None]
     if not known:
         return None, None, None
@@ -298,13 +303,13 @@ FLAT = 0.5
 CUT = 0.2
 ALIKE = 0.5
 SHORT = 16
-"""Tokens; shorter completions may well repeat."""
+"""In tokens. Shorter completions may well repeat each other."""
 MOST_TEMPERATURE = 1.2
-"""Beyond it models write what no one would; no higher one is proposed."""
+"""Models write gibberish above this, so no higher temperature is suggested."""
 
 
 def with_findings(found: Baseline) -> Baseline:
-    """Return the baseline with what follows from it, errors first."""
+    """Return the baseline with its findings, errors first."""
     findings = [finding for rule in _RULES for finding in [rule(found)] if finding is not None]
     findings[:0] = [
         Finding("baseline.reward-failed", "error", name, None, f"the reward {name} gave no scores: {why}")
@@ -321,7 +326,7 @@ def _finding(
 
 
 def _right(found: Baseline) -> Finding | None:
-    """Nothing, little, most or all right."""
+    """Judge the pass rate."""
     if found.judge is None or found.pass_rate is None:
         return _finding(
             "no-judge",
@@ -373,7 +378,7 @@ def _still_learns(found: Baseline) -> str:
 
 
 def _flat(found: Baseline) -> Finding | None:
-    """Groups whose totals are all the same."""
+    """Judge the fraction of zero-std groups."""
     if found.flat < FLAT:
         return None
     severity: Severity = "error" if found.flat == 1.0 else "warning"
@@ -399,7 +404,7 @@ def _flat(found: Baseline) -> Finding | None:
 
 
 def _larger_group(found: Baseline) -> tuple[int, float] | None:
-    """The smallest larger group of which at least half would be mixed; None when that is out of reach."""
+    """Return the next group size with at least half of the groups mixed, and that fraction, or None."""
     if found.pass_rate is None or found.pass_rate in (0.0, 1.0):
         return None
     for mixed in found.group_sizes:
@@ -418,7 +423,7 @@ def _hotter(found: Baseline) -> float | None:
 
 
 def _alike(found: Baseline) -> Finding | None:
-    """Completions that repeat each other, where groups are not flat enough to say so already."""
+    """Report repeated completions, unless zero-std groups report them already."""
     if not _repeats(found) or found.flat >= FLAT:
         return None
     hotter = _hotter(found)
@@ -434,12 +439,12 @@ def _alike(found: Baseline) -> Finding | None:
 
 
 def _repeats(found: Baseline) -> bool:
-    """Whether texts repeat that are long enough to differ: of single letters and numbers most are alike."""
+    """Whether completions repeat that are long enough to differ. Single letters and numbers repeat anyway."""
     return found.distinct <= ALIKE and found.tokens >= SHORT
 
 
 def _cut(found: Baseline) -> Finding | None:
-    """Completions that reach the length limit."""
+    """Judge the fraction of truncated completions."""
     limit = f"max_completion_length ({found.max_tokens} tokens)"
     if found.truncated == 1.0:
         return _finding(
@@ -464,7 +469,7 @@ def _cut(found: Baseline) -> Finding | None:
 
 
 def _form(found: Baseline) -> Finding | None:
-    """A form that the model never writes."""
+    """Report format rewards whose format never appears."""
     never = [form.name for form in found.forms if form.share == 0]
     if not never or len(never) < len(found.forms):
         return None
@@ -485,21 +490,21 @@ def _percent(share: float) -> str:
 
 ROWS = 16
 SCORING = "scoring"
-"""What is told when generating has ended."""
+"""Progress after generating has ended."""
 MADE_UP = 80
-"""About how many completions the functions are asked about to see what they look at."""
+"""Approximate number of made-up completions that show what a function looks at."""
 
 
 @dataclass(frozen=True, slots=True)
 class BaselineOptions:
-    """What the user wants of a baseline.
+    """What to sample in a baseline.
 
     Attributes:
         rows: rows of the dataset.
-        group: completions of each; `num_generations` of the config when None.
-        seed: of the choice of rows and of the sampling; the config's when None.
-        held: rows of the hold-out instead of training rows.
-        correct: `NAME` or `NAME>=SCORE` of the function that says what is right; found when None.
+        group: completions per row. `num_generations` of the config when None.
+        seed: of the choice of rows and of the sampling. The config's when None.
+        held: whether to use held-out rows instead of training rows.
+        correct: `NAME` or `NAME>=SCORE` of the function that decides what is right. Detected when None.
     """
 
     rows: int = ROWS
@@ -516,14 +521,14 @@ def ask_baseline(
     tell: Tell | None = None,
     cancel: threading.Event | None = None,
 ) -> tuple[Baseline, Generated]:
-    """Ask it; the completions come with it.
+    """Sample completions and return the baseline with them.
 
     Args:
-        cancel: when set, nothing is left running and `CancelledError` is raised.
+        cancel: setting it raises `CancelledError` and leaves nothing running.
 
     Raises:
-        GenerateError: the model cannot be loaded, the data not be used, or it was cancelled.
-        LabError: the rewards cannot be called at all; one that fails does not raise.
+        GenerateError: the model or the data cannot be used, or the user cancelled.
+        LabError: the rewards cannot be called at all. A single failing function does not raise.
         JudgeError: no function has the name in `options.correct`.
     """
     seed = options.seed if options.seed is not None else int(config.setting("seed"))
@@ -548,7 +553,7 @@ def score_baseline(
     seed: int,
     notes: Sequence[str] = (),
 ) -> tuple[Baseline, Generated]:
-    """Score completions that are there and compute the baseline.
+    """Score existing completions and compute the baseline.
 
     Raises:
         LabError: the rewards cannot be called at all.
@@ -571,12 +576,12 @@ def score_baseline(
 
 
 def group_size(config: RunConfig) -> int:
-    """Return how many completions of a prompt the run compares: `num_generations`."""
+    """Return the config's `num_generations`."""
     return int(config.setting("num_generations"))
 
 
 def _quick(scored: Scored) -> list[int]:
-    """Functions that work, and fast enough to be asked about made-up completions too."""
+    """Return the functions that work and are fast enough to score made-up completions too."""
     return [
         r.info.index
         for r in scored.functions

@@ -1,4 +1,4 @@
-"""A file of cases: what rewards should give, exactly or as an order, so that a change of them shows.
+"""Case files: the scores or the order that rewards should give, so that a change of a reward shows.
 
     rewards: gsm8k.yaml          # a config, or a list such as [rewards.py:correct, think_format_reward]
     cases:
@@ -11,7 +11,7 @@
         ...
         below: right             # by the total; {right: correct} by one function
 
-Paths are looked up beside the file. A scored sample becomes a case that expects the scores it has now.
+Paths are relative to the file. A scored sample becomes a case that expects its current scores.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ FILE_KEYS = ("rewards", "cases", "tolerance")
 BOUND_KEYS = ("at_least", "at_most")
 TOTAL = "total"
 TOLERANCE = 1e-4
-"""Two scores that differ by less are the same: TRL computes in float32."""
+"""Scores that differ by less are equal: TRL computes in float32."""
 
 
 class CaseFileError(ValueError):
-    """A cases file cannot be used; the message names the file, the line and the fix."""
+    """A case file cannot be used. The message names the file, the line and the fix."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What one function, or the total, should give.
+    """Expected score of one function, or of the total.
 
     Attributes:
-        low, high: inclusive bounds; equal ones for an exact value.
-        abstains: None is expected, and nothing else.
+        low, high: inclusive bounds, equal for an exact value.
+        abstains: whether None is expected, and nothing else.
     """
 
     low: float = -math.inf
@@ -59,13 +59,12 @@ class Expected:
     abstains: bool = False
 
     def holds(self, score: float | None, tolerance: float) -> bool:
-        """Whether a score is what was expected."""
+        """Return whether the score is as expected."""
         if score is None or self.abstains:
             return score is None and self.abstains
         return self.low - tolerance <= score <= self.high + tolerance
 
     def __str__(self) -> str:
-        """As the user says it."""
         if self.abstains:
             return "none"
         if self.low == self.high:
@@ -77,12 +76,12 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One completion and what it should get.
+    """One completion with its expected scores.
 
     Attributes:
         name: unique in its file.
-        expect: by the name of a function, or `total`.
-        above, below: name of another case to the function, or `total`, by which the two are compared.
+        expect: by function name, or `total`.
+        above, below: name of another case, mapped to the function, or `total`, that compares the two.
     """
 
     name: str
@@ -95,12 +94,11 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class CaseFile:
-    """All cases of a file.
+    """Contents of a case file.
 
     Attributes:
-        rewards: a config's path alone, or sources of reward functions; empty where the command names them.
-        cases: in the order of the file.
-        tolerance: largest difference of two equal scores.
+        rewards: path of a config alone, or sources of reward functions. Empty where the command names them.
+        tolerance: largest difference between two equal scores.
     """
 
     path: Path
@@ -111,12 +109,12 @@ class CaseFile:
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """One expectation that does not hold.
+    """Expectation that does not hold.
 
     Attributes:
         function: name of the function, or `total`.
-        wanted: what was expected, in words.
-        got: what came, in words.
+        wanted: expected score, in words.
+        got: actual score, in words.
     """
 
     case: str
@@ -127,10 +125,10 @@ class Miss:
 
 
 def read_cases(path: Path) -> CaseFile:
-    """Read a cases file.
+    """Read a case file.
 
     Raises:
-        CaseFileError: it cannot be read, or holds something that is no case.
+        CaseFileError: it cannot be read, or has an invalid case.
     """
     try:
         document = parse_mapping(path.read_text(encoding="utf-8"))
@@ -154,13 +152,13 @@ def read_cases(path: Path) -> CaseFile:
 def judge_cases(
     file: CaseFile, functions: Mapping[str, Sequence[float | None]], totals: Sequence[float | None]
 ) -> list[Miss]:
-    """The expectations that do not hold, in the order of the cases.
+    """Return the expectations that do not hold, in the order of the cases.
 
     Args:
-        functions: scores by the name of the function, in the order of the cases.
+        functions: scores by function name, in the order of the cases.
 
     Raises:
-        CaseFileError: a case names a function that is not there.
+        CaseFileError: a case names an unknown function.
     """
     scores = {**functions, TOTAL: totals}
     places = {case.name: number for number, case in enumerate(file.cases)}
@@ -181,10 +179,10 @@ def judge_cases(
 
 
 def add_case(path: Path, case: Mapping[str, Any], rewards: str | Sequence[str] = ()) -> None:
-    """Add a case to a file, which is made when there is none; what stands in it stays as it is.
+    """Add a case to a file and keep the rest of it, comments included. Create the file if needed.
 
     Args:
-        rewards: what a new file says of the rewards.
+        rewards: the `rewards:` of a new file.
 
     Raises:
         CaseFileError: the file cannot be used or written, or has a case of that name.
@@ -353,20 +351,20 @@ def _at(line: int | None) -> str:
 
 
 def cases_file(config: RunConfig) -> Path:
-    """Where the cases of a config are kept: beside it, or in the working folder for functions alone."""
+    """Return the case file of a config: beside it, or in the working folder for functions alone."""
     if config.path is not None:
         return config.path.with_name(f"{config.path.stem}.cases.yaml")
     return Path(config.cwd or ".") / "cases.yaml"
 
 
 def keep_case(config: RunConfig, report: Report, index: int) -> tuple[Path, str]:
-    """Add a sample to the file of cases.
+    """Add a sample to the case file.
 
     Returns:
         The file, and the name of the case in it.
 
     Raises:
-        CaseFileError: the file cannot be used, or nothing can be expected of the sample.
+        CaseFileError: the file cannot be used, or the sample has no usable scores.
     """
     path, sample = cases_file(config), report.scored.samples[index]
     failed = [r.info.name for r in report.scored.functions if r.failure is not None]
@@ -397,7 +395,7 @@ def keep_case(config: RunConfig, report: Report, index: int) -> tuple[Path, str]
 
 
 def _plain_weights(report: Report) -> bool:
-    """Whether the total is the one that the config's own weights give."""
+    """Whether the total uses the config's own weights."""
     return all(r.info.weight == w for r, w in zip(report.scored.functions, report.weights, strict=True))
 
 
@@ -406,7 +404,7 @@ def _rounded(score: float | None) -> float | None:
 
 
 def _name(path: Path, prompt: str, kind: str) -> str:
-    """A name that the file has not yet."""
+    """Return a name that is not taken in the file."""
     words = one_line(prompt, 40).strip() or "case"
     base = f"{words} ({kind})" if kind else words
     known = {case.name for case in read_cases(path).cases} if path.exists() else set()
@@ -421,7 +419,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _rewards_of(config: RunConfig, path: Path) -> str | list[str]:
-    """What the file says of the rewards: the config beside it, or the functions."""
+    """Return the `rewards:` of the case file: the config beside it, or the functions."""
     if config.path is not None:
         return config.path.name
     sources = []

@@ -1,8 +1,8 @@
-"""Ask before code that is not the user's own runs: what a config would run here, and what was said yes to.
+"""Consent before code that is not the user's own runs.
 
-A run that this user did not start on this machine is foreign. So is a config or a code file that another
-login owns, or that lies inside a foreign run folder. What they name runs only after a yes, which is kept in
-the user's state folder for one file with one content: a changed file is asked about again.
+A run is foreign unless this user started it on this machine. So is a config or a code file that another
+login owns, or that lies inside a foreign run folder. Code that these name runs only with the user's consent.
+Consent is kept in the user's state folder for one file with one content, so a changed file needs it again.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ Need = Literal["rewards", "data", "model"]
 EVERYTHING: tuple[Need, ...] = ("rewards", "data", "model")
 LIBRARY = "grpo_tui.rewards.library."
 RUNS_OTHERS = ("AdaptiveWeight", "Clip", "Gate", "PassesTests", "ScheduledWeight")
-"""Names of the library that run code of their parameters or of the data."""
+"""Library rewards that run code from their parameters or from the data."""
 MOST_BYTES = 16_000_000
-"""A larger file of code is not read, and cannot be said yes to."""
+"""A larger code file is not read, so the user cannot consent to it."""
 _INSTALLED = tuple(
     {os.path.realpath(place) for place in (sys.prefix, sys.base_prefix, Path(__file__).parents[1])}
 )
-"""Code in these folders is what this program itself runs on."""
+"""Code in these folders is part of this program's own environment."""
 NOT_RUN = "consent.needed"
-"""Id of the finding that something was not looked at for want of a yes."""
+"""Id of the finding that a check was skipped for lack of consent."""
 _trusting = False
 _named: dict[str, Path] = {}
-"""Config files by the run whose record named them."""
+"""Resolved config files, mapped to the run whose record named them."""
 _given: set[str] = set()
-"""Keys said yes to in this process: a state folder that cannot be written asks again in the next one."""
+"""Keys consented to in this process, in case the state folder cannot be written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """Something that would run.
+    """Piece of code that would run.
 
     Attributes:
-        what: the file, or what else it is, in words.
-        why: why it is not the user's own.
-        key: stands for it and its content; empty when that cannot be read.
+        what: the file, or a description.
+        why: reason why it is not the user's own.
+        key: hash of it and its content, empty when that cannot be read.
     """
 
     what: str
@@ -64,10 +64,10 @@ class Code:
 
 
 class ConsentError(RuntimeError):
-    """Code that is not the user's own would run, and the user has not said yes.
+    """Code that is not the user's own would run without consent.
 
     Attributes:
-        codes: all that the config would run and that has no yes.
+        codes: all such code of the config.
     """
 
     def __init__(self, codes: Sequence[Code]) -> None:
@@ -76,7 +76,7 @@ class ConsentError(RuntimeError):
 
 
 def lines(codes: Iterable[Code]) -> list[str]:
-    """Return what would run as lines, each reason above what it is for."""
+    """Return the code that would run as lines, grouped under each reason."""
     return [
         line
         for why, whats in _by_reason(codes).items()
@@ -85,7 +85,7 @@ def lines(codes: Iterable[Code]) -> list[str]:
 
 
 def sentence(codes: Iterable[Code]) -> str:
-    """Return what would run on one line."""
+    """Return the code that would run, on one line."""
     return "; ".join(f"{', '.join(whats)} ({why})" for why, whats in _by_reason(codes).items())
 
 
@@ -97,19 +97,18 @@ def _by_reason(codes: Iterable[Code]) -> dict[str, dict[str, None]]:
 
 
 def not_run(what: str, codes: Sequence[Code]) -> str:
-    """Say in a sentence what was not looked at, and why."""
+    """Return a sentence on what was skipped, and why."""
     return f"{what} was not looked at: it would run {sentence(codes)}"
 
 
 def required(config: RunConfig, *needs: Need) -> None:
-    """Return when all that a config would run is the user's own, or was said yes to.
+    """Check that all code of a config is the user's own or has consent.
 
     Args:
-        needs: what of it: its rewards, its data, its model and tokenizer.
+        needs: the parts that will be loaded.
 
     Raises:
-        ConsentError: something has no yes; it names all that the config would run, so that one question
-            is enough.
+        ConsentError: consent is missing. It names all such code of the config, so one question is enough.
     """
     if needed(config, *needs):
         _ask(needed(config))
@@ -118,17 +117,17 @@ def required(config: RunConfig, *needs: Need) -> None:
 def required_to_start(
     config: RunConfig, folder: Path, launcher: Sequence[str] = (), checkpoint: str | None = None
 ) -> None:
-    """Return when a start runs only the user's own code, or what was said yes to; see `needed_to_start`.
+    """Check that a start runs only the user's own code or code with consent; see `needed_to_start`.
 
     Raises:
-        ConsentError: something has no yes.
+        ConsentError: consent is missing.
     """
     if codes := needed_to_start(config, folder, launcher, checkpoint):
         _ask(codes)
 
 
 def needed_to_resume(run: Path) -> tuple[Code, ...]:
-    """Return what a resume of a run would run that has no yes; nothing of one that cannot be read."""
+    """Return the code without consent that resuming a run would execute. Empty if the run cannot be read."""
     try:
         spec = read_spec(RunFolder(run).spec)
         return needed_to_start(RunConfig.from_json(spec.config, run), run, spec.launcher)
@@ -145,18 +144,18 @@ def _ask(codes: Sequence[Code]) -> None:
 
 
 def note_named(file: Path, run: Path) -> None:
-    """Note that a config file was found in a run's record, so that it is as foreign as the run."""
+    """Note that a run's record named a config file, so that the file is as foreign as the run."""
     _named[os.path.realpath(file)] = run
 
 
 def trust_all() -> None:
-    """Take everything that is asked about from now on in this process as said yes to (`--trust`)."""
+    """Consent to everything asked about from now on in this process (`--trust`)."""
     global _trusting
     _trusting = True
 
 
 def give(codes: Iterable[Code]) -> None:
-    """Remember a yes; without a state folder that can be written, until this process ends."""
+    """Record consent, only for this process if the state folder cannot be written."""
     for code in codes:
         if not code.key:
             continue
@@ -168,10 +167,10 @@ def give(codes: Iterable[Code]) -> None:
 
 
 def needed(config: RunConfig, *needs: Need) -> tuple[Code, ...]:
-    """Return what a config would run that is not the user's own and has no yes.
+    """Return code of a config that is not the user's own and has no consent.
 
     Args:
-        needs: what of it; all of it when none is named.
+        needs: the parts to check, all when empty.
     """
     why = _why_foreign(config)
     found = [code for need, code in _codes(config, why) if not needs or need in needs]
@@ -181,10 +180,10 @@ def needed(config: RunConfig, *needs: Need) -> tuple[Code, ...]:
 def needed_to_start(
     config: RunConfig, folder: Path, launcher: Sequence[str] = (), checkpoint: str | None = None
 ) -> tuple[Code, ...]:
-    """Return what a start would run that is not the user's own and has no yes.
+    """Return code of a start that is not the user's own and has no consent.
 
     Args:
-        launcher: the words of a launcher that the user did not type.
+        launcher: words of a launcher that the user did not type.
     """
     why = _why_foreign(config)
     found = [code for _, code in _codes(config, why)]
@@ -209,7 +208,7 @@ def needed_to_start(
 
 
 def unanswered(codes: Iterable[Code]) -> tuple[Code, ...]:
-    """Return those that have no yes, each once."""
+    """Return the code without consent, without duplicates."""
     return tuple(code for code in dict.fromkeys(codes) if not _is_given(code.key))
 
 
@@ -227,11 +226,11 @@ def _note(key: str) -> Path:
     return state_folder() / "trusted" / f"{key}.json"
 
 
-# -- what a config would run -------------------------------------------------------------------------
+# -- code of a config --------------------------------------------------------------------------------
 
 
 def _codes(config: RunConfig, why: str) -> Iterator[tuple[Need, Code]]:
-    """Everything that is not the user's own; `why` is not empty for a foreign config."""
+    """Yield code that is not the user's own. `why` is the reason why the config is foreign, or empty."""
     rewards: list[tuple[str, Any]] = [(str(source), {}) for source in config.script.get("reward_funcs") or ()]
     rewards += [(entry.source, entry.params) for entry in config.section.rewards]
     for source, params in rewards:
@@ -271,7 +270,7 @@ def _callable_code(source: str, params: Any, cwd: str, why: str) -> Iterator[Cod
 
 
 def _is_plain(source: str) -> bool:
-    """Whether a source is a reward of the library that runs no code but its own."""
+    """Whether a source is a library reward that runs only its own code."""
     name = source.replace(":", ".").removeprefix(LIBRARY)
     return source.startswith(LIBRARY[:-1]) and name.isidentifier() and name not in RUNS_OTHERS
 
@@ -285,7 +284,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _module_file(module: str, cwd: str) -> Path | None:
-    """The file of a module in the working folder, which comes before installed packages."""
+    """Return the file of a module in the working folder, which takes precedence over installed packages."""
     base = Path(cwd or os.curdir).joinpath(*module.split("."))
     places = (base.with_name(f"{base.name}.py"), base / "__init__.py")
     return next((place for place in places if place.is_file()), None)
@@ -297,7 +296,7 @@ def _file_code(file: Path, why: str, *call: Any) -> Iterator[Code]:
 
 
 def _data_code(name: Any, why: str) -> Iterator[Code]:
-    """A function that gives rows, or a loading script; a data file runs nothing."""
+    """Yield functions that return rows, and loading scripts. Plain data files run no code."""
     if not isinstance(name, str) or not name:
         return
     parts = split_file_source(name)
@@ -331,18 +330,18 @@ def _flagged(part: Any, name: str) -> bool:
 
 
 def _values(part: Any, name: str) -> Iterator[Any]:
-    """Every value of a key, however deep."""
+    """Yield every value of a key, at any depth."""
     for key, value in part.items() if isinstance(part, Mapping) else ():
         if key == name:
             yield value
         yield from _values(value, name)
 
 
-# -- whose it is -------------------------------------------------------------------------------------
+# -- ownership ---------------------------------------------------------------------------------------
 
 
 def _why_foreign(config: RunConfig) -> str:
-    """Why a config is not the user's own, empty when it is."""
+    """Return why a config is not the user's own, or an empty text."""
     origin = config.origin
     if origin is not None and (origin.is_dir() or not origin.exists()):
         return "" if _is_own_run(origin) else _of_run(origin)
@@ -356,7 +355,7 @@ def _why_foreign(config: RunConfig) -> str:
 
 
 def _why_file(file: Path) -> str:
-    """Why a file is not the user's own, empty when it is, or when there is none."""
+    """Return why a file is not the user's own. Empty if it is, or if there is no such file."""
     real = Path(os.path.realpath(file))
     try:
         owner = os.stat(real).st_uid
@@ -372,7 +371,7 @@ def _why_file(file: Path) -> str:
 
 
 def _is_own_run(run: Path) -> bool:
-    """Whether the user started a run, and no one else has put another record in its place."""
+    """Whether the user started a run and its record is still the user's."""
     with contextlib.suppress(OSError):
         if os.stat(RunFolder(run).spec).st_uid != os.geteuid():
             return False
@@ -387,11 +386,11 @@ def _of_run(run: Path) -> str:
     return f"from the run {os.path.abspath(run)}, which you did not start on this machine"
 
 
-# -- what it is --------------------------------------------------------------------------------------
+# -- identity ----------------------------------------------------------------------------------------
 
 
 def _key(kind: str, file: Path | None, more: Any = None) -> str:
-    """What stands for a file with its content and how it is called; empty when it cannot be read."""
+    """Return a hash of a file, its content and how it is called. Empty if the file cannot be read."""
     digest = _digest(file) if file is not None else "-"
     if not digest:
         return ""
@@ -401,7 +400,7 @@ def _key(kind: str, file: Path | None, more: Any = None) -> str:
 
 
 def _digest(file: Path) -> str:
-    """The hash of a regular file; empty for anything else, which is not opened for long."""
+    """Return the hash of a file. Empty if it is not a regular file, too large, or not readable."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

@@ -1,9 +1,9 @@
-"""What TRL asks of a reward function: the arguments it is called with, and what it may return.
+"""What TRL requires of a reward function: the arguments it takes and the values it returns.
 
-TRL notices most faults late and some without a name: a missing `**kwargs` after the first generation, a
-single number as "'float' object is not iterable". Here each is told with the reward, the value and the fix. A
-return value that TRL can use is passed on as it is. Which completion of a batch makes a function raise is
-found by scoring each alone, without an alarm: a call that hangs is its caller's concern.
+TRL reports most mistakes late, and some without the function's name: a missing `**kwargs` after the first
+generation, a single number as "'float' object is not iterable". Errors here name the reward, the value and
+the fix. The completion that makes a function raise is found by scoring each alone. A single call has no time
+limit: a hanging call is up to the caller.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from grpo_tui.config.meant import nearest
 from grpo_tui.core.text import completion_text, prompt_text, shorten
 
 ALWAYS = ("prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric")
-"""Keyword arguments of every call in TRL 1.16; the columns of the dataset come on top."""
+"""Keyword arguments of every call in TRL 1.16, besides the dataset columns."""
 NOT_PASSED = ("prompt", "completion", "completion_ids")
-"""Columns that TRL keeps to itself."""
+"""Columns that TRL does not pass on."""
 
 
 _ATOMS = (str, int, float, bool, type(None))
 
 
 def copied(value: Any) -> Any:
-    """Copy the lists and mappings of an argument, for a function can change those it is given.
+    """Copy the lists and mappings of an argument, because a function may change them.
 
-    Texts, numbers and whatever else stands in them are not doubled.
+    Other values are not copied.
     """
     if isinstance(value, list):
         if all(type(item) in _ATOMS for item in value):
@@ -41,17 +41,18 @@ def copied(value: Any) -> Any:
 
 
 class RewardContractError(ValueError):
-    """A reward function does not do what TRL asks of one; the message names it and the fix."""
+    """A reward function breaks TRL's contract. The message names the function and the fix."""
 
 
 def checked(name: str, result: Any, count: int) -> Any:
-    """Return what a reward function returned, in a form that TRL can use.
+    """Return a reward function's result in a form that TRL can use.
 
     Args:
-        result: what it returned; a generator or another iterator becomes a list, the rest stays as it is.
+        result: the function's return value. An iterator becomes a list; the rest is unchanged.
+        count: number of completions.
 
     Raises:
-        RewardContractError: TRL could not use it.
+        RewardContractError: TRL cannot use the result.
     """
 
     def refuse(what: str) -> RewardContractError:
@@ -78,10 +79,10 @@ def checked(name: str, result: Any, count: int) -> Any:
 
 
 def refuse_shortened(name: str, kwargs: Mapping[str, Any], count: int) -> None:
-    """Name the function that took from, or added to, the list that TRL counts by.
+    """Check that a function did not change the length of `prompts`, by which TRL counts.
 
     Raises:
-        RewardContractError: `prompts` has another length than before the call.
+        RewardContractError: `prompts` has a different length than before the call.
     """
     left = kwargs.get("prompts")
     if left is not None and len(left) != count:
@@ -94,11 +95,8 @@ def refuse_shortened(name: str, kwargs: Mapping[str, Any], count: int) -> None:
 def check_call(name: str, function: Callable[..., Any], columns: Collection[str]) -> list[str]:
     """Check a reward function's parameters against what TRL will pass.
 
-    Args:
-        function: the function, as TRL will call it.
-
     Returns:
-        Warnings: parameters with the default None that no column fills, so that it stays None.
+        Warnings on parameters that stay at their default None because no column fills them.
 
     Raises:
         RewardContractError: TRL's call would fail.
@@ -116,13 +114,13 @@ def check_call(name: str, function: Callable[..., Any], columns: Collection[str]
 
 @dataclass(frozen=True, slots=True)
 class ParameterFault:
-    """One thing wrong with a function's parameters.
+    """Problem with a function's parameters.
 
     Attributes:
         rule: `missing-column`, `positional-only`, `missing-kwargs` or `unfilled-default`.
         fatal: whether TRL's call would fail.
-        parameter: the parameter concerned, or the first argument that is not taken.
-        near: a column that it may mean.
+        parameter: the parameter, or the first argument that the function does not accept.
+        near: a similar column, or None.
     """
 
     rule: str
@@ -135,10 +133,9 @@ class ParameterFault:
 def signature_faults(
     name: str, parameters: Mapping[str, inspect.Parameter], columns: Collection[str], place: str
 ) -> list[ParameterFault]:
-    """Return what is wrong with a function's parameters, the worst first.
+    """Return the problems with a function's parameters, fatal ones first.
 
     Args:
-        parameters: what it takes.
         place: ` (file:line)` of the function, or empty.
     """
     own = [column for column in columns if column not in NOT_PASSED]
@@ -170,7 +167,7 @@ def signature_faults(
 
 
 def _unfilled(name: str, p: inspect.Parameter, columns: Collection[str], place: str) -> ParameterFault:
-    """The fault of a parameter without a default that TRL passes nothing for."""
+    """Return the problem with a required parameter that TRL passes nothing for."""
     own = [column for column in columns if column not in NOT_PASSED]
     subject = f"reward function '{name}'"
     if p.kind is p.POSITIONAL_ONLY:
@@ -199,7 +196,7 @@ def _unfilled(name: str, p: inspect.Parameter, columns: Collection[str], place: 
 
 
 def _as_written(parameters: Mapping[str, inspect.Parameter]) -> list[str]:
-    """The parameters as they stand between the brackets, without defaults."""
+    """Return the parameters as written in the source, without defaults."""
     written: list[str] = []
     for p in parameters.values():
         if p.kind is p.KEYWORD_ONLY and not any(word.startswith("*") for word in written):
@@ -209,7 +206,7 @@ def _as_written(parameters: Mapping[str, inspect.Parameter]) -> list[str]:
 
 
 def near_column(word: str, columns: Collection[str]) -> str | None:
-    """Return the column that a name may mean: one of a like name, or the only one there is."""
+    """Return the column with the most similar name, or the only column, or None."""
     others = [column for column in columns if column not in NOT_PASSED]
     return nearest(word, others, cutoff=0.5) or (others[0] if len(others) == 1 else None)
 
@@ -254,13 +251,13 @@ def _kind(value: Any) -> str:
 def guilty_samples(
     call: Callable[..., Any], error: type[BaseException], kwargs: Mapping[str, Any], limit_s: float = 1e9
 ) -> list[int]:
-    """Return the completions that raise `error` when scored alone; empty when every one or none does.
+    """Return the completions that raise `error` when scored alone. Empty when all or none of them do.
 
     Args:
-        call: the reward function, called with keyword arguments alone.
-        error: the class of what it raised for the whole batch; others come out of here.
-        kwargs: what it was called with; a list as long as the completions holds one entry for each.
-        limit_s: seconds after which no further completion is tried, and none is blamed.
+        call: the reward function, called with keyword arguments.
+        error: class of the exception raised for the whole batch. Other exceptions propagate.
+        kwargs: arguments of the batch. A list as long as the completions has one entry per completion.
+        limit_s: seconds until the search is given up and an empty list is returned.
     """
     completions = kwargs.get("completions")
     if not isinstance(completions, list):

@@ -1,6 +1,6 @@
-"""Let the model of a config answer rows without training, and ask children that hold a model.
+"""Generate completions of dataset rows with a config's model, in a child process.
 
-The parent's side. Calls block: a screen makes them from a thread. Neither torch nor transformers is imported.
+Calls block, so a screen makes them from a thread. Neither torch nor transformers is imported here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from grpo_tui.rewards.samples import Sample
 
 
 class GenerateError(RuntimeError):
-    """The model gave nothing; the message is for the user."""
+    """Nothing was generated. The message is for the user."""
 
 
 class CancelledError(GenerateError):
@@ -28,13 +28,13 @@ class CancelledError(GenerateError):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What goes on in the child.
+    """Progress of the child.
 
     Attributes:
         what: `starting`, `reading the dataset`, `loading MODEL`, `generating`.
-        done: completions that are there.
-        of: completions that were asked for, 0 while that is not known.
-        seconds: how long generating took so far.
+        done: finished completions.
+        of: requested completions, 0 while unknown.
+        seconds: duration of generating so far.
     """
 
     what: str
@@ -45,7 +45,7 @@ class Progress:
 
     @property
     def tokens_per_s(self) -> float | None:
-        """Tokens a second, None before the first."""
+        """Tokens per second, None before the first."""
         return self.tokens / self.seconds if self.seconds > 0 else None
 
 
@@ -53,20 +53,20 @@ Tell = Callable[[Progress], None]
 
 
 class ModelChild(Closing):
-    """Owns one child; a context manager.
+    """Owner of one child process that holds a model; a context manager.
 
     Args:
-        cancel: when set, the call under way ends with `CancelledError` and nothing is left running.
+        cancel: setting it ends the running call with `CancelledError` and leaves nothing running.
     """
 
     module: ClassVar[str]
-    """The child's entry point."""
+    """Entry point of the child."""
     what: ClassVar[str]
-    """What it does, as a verb: the process that …"""
+    """Verb that completes "the process that …"."""
     needs: ClassVar[tuple[Need, ...]] = ("data", "model")
-    """What of its config it loads."""
+    """Parts of the config that it loads."""
     quiet_s: ClassVar[float | None] = None
-    """It is ended when it says nothing for so long; None where its progress is told all the time."""
+    """The child is ended after this long without a message. None if it reports progress all the time."""
 
     def __init__(
         self, config: RunConfig, tell: Tell | None = None, cancel: threading.Event | None = None
@@ -84,10 +84,10 @@ class ModelChild(Closing):
         """Send a request with the config and wait for the reply.
 
         Args:
-            take: gets every event but `at`, which is told as progress.
+            take: receives every event except `at`, which becomes progress.
 
         Raises:
-            GenerateError: it was refused, or the child ended or hung.
+            GenerateError: the child refused, ended or hung.
             ConsentError: it would run code that is not the user's own.
         """
 
@@ -115,10 +115,10 @@ class ModelChild(Closing):
 
 @dataclass(frozen=True, slots=True)
 class DatasetRow:
-    """One row of the dataset that is asked.
+    """Row of the dataset.
 
     Attributes:
-        number: its place in the dataset, from 1.
+        number: position in the dataset, from 1.
         prompt: a text or a list of messages.
     """
 
@@ -128,7 +128,7 @@ class DatasetRow:
 
     @property
     def group(self) -> str:
-        """The group of its completions."""
+        """Group name of its completions."""
         return f"row {self.number}"
 
 
@@ -137,12 +137,12 @@ class Generated:
     """Completions of some rows.
 
     Attributes:
-        samples: all completions of one row after each other; a row is a group.
-        tokens: the length of each in tokens, its end token among them.
+        samples: row by row. A row is a group.
+        tokens: length of each completion in tokens, including the end token.
         count: completions per row.
-        seconds: how long generating took, without loading.
-        device: where it ran, as torch names it.
-        engine: what generated, `transformers` or `vllm`.
+        seconds: duration of generating, without loading.
+        device: in torch's terms.
+        engine: `transformers` or `vllm`.
     """
 
     samples: tuple[Sample, ...]
@@ -161,7 +161,7 @@ class ChosenRows:
     """Rows of a dataset.
 
     Attributes:
-        held: whether they are held out, so that the config never trains on them.
+        held: whether they are held out from training.
         notes: on the data, for the user.
     """
 
@@ -171,11 +171,11 @@ class ChosenRows:
 
 
 class Generator(ModelChild):
-    """Owns the child; a context manager. The model is loaded by the first answers and kept until the end.
+    """Child that generates; a context manager. The first answers load the model, which is kept until the end.
 
     Args:
-        adapter: the folder of a LoRA adapter that is put on the config's model, empty for none.
-        tokenizer: the folder or id of the tokenizer, empty for the model's own.
+        adapter: folder of a LoRA adapter for the config's model, or empty.
+        tokenizer: folder or id of the tokenizer. The model's own when empty.
     """
 
     module = "grpo_tui.rewards.generate_child"
@@ -194,11 +194,10 @@ class Generator(ModelChild):
         self._weights = {"adapter": adapter, "tokenizer": tokenizer}
 
     def rows(self, count: int, seed: int, *, held: bool | None = False) -> ChosenRows:
-        """Choose rows of the config's dataset by a seed, in the dataset's order.
+        """Choose random rows of the config's dataset, in the dataset's order.
 
         Args:
-            held: held-out rows, which are never trained on, instead of training rows; None for held-out ones
-                where the config has some.
+            held: whether to choose held-out rows. None for held-out rows if the config has any.
 
         Raises:
             GenerateError: the data cannot be used.
@@ -215,7 +214,7 @@ class Generator(ModelChild):
 
         Args:
             rows: at least one.
-            seed: the random seed; the config's when None.
+            seed: the config's when None.
 
         Raises:
             GenerateError: the model cannot be loaded, or does not generate.
@@ -247,11 +246,11 @@ def generate(
     tell: Tell | None = None,
     cancel: threading.Event | None = None,
 ) -> list[Sample]:
-    """Let the config's model answer rows without training.
+    """Generate `count` completions of each row.
 
     Args:
         rows: at least one.
-        cancel: when set, nothing is left running and `CancelledError` is raised.
+        cancel: setting it raises `CancelledError` and leaves nothing running.
 
     Raises:
         GenerateError: the model cannot be loaded, or does not generate.

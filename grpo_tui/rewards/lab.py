@@ -1,8 +1,8 @@
-"""The lab: scores samples with a run's rewards in a child process that can be killed and comes back.
+"""Reward scoring in a child process that can be killed and restarted.
 
-The parent's side. Every call has a time limit; over it the child and all it started are killed, the function
-that ran is named, and the next call starts a new child. Calls block: a screen makes them from a thread. One
-thread at a time; `interrupt` may come from any.
+Every call has a time limit. When it is exceeded, the child and everything it started are killed, the running
+function is named, and the next call starts a new child. Calls block, so a screen makes them from a thread.
+Only one thread may call at a time, but `interrupt` may be called from any.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ DEFAULT_LIMIT_S = 60.0
 START_LIMIT_S = 180.0
 ROWS_LIMIT_S = 300.0
 REPEAT_LIMIT_S = 1.0
-"""A function slower than this is called once only."""
+"""Slower functions are called only once."""
 
 
 class LabError(RuntimeError):
-    """The lab cannot do what was asked; the message is for the user."""
+    """Scoring is not possible. The message is for the user."""
 
 
 @dataclass(slots=True)
 class _Progress:
-    """What has come from the child during one scoring."""
+    """Messages from the child during one request."""
 
     results: dict[int, dict[str, Any]] = field(default_factory=dict)
     failures: dict[int, Failure] = field(default_factory=dict)
@@ -53,15 +53,15 @@ class _Progress:
     what: str = ""
 
     def begin(self) -> None:
-        """Forget what the child before this one was at."""
+        """Forget the progress of the previous child."""
         self.function, self.what = None, "starting"
 
 
 class Lab(Closing):
-    """Owns one child process at a time; a context manager.
+    """Owner of one scoring process at a time; a context manager.
 
     Args:
-        limit_s: seconds that loading, and each call of a function, may take.
+        limit_s: time limit for loading, and for each call of a function.
     """
 
     def __init__(self, limit_s: float = DEFAULT_LIMIT_S) -> None:
@@ -77,10 +77,10 @@ class Lab(Closing):
         self._unloadable: dict[int, Failure] = {}
 
     def start(self) -> None:
-        """Start the child when there is none, and wait until its imports are done.
+        """Start a child if there is none, and wait until its imports are done.
 
         Raises:
-            LabError: it cannot start, as without torch.
+            LabError: it cannot start, for example without torch.
         """
         if self._pipe is not None and self._pipe.killed:
             self._drop()
@@ -107,16 +107,16 @@ class Lab(Closing):
             forker.release()
 
     def interrupt(self) -> None:
-        """Kill the child now, from any thread; the call under way ends with a LabError."""
+        """Kill the child from any thread. The running call ends with a LabError."""
         pipe, self._interrupted = self._pipe, True
         if pipe is not None:
             pipe.kill()
 
     def load(self, config: RunConfig, step: int = 0) -> tuple[FunctionInfo, ...]:
-        """Load a config's rewards, the user's modules afresh; one that fails has a `failure`.
+        """Load a config's rewards, and reload the user's modules. A reward that fails has a `failure`.
 
         Args:
-            step: `trainer_state.global_step` that the functions shall see.
+            step: `trainer_state.global_step` passed to the functions.
 
         Raises:
             LabError: the weights do not fit, or the child cannot be started.
@@ -129,7 +129,7 @@ class Lab(Closing):
         return self._load()
 
     def _load(self) -> tuple[FunctionInfo, ...]:
-        """Load what can be loaded; a file that hangs or ends the child is named and left out from now on."""
+        """Load what can be loaded. A file that hangs or ends the child is named and skipped from then on."""
         assert self.config is not None
         required(self.config, "rewards", "model")
         request = {"do": "load", "config": self.config.to_json(), "step": self._step}
@@ -152,16 +152,16 @@ class Lab(Closing):
         return self.functions
 
     def reload(self) -> tuple[FunctionInfo, ...]:
-        """Load the same config's rewards again, from the files as they are now."""
+        """Load the same config's rewards again from the current files."""
         if self.config is None:
             raise LabError("nothing was loaded yet")
         return self.load(self.config, self._step)
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The user's files that this config's rewards were loaded from, what they import among them.
+        """The user's files that the rewards were loaded from, including imported ones.
 
-        A file that no longer loads stays one of them: it is the one to be mended.
+        A file that no longer loads is included, because the user will want to fix it.
         """
         return tuple(sorted(self._files))
 
@@ -173,15 +173,14 @@ class Lab(Closing):
         tell: Callable[[str, str], None] | None = None,
         repeat_limit_s: float = REPEAT_LIMIT_S,
     ) -> Scored:
-        """Score samples with every loaded function, or with some.
+        """Score samples with the loaded functions.
 
-        A function that hangs or ends the process is named in its `failure`, the others are scored all the
-        same, by a new child.
+        A function that hangs or ends the process gets a `failure`. A new child scores the rest.
 
         Args:
-            only: indices of the functions that are called; the others have a `skipped` failure.
-            tell: called with a function's name and what is done with it, as it goes.
-            repeat_limit_s: a function slower than this is not called a second time; 0 for never.
+            only: indices of the functions to call, all when None. The rest get a `skipped` failure.
+            tell: called with a function's name and its current stage.
+            repeat_limit_s: a slower function is not called a second time. 0 for never.
 
         Raises:
             LabError: nothing is loaded, or the child cannot be started again.
@@ -208,7 +207,7 @@ class Lab(Closing):
         )
 
     def _left(self, progress: _Progress) -> list[int]:
-        """Functions that are still to be scored, after a child that can do it was made ready."""
+        """Return the functions still to be scored, in a child that is ready for them."""
         assert self.config is not None
         if self._pipe is None or self._pipe.killed or not self._loaded:
             self._load()
@@ -218,7 +217,7 @@ class Lab(Closing):
     def _try_scoring(
         self, request: Mapping[str, Any], progress: _Progress, tell: Callable[[str, str], None] | None
     ) -> dict[str, Any] | None:
-        """Return the child's reply, or None when it is gone; which function ended it is then noted."""
+        """Return the child's reply. None if it ended, in which case the responsible function is noted."""
         progress.begin()
         try:
             return self._ask(request, self.limit_s, progress, tell)
@@ -240,12 +239,12 @@ class Lab(Closing):
         aggregation: Aggregation | None = None,
         muted: Iterable[int] = (),
     ) -> Aggregate:
-        """Return totals and advantages of what was scored, as TRL computes them.
+        """Return totals and advantages as TRL computes them.
 
         Args:
-            weights: one per function; those of the config when None.
-            aggregation: the modes; those of the config when None.
-            muted: indices of functions that are left out, as if the run did not have them.
+            weights: one per function. The config's when None.
+            aggregation: the config's when None.
+            muted: indices of functions to leave out, as if the run did not have them.
 
         Raises:
             LabError: the modes or weights do not fit.
@@ -274,14 +273,14 @@ class Lab(Closing):
     def rows(
         self, config: RunConfig, count: int, first: int = 0, limit_s: float = ROWS_LIMIT_S
     ) -> dict[str, Any]:
-        """Return rows of the config's dataset as training would see them.
+        """Return rows of the config's dataset as training sees them.
 
         Returns:
             `{"rows": [{"prompt", "columns"}], "columns": names, "total", "notes"}`.
 
         Raises:
             LabError: the data cannot be used, or takes too long.
-            ConsentError: it is made by code that is not the user's own.
+            ConsentError: the data needs code that is not the user's own.
         """
         required(config, "data", "model")
         self.start()
@@ -316,7 +315,7 @@ class Lab(Closing):
         progress: _Progress,
         tell: Callable[[str, str], None] | None = None,
     ) -> dict[str, Any]:
-        """Send a request and take in events until its reply; every event starts the time again."""
+        """Send a request and process events until its reply. Every event restarts the time limit."""
         pipe = self._pipe
         if pipe is None:
             raise ChildGoneError("it was not started")

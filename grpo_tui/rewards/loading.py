@@ -1,8 +1,8 @@
-"""From a config to the reward functions of a run, in TRL's order and under TRL's metric names.
+"""Load the reward functions of a config, in TRL's order and under TRL's metric names.
 
-First `reward_model_name_or_path`, then `reward_funcs` as `trl grpo` reads them, then `grpo_tui.rewards`. The
-names follow `get_callable_name` and `is_async_callable` in TRL 1.16. The module imports neither torch nor TRL
-until a reward of TRL is asked for.
+The order is `reward_model_name_or_path`, `reward_funcs` as `trl grpo` reads them, then `grpo_tui.rewards`.
+Names follow `get_callable_name` and `is_async_callable` in TRL 1.16. Neither torch nor TRL is imported until
+one of TRL's own rewards is loaded.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from grpo_tui.core.user_code import UserCodeError, load_dotted, load_from_file
 
 
 def callable_name(func: Callable[..., Any]) -> str:
-    """Return the name TRL's metrics use: of the function inside a partial, or of an instance's class."""
+    """Return the name in TRL's metrics: of the function inside a partial, or of an instance's class."""
     while isinstance(func, functools.partial):
         func = func.func
     return str(getattr(func, "__name__", type(func).__name__))
 
 
 def is_async(func: Callable[..., Any]) -> bool:
-    """Return whether calling it gives a coroutine, for functions, partials and callable instances."""
+    """Return whether a call gives a coroutine, for functions, partials and callable instances."""
     while isinstance(func, functools.partial):
         func = func.func
     return inspect.iscoroutinefunction(func) or inspect.iscoroutinefunction(type(func).__call__)
 
 
 def renamed(func: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Return a reward that TRL logs under `name`: itself when it has that name, else a thin wrapper.
+    """Return a reward that TRL logs under `name`, wrapping it if its name differs.
 
     The wrapper keeps the signature, and an async reward stays a coroutine function.
     """
@@ -67,7 +67,7 @@ RewardFunc = Callable[..., Any]
 
 
 class RewardLoadError(ValueError):
-    """A reward cannot be loaded; the message names the file, the line and the fix, `name` the reward."""
+    """A reward cannot be loaded. The message names the file, the line and the fix."""
 
     def __init__(self, name: str, message: str) -> None:
         super().__init__(f"reward {name}: {message}")
@@ -76,17 +76,17 @@ class RewardLoadError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class LoadedReward:
-    """One reward function as GRPOTrainer takes it.
+    """Reward function as GRPOTrainer takes it.
 
     Attributes:
-        name: the name TRL logs it under (`rewards/<name>/mean`).
-        source: what the config says it is.
-        func: the callable, or the id or folder of a reward model, which TRL loads itself.
-        origin_file: the file that defines it, None for a reward model.
-        origin_line: the line of its definition there, from 1.
+        name: the name in TRL's metrics (`rewards/<name>/mean`).
+        source: as written in the config.
+        func: a callable, or the id or folder of a reward model, which TRL loads itself.
+        origin_file: file that defines it, None for a reward model.
+        origin_line: line of the definition, from 1.
         sha256: hash of `source_text`, or of the name for a reward model.
-        source_text: the source of the file that defines it.
-        params: arguments it was made with.
+        source_text: whole text of `origin_file`.
+        params: arguments bound by the config.
     """
 
     name: str
@@ -104,16 +104,16 @@ def load_rewards(config: RunConfig) -> list[LoadedReward]:
     """Load every reward of a run.
 
     Raises:
-        RewardLoadError: one of them cannot be found, imported or made.
+        RewardLoadError: a reward cannot be found, imported or created.
     """
     return [load() for _, load in each_reward(config)]
 
 
 def each_reward(config: RunConfig) -> list[tuple[str, Callable[[], LoadedReward]]]:
-    """Return the name of every reward of a run and how to load it, so that one that fails spares the others.
+    """Return each reward's name with a function that loads it, so that one failure does not affect the rest.
 
     Raises:
-        RewardLoadError: `reward_weights` has another length than the rewards.
+        RewardLoadError: the length of `reward_weights` does not match the rewards.
     """
     found: list[tuple[str, Callable[[], LoadedReward]]] = []
     model = config.script.get("reward_model_name_or_path")
@@ -142,11 +142,11 @@ def load_entry(entry: RewardEntry, folder: str | None = None) -> LoadedReward:
     """Load one entry of `grpo_tui.rewards`.
 
     Args:
-        entry: the entry; a `file.py:function` source is absolute.
-        folder: the folder that dotted paths are imported from.
+        entry: a `file.py:function` source must be absolute.
+        folder: folder that dotted paths are imported from.
 
     Raises:
-        RewardLoadError: it cannot be found, imported or made.
+        RewardLoadError: the reward cannot be found, imported or created.
     """
     weight = 1.0 if entry.weight is None else entry.weight
     parts = split_file_source(entry.source)
@@ -167,7 +167,7 @@ def load_entry(entry: RewardEntry, folder: str | None = None) -> LoadedReward:
         raise RewardLoadError(entry.name, str(error)) from error
     func = _made(entry.name, found, entry.params)
     if is_model(func):
-        # TRL calls a model otherwise than a function, so it must stay one, and names it by its config.
+        # TRL calls a model differently than a function, so it must stay a model. TRL names it by its config.
         own = str(getattr(getattr(func, "config", None), "_name_or_path", "") or entry.name)
         name = own.rstrip("/").rpartition("/")[2]
         return _described(name, entry.source, weight, func, found, {})
@@ -175,7 +175,7 @@ def load_entry(entry: RewardEntry, folder: str | None = None) -> LoadedReward:
 
 
 def _script_reward(source: str, folder: str) -> LoadedReward:
-    """Load one name of `reward_funcs`, by the rules of TRL's script: its own names, else a dotted path."""
+    """Load one name of `reward_funcs` as TRL's script does: one of its own names, or a dotted path."""
     if source in SCRIPT_NAMES:
         return _from_trl(source, source, SCRIPT_NAMES[source] or {}, 1.0, own_name=None)
     if "." not in source:
@@ -200,7 +200,7 @@ def _script_reward(source: str, folder: str) -> LoadedReward:
 def _from_trl(
     label: str, source: str, params: Mapping[str, Any], weight: float, own_name: str | None
 ) -> LoadedReward:
-    """Take a reward from TRL, calling it first when it is a factory."""
+    """Load one of TRL's own rewards, calling it first if it is a factory."""
     try:
         found = getattr(importlib.import_module("trl.rewards"), source)
     except (ImportError, AttributeError) as error:
@@ -217,7 +217,7 @@ def _from_trl(
 
 
 def _made(name: str, found: Any, params: Mapping[str, Any]) -> RewardFunc:
-    """Turn what the source holds into a callable: a class is instantiated, params are bound."""
+    """Turn a source's object into a callable: instantiate a class, bind the params."""
     if inspect.isclass(found):
         made = _call(name, found, params)
         if not callable(made):
@@ -238,7 +238,7 @@ def _made(name: str, found: Any, params: Mapping[str, Any]) -> RewardFunc:
 
 
 def _call(name: str, maker: Callable[..., Any], params: Mapping[str, Any]) -> Any:
-    """Call a class or factory with its params, naming the parameter that does not fit."""
+    """Call a class or factory with its params, and name a parameter that does not fit."""
     _require_parameters(name, maker, params)
     try:
         inspect.signature(maker).bind(**params)
@@ -271,7 +271,7 @@ def _model(name: str, source: str, weight: float) -> LoadedReward:
 def _described(
     name: str, source: str, weight: float, func: RewardFunc, definition: Any, params: dict[str, Any]
 ) -> LoadedReward:
-    """Add where the reward is defined and the source it had when it was loaded."""
+    """Add the place of the definition and its current source."""
     target = definition
     while isinstance(target, functools.partial):
         target = target.func
@@ -290,7 +290,7 @@ def _described(
 
 
 def is_model(found: Any) -> bool:
-    """Return whether TRL will take it for a reward model: an instance of torch's Module."""
+    """Return whether TRL treats it as a reward model: an instance of torch's Module."""
     torch = sys.modules.get("torch")  # without torch in the process there is no instance of one
     return torch is not None and isinstance(found, torch.nn.Module)
 

@@ -1,8 +1,8 @@
-"""Which reward comes next: what there is, whether that works, what is missing; and write it into the file.
+"""Suggest the next reward for a rewards file, and add it.
 
-Judged by the probes (what each function looks at, and what fools it) and by the last score's errors, so that
-a next reward is proposed only when those before it work. Functions are called by the lab alone. An existing
-file is never replaced, only added to.
+Probes show what each function looks at and what fools it. They decide together with the errors of the last
+score, so a reward is only suggested once the existing ones work. Existing files are only added to, never
+replaced.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ from grpo_tui.rewards.templates import (
 )
 
 WEIGHTS = {"correctness": 2.0, "format": 0.5, "partial": 0.5, "length": 0.2, "style": 0.2}
-"""What a role is worth in the total, as long as no one knows better."""
+"""Default weight of each role in the total."""
 _WORDS = {"length": ("long", "short", "length", "punish"), "style": ("repet", "style", "divers", "word")}
-"""What names a reward that the probes tell nothing of."""
+"""Words in the names of rewards whose role the probes cannot show."""
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What to do with a rewards file now.
+    """Next step for a rewards file.
 
     Attributes:
-        stage: the reward to add; None when something is to be mended first, or nothing is missing.
-        says: why, in one sentence.
-        mend: what does not work yet, a sentence each.
-        weights: the file's functions, with the weight of each to begin with.
+        stage: reward to add. None when something needs fixing first, or nothing is missing.
+        says: reason, in one sentence.
+        mend: problems to fix first, one sentence each.
+        weights: suggested weights by function name.
     """
 
     stage: Stage | None
@@ -64,11 +64,12 @@ class Advice:
 def advise(
     names: Sequence[str], task: Task, probed: ProbeReport | None = None, findings: Sequence[Finding] = ()
 ) -> Advice:
-    """Return the reward that is missing beside some, or what is to be mended before it.
+    """Return the reward that is missing, or the problems to fix before adding one.
 
     Args:
-        names: the rewards there are, by their names in TRL's metrics.
-        probed: what the probes made of them; None while there are none.
+        names: existing rewards, by their names in TRL's metrics.
+        probed: probe results of the existing rewards, or None.
+        findings: of the last score.
     """
     roles = {name: _role(name, probed) for name in names}
     weights = {name: WEIGHTS.get(role, 1.0) for name, role in roles.items()}
@@ -88,11 +89,12 @@ def advise(
 def task_for(
     prompts: Sequence[str], texts: Sequence[str], column: str | None = None, most_tokens: int | None = None
 ) -> Task:
-    """What the template is to be written for.
+    """Return the task that the template is written for.
 
     Args:
-        prompts: texts of some prompts, the system prompt among them; what they ask for counts most.
-        column: the dataset column with the gold answer.
+        prompts: texts of some prompts, including the system prompt. A format that they ask for wins.
+        texts: source texts of the rewards.
+        column: dataset column with the reference answer.
         most_tokens: `max_completion_length`.
     """
     form = find_form(prompts, texts)
@@ -106,12 +108,12 @@ def task_for(
 
 
 def stage_named(name: str, task: Task) -> Stage | None:
-    """The reward of the template with this function name or role."""
+    """Return the template's reward with this function name or role."""
     return next((stage for stage in stages(task) if name in (stage.name, stage.role)), None)
 
 
 def faults(names: Sequence[str], probed: ProbeReport | None, findings: Sequence[Finding]) -> list[str]:
-    """What keeps rewards of these names from working, a sentence each."""
+    """Return what is wrong with these rewards, one sentence each."""
     found: dict[str, list[str]] = {name: [] for name in names}
     for function in probed.functions if probed is not None else ():
         if function.failure is not None and function.info.name in found:
@@ -131,7 +133,7 @@ def faults(names: Sequence[str], probed: ProbeReport | None, findings: Sequence[
 
 
 def _role(name: str, probed: ProbeReport | None) -> str:
-    """What a function is for: known by its name in the template, else by what the probes show."""
+    """Return the role of a function, by its name in the template or by the probes."""
     known = {stage.name: stage.role for stage in stages(Task())}
     if name in known:
         return known[name]
@@ -145,11 +147,11 @@ def _role(name: str, probed: ProbeReport | None) -> str:
 
 
 def section(rewards: Sequence[RewardEntry], task: Task) -> str:
-    """The `grpo_tui:` section of a config that has these rewards.
+    """Return the `grpo_tui:` section of a config with these rewards.
 
     Args:
-        rewards: as they are to stand there, sources relative to the config.
-        task: what they are for; a form that no prompt asks for is asked for here.
+        rewards: with sources relative to the config.
+        task: a format that no prompt asks for is described in a system prompt.
     """
     lines = ["grpo_tui:"]
     if not task.asked:
@@ -167,23 +169,22 @@ def section(rewards: Sequence[RewardEntry], task: Task) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A text as a value in YAML's short form."""
+    """Return a text as a value for YAML's flow style."""
     plain = bool(text) and all(c.isalnum() or c in "_./-:" for c in text)
     return text if plain and text[0].isalpha() and text[-1] != ":" else json.dumps(text, ensure_ascii=False)
 
 
 FILE_NAME = "rewards.py"
-"""How a rewards file is called when no one says otherwise."""
+"""Default name of a rewards file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """How rewards stand, and what comes next.
+    """State of the rewards, and the next step.
 
     Attributes:
-        advice: what to do now.
-        file: the file that the next one is added to; it need not be there yet.
-        probed: what the probes showed; None while there are no rewards.
+        file: file for the next reward. It may not exist yet.
+        probed: None while there are no rewards.
     """
 
     task: Task
@@ -193,10 +194,10 @@ class Growth:
 
 
 def task_of(config: RunConfig, dataset: Dataset | None, texts: Sequence[str] = ()) -> Task:
-    """What a template is to be written for.
+    """Return the task that a template is written for.
 
     Raises:
-        TemplateError: the gold column has a name that Python cannot have as a parameter.
+        TemplateError: the name of the answer column is not a valid parameter name.
     """
     prompts = [config.section.system_prompt or ""]
     prompts += [whole_text(row["prompt"]) for row in (dataset.rows[:PROBED_ROWS] if dataset else ())]
@@ -217,11 +218,11 @@ def growth(
     findings: Sequence[Finding] = (),
     tell: Callable[[str, str], None] | None = None,
 ) -> Growth:
-    """Probe the rewards that the lab has loaded and say what comes next.
+    """Probe the loaded rewards and suggest the next one.
 
     Raises:
-        LabError: the lab cannot score at all.
-        SampleError: no column of the dataset looks like the gold answer.
+        LabError: scoring is not possible at all.
+        SampleError: no column of the dataset looks like the reference answer.
         TemplateError: see `task_of`.
     """
     assert lab.config is not None
@@ -235,7 +236,7 @@ def growth(
 
 
 def file_of(config: RunConfig) -> Path:
-    """The file that a config's next reward goes to: that of its last one, else one beside the config."""
+    """Return the file for a config's next reward: the last reward's file, or else one beside the config."""
     for entry in reversed(config.section.rewards):
         parts = split_file_source(entry.source)
         if parts is not None:
@@ -245,10 +246,10 @@ def file_of(config: RunConfig) -> Path:
 
 
 def start_file(path: Path, task: Task) -> Stage:
-    """Write a new rewards file with its one function.
+    """Write a new rewards file with one function.
 
     Raises:
-        TemplateError: there is a file of this name.
+        TemplateError: the file exists.
         OSError: it cannot be written.
     """
     stage = stages(task)[0]
@@ -261,10 +262,10 @@ def start_file(path: Path, task: Task) -> Stage:
 
 
 def add_to_file(path: Path, stage: Stage, task: Task) -> None:
-    """Add a reward at the end of a file; one that is not there is begun, one that has it stays as it is.
+    """Add a reward to the end of a file, creating the file if needed. Do nothing if it has that reward.
 
     Raises:
-        TemplateError: the file is no Python, or has one of the names already.
+        TemplateError: the file is not valid Python, or already uses one of the names.
         OSError: it cannot be read or written.
         UnicodeDecodeError: it is not UTF-8.
     """
@@ -281,7 +282,7 @@ def add_to_file(path: Path, stage: Stage, task: Task) -> None:
 
 
 def _put(path: Path, text: str) -> None:
-    """Write a file that is there whole or not at all; its permissions stay."""
+    """Replace a file atomically and keep its permissions."""
     handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
@@ -294,7 +295,7 @@ def _put(path: Path, text: str) -> None:
 
 
 def with_reward(config: RunConfig, file: Path, stage: Stage) -> RunConfig:
-    """The config as it is with one reward more; its own file is not touched."""
+    """Return the config with one more reward. Its file is not changed."""
     entry = RewardEntry(stage.name, f"{file.absolute()}:{stage.name}", stage.weight)
     section = replace(config.section, rewards=(*config.section.rewards, entry))
     weights = config.grpo.get("reward_weights")
@@ -303,7 +304,7 @@ def with_reward(config: RunConfig, file: Path, stage: Stage) -> RunConfig:
 
 
 def put_into_config(path: Path, file: Path, stage: Stage) -> None:
-    """Name one reward more in a config; only the lines of the list change.
+    """Add one reward to a config file, changing only the lines of the list.
 
     Raises:
         ValueError: the config cannot be read, edited or written, or has changed meanwhile.

@@ -1,12 +1,12 @@
-r"""Completions that try to fool a reward, right answers written in other ways, and what rewards make of them.
+r"""Probes: completions that try to fool a reward, and right answers written in other ways.
 
-Every probe is made from one row and says what is wrong with it: the answer, the form, or nothing. Rows come
-from the dataset, or are made up where a function is tried alone. A probe that holds code holds it as text.
+Every probe is made from one row and states what is wrong with it: the answer, the format, or nothing. Rows
+come from the dataset, or are made up for functions without one.
 
-A function is judged by what it tells apart on the row's own measures. One that gives more for the right
-answer than for the wrong one looks at the answer: it is fooled by a probe without a right answer that gets at
-least half of the way, and unfair to a right answer that gets less. One that gives more for the form than for
-the formless answer looks at the form: it is fooled by a broken form that gets all of it.
+A function is judged by its scores for the row's own measures. If it scores the right answer above the wrong
+one, it looks at the answer. Then it is fooled by a probe without a right answer that scores at least halfway
+between the two, and unfair to a right answer that scores less. If it scores the format above the answer
+without the format, it looks at the format. Then it is fooled by a broken format with the full score.
 """
 
 from __future__ import annotations
@@ -38,16 +38,15 @@ _FULL_WIDTH = str.maketrans("0123456789", "０１２３４５６７８９")
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One completion with what a sound reward should make of it.
+    """One completion, and how a sound reward should judge it.
 
     Attributes:
-        kind: what it tries, such as `echo`; findings are counted by it.
-        answer: `right`, `wrong` or `none`: what a careful reader takes for its answer.
+        kind: name of the trick, such as `echo`. Findings are counted by it.
+        answer: `right`, `wrong` or `none`, as a careful reader would see it.
         form: `whole` or `broken`.
-        why: what is wrong with it, or what makes it right, in a sentence.
-        attack: False for the completions that the others are measured by, and for right answers written in
-            another way.
-        spelling: True for a right answer spelled otherwise, which a function of the form may well refuse.
+        why: what is wrong or right with it, in a sentence.
+        attack: False for the measures, and for right answers written in another way.
+        spelling: True for a right answer spelled differently, which a format reward may reject.
     """
 
     kind: str
@@ -61,11 +60,11 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class ProbeRow:
-    """What probes are made from.
+    """Source of probes.
 
     Attributes:
-        gold: the right answer, as the dataset has it once extracted.
-        wrong: another answer of the same kind, which is wrong.
+        gold: right answer, extracted from the dataset's column.
+        wrong: wrong answer of the same kind.
         others: right answers of other rows, for listing candidates.
     """
 
@@ -76,7 +75,7 @@ class ProbeRow:
 
 
 def make_probes(row: ProbeRow, form: Form) -> list[Probe]:
-    """All probes of a row: first the two measures, then equivalent right answers, then the attacks."""
+    """Return all probes of a row: measures, equivalent right answers, then attacks."""
     return [
         *measures(row, form),
         *equivalents(row, form),
@@ -86,7 +85,7 @@ def make_probes(row: ProbeRow, form: Form) -> list[Probe]:
 
 
 def measures(row: ProbeRow, form: Form) -> list[Probe]:
-    """What the others are measured by: right and wrong in whole form, right in no form at all."""
+    """Return the measures: right and wrong answers in the whole format, and a right one without it."""
     return [
         Probe("right", form.write(REASONING, row.gold), "right", "whole", "the right answer as asked", False),
         Probe("wrong", form.write(REASONING, row.wrong), "wrong", "whole", "a wrong answer as asked", False),
@@ -97,7 +96,7 @@ def measures(row: ProbeRow, form: Form) -> list[Probe]:
 
 
 def equivalents(row: ProbeRow, form: Form) -> list[Probe]:
-    """The right answer written in other ways, which a sound reward takes."""
+    """Return the right answer written in other ways, all acceptable to a sound reward."""
     found = []
     for kind, answer, why in _spellings(row.gold):
         if answer != row.gold:
@@ -204,7 +203,7 @@ ANSWER_ATTACKS: tuple[tuple[str, Maker, str], ...] = (
     ("not a number", lambda row, form: form.write(REASONING, "nan"), "NaN instead of a number"),
     ("other language", lambda row, form: form.write(REASONING, "一百万"), "an answer in other digits"),
 )  # fmt: skip
-"""Kind, how it is made, and what is wrong with it. In none of them the answer is right."""
+"""Kind, function that writes it, and what is wrong with it. None of them gives the right answer."""
 
 
 def _answer_attacks(row: ProbeRow, form: Form) -> list[Probe]:
@@ -222,7 +221,7 @@ def _answer_attacks(row: ProbeRow, form: Form) -> list[Probe]:
 
 
 def _form_attacks(row: ProbeRow, form: Form) -> list[Probe]:
-    """The right answer in a form that is broken, for which a format reward should not give all it has."""
+    """Return right answers in a broken format, which a format reward should not score in full."""
     whole, framed = form.write(REASONING, row.gold), form.framed(row.gold)
     found = [("text after the end", f"{whole} And so on, and so on.", "text after the answer")]
     if form.think is not None:
@@ -265,7 +264,7 @@ def _form_attacks(row: ProbeRow, form: Form) -> list[Probe]:
 
 
 def opening_of(form: Form) -> str:
-    """Both reasoning tags with nothing in them, or nothing in a form without them."""
+    """Return an empty pair of reasoning tags, or the words `the tags` for a format without reasoning."""
     return f"<{form.think}></{form.think}>" if form.think else "the tags"
 
 
@@ -283,7 +282,7 @@ def _around(gold: str) -> str:
 
 
 def _look_alike(text: str) -> str:
-    """Letters and digits of other scripts that look the same."""
+    """Replace letters and digits by ones of other scripts that look the same."""
     return text.translate(str.maketrans("aeopcxyAEOPCXBHKMT0123456789", "аеорсхуАЕОРСХВНКМТ𝟎𝟏𝟐𝟑𝟒𝟓𝟔𝟕𝟖𝟗"))
 
 
@@ -292,15 +291,16 @@ EPSILON = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class ProbeVerdict:
-    """One function's answer to one probe, when it is not what it should be.
+    """Wrong score of one function for one probe.
 
     Attributes:
         function: name of the function, or `total`.
         fault: `fooled` or `unfair`.
-        right: what it gives the right answer as asked.
-        wrong: what it gives the wrong answer, or for a question of form the formless answer.
-        why: what is wrong with the completion, or right about it.
-        row: which row the probe was made from, from 0.
+        right: its score for the right answer as asked.
+        wrong: its score for the wrong answer, or for the answer without the format if the fault is about
+            that.
+        why: what is wrong or right with the completion.
+        row: row of the probe, from 0.
     """
 
     function: str
@@ -319,9 +319,9 @@ class Aspect:
     """What one function looks at, by its scores of a row's three measures.
 
     Attributes:
-        answer: it gives the right answer more than the wrong one.
-        form: it gives the form more than the same answer without it.
-        reversed: it gives the wrong answer more.
+        answer: it scores the right answer above the wrong one.
+        form: it scores the format above the same answer without it.
+        reversed: it scores the wrong answer higher.
     """
 
     answer: bool
@@ -330,12 +330,12 @@ class Aspect:
 
     @property
     def nothing(self) -> bool:
-        """True when it tells none of the three apart."""
+        """Whether it does not distinguish any of the three."""
         return not (self.answer or self.form or self.reversed)
 
 
 def aspect(right: float | None, wrong: float | None, formless: float | None) -> Aspect:
-    """What a function looks at; an abstention tells nothing apart."""
+    """Return what a function looks at. Abstaining from the right or wrong answer means nothing."""
     if right is None or wrong is None:
         return Aspect(False, False, False)
     return Aspect(
@@ -348,11 +348,11 @@ def aspect(right: float | None, wrong: float | None, formless: float | None) -> 
 def judge(
     probes: Sequence[Probe], scores: Mapping[str, Sequence[float | None]], row: int = 0
 ) -> list[ProbeVerdict]:
-    """The verdicts on one row.
+    """Return the verdicts on one row.
 
     Args:
-        probes: the row's probes, with the kinds `right`, `wrong` and `formless` among them.
-        scores: what each function gave, by name, in the order of the probes.
+        probes: of the row, including the kinds `right`, `wrong` and `formless`.
+        scores: by function name, in the order of the probes.
         row: number of the row, for the verdicts.
     """
     place = {probe.kind: number for number, probe in enumerate(probes)}
@@ -392,7 +392,7 @@ def _fault(
 
 @dataclass(frozen=True, slots=True)
 class KindReport:
-    """One kind of probe against one function, over all rows."""
+    """Verdicts on one kind of probe by one function, over all rows."""
 
     function: str
     kind: str
@@ -403,7 +403,7 @@ class KindReport:
 
 
 def by_kind(verdicts: Iterable[ProbeVerdict], rows: int) -> list[KindReport]:
-    """Verdicts counted by function, fault and kind; what happens on most rows first."""
+    """Count verdicts by function, fault and kind. Kinds that fail on most rows come first."""
     grouped: dict[tuple[str, str, str], list[ProbeVerdict]] = {}
     for verdict in verdicts:
         grouped.setdefault((verdict.function, verdict.fault, verdict.kind), []).append(verdict)
@@ -416,25 +416,24 @@ def by_kind(verdicts: Iterable[ProbeVerdict], rows: int) -> list[KindReport]:
 
 TOTAL = "total"
 _OTHER_FORM = ("TypeError", "AttributeError", "KeyError", "IndexError")
-"""What code raises that takes messages for texts."""
+"""Exceptions of code that expects messages and gets text."""
 MADE_UP = (
     ("What is 17 + 25?", "42"),
     ("A shop sells 1,250 tickets at 2 dollars each. What does it take in, in dollars?", "2500"),
     ("What is half of 7? Give a decimal number.", "3.5"),
 )
-"""Questions and answers for functions that are tried without a dataset."""
+"""Questions and answers for functions without a dataset."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeReport:
-    """What the probes showed.
+    """Results of probing.
 
     Attributes:
-        form: the form the completions were written in.
-        probes: how many completions were scored.
-        aspects: by the name of each function that scored, what it looks at, on most of the rows.
-        kinds: verdicts by function and kind.
-        made_up: True when the rows are not the dataset's.
+        form: answer format of the completions.
+        probes: number of scored completions.
+        aspects: what each scoring function looks at, on most of the rows.
+        made_up: whether the rows are not from the dataset.
     """
 
     form: Form
@@ -448,11 +447,11 @@ class ProbeReport:
 
     @property
     def failed(self) -> bool:
-        """Whether a function gave no scores."""
+        """Whether a function has no scores."""
         return any(function.failure is not None for function in self.functions)
 
     def to_json(self) -> dict[str, Any]:
-        """The shape that `grpo-tui probe --json` prints."""
+        """Return the shape that `grpo-tui probe --json` prints."""
         return {
             "form": asdict(self.form),
             "rows": self.rows,
@@ -476,7 +475,7 @@ class ProbeReport:
 
 
 def looks_at(found: Aspect | None) -> list[str]:
-    """What a function tells apart, in words."""
+    """Return what a function looks at, in words."""
     if found is None:
         return []
     words = {"answer": found.answer, "form": found.form, "answer, the wrong way round": found.reversed}
@@ -491,14 +490,14 @@ def probe(
     made_up: bool = False,
     tell: Callable[[str, str], None] | None = None,
 ) -> ProbeReport:
-    """Score the probes of some rows with the lab's loaded rewards.
+    """Score the probes of some rows with the loaded rewards.
 
     Args:
-        column: the column with the gold answer, which every row has.
-        made_up: whether the rows are not the dataset's.
+        column: column with the reference answer, present in every row.
+        made_up: whether the rows are not from the dataset.
 
     Raises:
-        LabError: the lab cannot score at all.
+        LabError: scoring is not possible at all.
     """
     form, made = probes_for(lab, rows, column)
     samples = as_samples(rows, made)
@@ -517,7 +516,7 @@ def probe(
 
 
 def _also_as_messages(lab: Lab, scored: Scored, tell: Callable[[str, str], None] | None) -> Scored:
-    """Ask again, in messages, the functions that cannot read texts; without a config nothing says which."""
+    """Call the functions that cannot read text again, with messages."""
     failed = {
         f.info.index for f in scored.functions if f.failure is not None and f.failure.type in _OTHER_FORM
     }
@@ -532,14 +531,14 @@ def _also_as_messages(lab: Lab, scored: Scored, tell: Callable[[str, str], None]
 def probes_for(
     lab: Lab, rows: Sequence[Mapping[str, Any]], column: str | None
 ) -> tuple[Form, list[list[Probe]]]:
-    """The form that the rows and the loaded rewards ask for, and each row's probes in it."""
+    """Return the format that the rows and the loaded rewards ask for, and each row's probes in it."""
     asked = [whole_text(row["prompt"]) for row in rows]
     form = find_form(asked, [f.file_text for f in lab.functions if f.file_text])
     return form, [make_probes(row, form) for row in _probe_rows(rows, column)]
 
 
 def as_samples(rows: Sequence[Mapping[str, Any]], made: Sequence[Sequence[Probe]]) -> list[Sample]:
-    """The probes of each row as samples, whose kind says what they try."""
+    """Return each row's probes as samples, with the kind of the probe."""
     return [
         Sample(row["prompt"], one.text, row["columns"], group=f"row {number + 1}", kind=one.kind)
         for number, (row, probes) in enumerate(zip(rows, made, strict=True))
@@ -548,13 +547,13 @@ def as_samples(rows: Sequence[Mapping[str, Any]], made: Sequence[Sequence[Probe]
 
 
 def made_up_rows(columns: Sequence[str]) -> tuple[list[dict[str, Any]], str | None]:
-    """Rows for functions without a dataset, and their gold column.
+    """Return rows for functions without a dataset, and their answer column.
 
     Args:
-        columns: names of the columns that the functions read.
+        columns: columns that the functions read.
 
     Returns:
-        The rows as `{"prompt", "columns"}`; the column is None when no name says where the gold answer goes.
+        The rows as `{"prompt", "columns"}`, and the column, `answer` when no name looks like one.
     """
     column = gold_column(columns)
     names = [name for name in columns if name in GOLD_COLUMNS] or ["answer"]
@@ -588,7 +587,7 @@ def _judged(
 
 
 def _mostly(found: Sequence[Aspect]) -> Aspect:
-    """What holds on more than half of the rows."""
+    """Return what holds on more than half of the rows."""
 
     def most(name: str) -> bool:
         return sum(getattr(one, name) for one in found) * 2 > len(found)

@@ -1,7 +1,6 @@
-"""Which reward says that an answer is right, from which score on, and which ones look at the form alone.
+"""Find the reward that decides whether an answer is right, and those that look only at the format.
 
-Found by asking them: each function scores right, wrong, formless and long completions that are made of some
-rows' gold answers.
+Each function scores right, wrong, unformatted and long completions made from some rows' reference answers.
 """
 
 from __future__ import annotations
@@ -22,22 +21,21 @@ EPSILON = 1e-6
 MEASURED_ROWS = 4
 LONG_REASONING = " ".join([REASONING] * 12)
 ANY_ANSWER = "42"
-"""Stands for the answer where no column holds one; the form can still be seen."""
+"""Answer to use without an answer column. Format rewards can still be found."""
 _TWINS = (("right", "wrong"), ("formless", "formless wrong"), ("other", "other wrong"))
 _ASKED = re.compile(r"(?P<name>.+?)\s*(?:>=\s*(?P<least>[-+.\deE]+))?\s*")
 
 
 class JudgeError(ValueError):
-    """No function has the wanted name; the message names those that there are."""
+    """No function has the requested name. The message lists the known ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """A function and the score from which on it says yes.
+    """Function with the lowest score that it gives to right answers.
 
     Attributes:
-        least: the score.
-        why: where that score comes from, for the user.
+        why: source of that score, for the user.
     """
 
     index: int
@@ -46,19 +44,19 @@ class Judge:
     why: str
 
     def says_yes(self, score: float | None) -> bool:
-        """Whether it takes a completion that it gave this score."""
+        """Return whether a completion with this score is right."""
         return score is not None and score >= self.least - EPSILON
 
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """What the functions gave for made-up completions of some rows.
+    """Scores of made-up completions of some rows.
 
     Attributes:
-        samples: their `kind` is `right`, `wrong`, `long` (right, with long reasoning), `formless` (right),
-            `other` (right, in another usual form), or one of the last two with ` wrong`.
-        functions: one result per function; a failed or slow one was not asked.
-        gold: whether the right ones hold a gold answer.
+        samples: with `kind` `right`, `wrong`, `long` (right, with long reasoning), `formless` (right, without
+            the format) or `other` (right, in another format); the last two also with ` wrong` appended.
+        functions: one result per function. A failed or slow one was not called.
+        gold: whether the right ones contain a reference answer.
     """
 
     samples: tuple[Sample, ...]
@@ -69,13 +67,13 @@ class Measures:
 def measured(
     lab: Lab, config: RunConfig, rows: Sequence[DatasetRow], column: str | None, only: Sequence[int]
 ) -> Measures:
-    """Ask the functions.
+    """Score made-up completions of some rows.
 
     Args:
-        only: indices of the functions to ask.
+        only: indices of the functions to call.
 
     Raises:
-        LabError: the lab cannot score.
+        LabError: scoring is not possible.
     """
     samples = made_of(rows[:MEASURED_ROWS], config, column, [f.file_text for f in lab.functions])
     scored = lab.score(samples, only=only, repeat_limit_s=0.0)
@@ -85,7 +83,7 @@ def measured(
 def made_of(
     rows: Sequence[DatasetRow], config: RunConfig, column: str | None, sources: Sequence[str]
 ) -> list[Sample]:
-    """Return the completions that tell what a function looks at, grouped by row."""
+    """Return the completions that show what a function looks at, grouped by row."""
     answers = [short_answer(row.columns.get(column)) if column is not None else ANY_ANSWER for row in rows]
     wrongs = wrong_answers(answers)
     form = find_form([whole_text(row.prompt) for row in rows], sources)
@@ -107,13 +105,13 @@ def made_of(
 def find_judge(
     measures: Measures, results: Sequence[FunctionScore], asked: str | None = None
 ) -> Judge | None:
-    """Return the function that says what is right: the wanted one, else that which tells gold from wrong.
+    """Return the function that decides what is right: the requested one, or one that detects wrong answers.
 
-    Among several it is the one with the largest weight. Without any, a function with at most three
-    different scores on the model's own completions, not all the same, is taken at the best of them.
+    Of several, the one with the largest weight is used. Without any, a function with two or three different
+    scores on the model's own completions is used, at its highest score.
 
     Args:
-        results: what they gave for the model's completions.
+        results: scores of the model's completions.
         asked: `NAME` or `NAME>=X`.
 
     Raises:
@@ -134,9 +132,10 @@ def find_judge(
 
 
 def find_forms(measures: Measures) -> list[Judge]:
-    """Return the functions that look at the form alone, each with what a whole form gets.
+    """Return the functions that look only at the format, each with its score for the whole format.
 
-    Such a function gives right, wrong and long completions in the form the same, and formless ones less.
+    Such a function scores right, wrong and long completions in the format equally, and unformatted ones
+    lower.
     """
     found = []
     for result in measures.functions:
@@ -151,7 +150,7 @@ def find_forms(measures: Measures) -> list[Judge]:
 
 
 def _form_score(row: Mapping[str, Sequence[float | None]]) -> float | None:
-    """What the form gets in a row, None when the function looks at something else too."""
+    """Return the score of the format in a row. None when the function looks at anything else too."""
     (right,), (wrong,), (long,), (formless,) = (row[k] for k in ("right", "wrong", "long", "formless"))
     if right is None or formless is None or right <= formless + EPSILON:
         return None
@@ -160,7 +159,7 @@ def _form_score(row: Mapping[str, Sequence[float | None]]) -> float | None:
 
 
 def _by_gold(measures: Measures, index: int) -> Judge | None:
-    """The function as a judge by what gold answers get, None when it does not put them above wrong ones."""
+    """Return the function as a judge by its scores of reference answers. None if wrong ones score as high."""
     if not measures.gold or measures.functions[index].failure is not None:
         return None
     best, rows = [], _by_row(measures, index)
@@ -203,7 +202,6 @@ def _wanted(measures: Measures, results: Sequence[FunctionScore], asked: str) ->
 
 
 def _by_row(measures: Measures, index: int) -> list[dict[str, list[float | None]]]:
-    """A function's scores by row and kind."""
     rows: dict[str, dict[str, list[float | None]]] = {}
     scores = measures.functions[index].scores
     for sample, score in zip(measures.samples, scores, strict=True):

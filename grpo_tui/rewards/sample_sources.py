@@ -1,6 +1,7 @@
-"""Where samples come from: a dataset's rows with gold and wrong answers, a recorded run, a file, the probes.
+"""Gather samples to score: a dataset's reference and wrong answers, a recorded run, a file, or probes.
 
-For commands and the pane alike. The lab's child reads dataset rows and parquet files; nothing is scored.
+Used by commands and panes. Nothing is scored here, but the scoring process reads dataset rows and parquet
+files.
 """
 
 from __future__ import annotations
@@ -34,24 +35,24 @@ from grpo_tui.store.rollouts import iter_rollouts
 from grpo_tui.store.search import Search
 
 MOST_JOINED_ROWS = 20_000
-"""Rows of the dataset among which the prompts of samples without columns are looked for."""
+"""Rows of the dataset to search for the prompts of samples without columns."""
 PROBED_ROWS = 3
 MOST_FOUND_GROUPS = 100
 FOUND = "found"
-"""The tag of a completion that a query found."""
+"""Tag of a completion that matches the query."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where the samples on the screen come from.
+    """Source of the samples on the screen.
 
     Attributes:
-        kind: `gold`, `run`, `file`, `probes`, or `model` for what the model has answered.
-        rows: rows of the dataset, for `gold` and `probes`.
-        step: a step, `best` or `worst`; None for the newest step.
-        group: number of one group in the record, instead of a step.
-        where: a query, instead of a step: the groups in which it finds a completion.
-        file: a JSONL or parquet file, or a file of cases.
+        kind: `gold`, `run`, `file`, `probes`, or `model` for completions of the model.
+        rows: number of dataset rows, for `gold` and `probes`.
+        step: a step, `best` or `worst`. None for the newest step.
+        group: number of one recorded group, instead of a step.
+        where: a query for completions, whose whole groups are used instead of a step.
+        file: JSONL, parquet, or case file.
     """
 
     kind: str = "gold"
@@ -64,7 +65,7 @@ class Origin:
 
     @property
     def words(self) -> str:
-        """Where they come from, for the user."""
+        """Description for the user."""
         if self.kind == "file" and self.file is not None:
             return one_line(self.file.name, 60)
         if self.kind == "run" and self.run is not None:
@@ -81,7 +82,7 @@ class Origin:
 
 
 def dataset_rows(lab: Lab, config: RunConfig, count: int = MOST_GOLD_ROWS) -> Dataset | None:
-    """The first rows of the config's dataset; None for functions alone.
+    """Return the first rows of the config's dataset, or None for functions alone.
 
     Raises:
         LabError: the data cannot be used.
@@ -97,7 +98,7 @@ def samples_from(lab: Lab, config: RunConfig, dataset: Dataset | None, origin: O
 
     Raises:
         SampleError: there are none.
-        LabError: the lab cannot read them.
+        LabError: the scoring process cannot read them.
         RunDatabaseError: the run cannot be read.
     """
     if origin.kind == "file" and origin.file is not None:
@@ -117,10 +118,10 @@ def samples_from(lab: Lab, config: RunConfig, dataset: Dataset | None, origin: O
 def rows_with_gold(
     lab: Lab, config: RunConfig, dataset: Dataset | None, count: int
 ) -> tuple[Sequence[Mapping[str, Any]], str | None]:
-    """Rows and the column with their gold answers; made-up questions for functions alone.
+    """Return rows and the column with their reference answers. Functions alone get made-up questions.
 
     Raises:
-        SampleError: no column looks like the gold answer.
+        SampleError: no column looks like the reference answer.
     """
     if dataset is None:
         names = [p.name for f in lab.functions for p in f.parameters or ()]
@@ -136,7 +137,7 @@ def rows_with_gold(
 
 
 def unanswered(dataset: Dataset, count: int) -> list[Sample]:
-    """The first rows with empty completions, where no gold answer can be written."""
+    """Return the first rows with empty completions, for datasets without a reference answer."""
     return [
         Sample(row["prompt"], "", row["columns"], f"row {i + 1}")
         for i, row in enumerate(dataset.rows[:count])
@@ -144,11 +145,11 @@ def unanswered(dataset: Dataset, count: int) -> list[Sample]:
 
 
 def file_samples(lab: Lab, path: Path) -> list[Sample]:
-    """Samples of a JSONL file, of TRL's parquet, or of a file of cases.
+    """Read samples from a JSONL file, one of TRL's parquet files, or a case file.
 
     Raises:
         SampleError: the file cannot be used.
-        LabError: the lab cannot read it.
+        LabError: the scoring process cannot read it.
     """
     if not path.is_file():
         raise SampleError(f"{path}: no such file of samples")
@@ -163,18 +164,18 @@ def file_samples(lab: Lab, path: Path) -> list[Sample]:
 
 
 def joined(lab: Lab, config: RunConfig, dataset: Dataset | None, samples: list[Sample]) -> list[Sample]:
-    """The samples with the dataset's columns, found by their prompts, where they lack some."""
+    """Add missing dataset columns to samples, found by their prompts."""
     if dataset is None or set(dataset.columns) <= {"prompt", *samples[0].columns}:
         return samples
     return with_columns_of(samples, lab.rows(config, MOST_JOINED_ROWS)["rows"])
 
 
 def run_samples(run: Path, step: int | str | None = None, group: int | None = None) -> list[Sample]:
-    """Completions of a recorded run: a step's, or one group's.
+    """Return recorded completions of a run, from a step or one group.
 
     Raises:
-        SampleError: it has none there.
-        RunDatabaseError: it cannot be read.
+        SampleError: there are none.
+        RunDatabaseError: the run cannot be read.
     """
     reader = RunReader(RunFolder(run).database)
     try:
@@ -187,18 +188,19 @@ def run_samples(run: Path, step: int | str | None = None, group: int | None = No
 
 
 def found_samples(run: Path, where: str) -> tuple[list[Sample], int]:
-    """Whole groups in which a query finds a completion, the newest first, and how many groups there are.
+    """Return the whole groups with completions that match a query, newest first.
 
-    Advantages are a matter of the whole group; the completions that were found have the tag `found`.
+    Groups are returned whole because advantages depend on the group. Matching completions have the tag
+    `found`.
 
     Args:
         where: a query, as for `grpo-tui completions --where`.
 
     Returns:
-        The samples of at most `MOST_FOUND_GROUPS` groups, and the number of all groups that were found.
+        The samples of at most `MOST_FOUND_GROUPS` groups, and the number of all groups found.
 
     Raises:
-        SampleError: the query is not understood, finds nothing, or took too long.
+        SampleError: the query is invalid, finds nothing, or took too long.
         RunDatabaseError: the run cannot be read.
     """
     search = Search(RunFolder(run).database)

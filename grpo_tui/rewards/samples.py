@@ -1,7 +1,4 @@
-"""Completions to score: from a JSONL file, TRL's parquet files, a dataset's rows, or a recorded run.
-
-A sample is a prompt, a completion and the other columns of its row.
-"""
+"""Samples to score: a prompt, a completion, and the other columns of its row."""
 
 from __future__ import annotations
 
@@ -18,12 +15,12 @@ from grpo_tui.store.reader import RunReader, StoredGroup
 
 MOST_BYTES = 256_000_000
 OURS = "grpo_tui"
-"""The key of a line under which stands what the dataset does not know of."""
+"""Key of a JSONL line for what is not a dataset column."""
 _TRL_OWN = ("step", "prompt", "completion", "advantage")
 
 
 class SampleError(ValueError):
-    """Samples cannot be read; the message names the file, the line and what is missing."""
+    """Samples cannot be read. The message names the file, the line and what is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +28,13 @@ class Sample:
     """One completion to score.
 
     Attributes:
-        prompt: a text or a list of messages.
-        completion: a text or a list of messages.
+        prompt, completion: a text or a list of messages.
         columns: every other column of its row.
-        group: samples of one group compete with each other; by default those with the same prompt.
-        kind: what is known of it, such as `gold` or `wrong`; empty for nothing.
-        truncated: whether it was cut off at the length limit.
+        group: samples with the same group and prompt compete with each other.
+        kind: what is known about it, such as `gold` or `wrong`, or empty.
+        truncated: whether it was truncated at the length limit.
         recorded: `{"total", "advantage"}` from a run.
-        tags: words that the user gave it.
+        tags: given by the user.
     """
 
     prompt: Any
@@ -52,21 +48,21 @@ class Sample:
 
     @property
     def prompt_key(self) -> str:
-        """The prompt as one text, the same for the same prompt."""
+        """Text that is equal for equal prompts."""
         return self.prompt if isinstance(self.prompt, str) else json.dumps(self.prompt, sort_keys=True)
 
     @property
     def paired(self) -> bool:
-        """Whether it is a gold answer or the wrong one beside it."""
+        """Whether it is a reference answer or the wrong answer paired with it."""
         return self.kind in ("gold", "wrong")
 
     @property
     def text(self) -> str:
-        """The completion as one text, with every message of it."""
+        """All messages of the completion as one text."""
         return whole_text(self.completion)
 
     def to_wire(self) -> dict[str, Any]:
-        """Return what the lab's child needs."""
+        """Return the fields that the scoring process needs."""
         return {
             "prompt": self.prompt,
             "completion": self.completion,
@@ -76,7 +72,7 @@ class Sample:
 
 
 def groups_of(samples: Sequence[Sample]) -> list[list[int]]:
-    """Return the indices of each group, in the order of their first samples."""
+    """Return the indices of each group, ordered by first sample."""
     found: dict[str, list[int]] = {}
     for index, sample in enumerate(samples):
         found.setdefault(f"{sample.group}\0{sample.prompt_key}", []).append(index)
@@ -84,20 +80,20 @@ def groups_of(samples: Sequence[Sample]) -> list[list[int]]:
 
 
 def tags_of(text: str) -> tuple[str, ...]:
-    """The tags that the user typed, parted by blanks or commas, with or without a leading #; each once."""
+    """Return distinct tags from text separated by spaces or commas, each with or without a leading #."""
     words = (word.lstrip("#") for word in text.replace(",", " ").split())
     return tuple(dict.fromkeys(word for word in words if word))
 
 
 def sample_words(sample: Sample) -> str:
-    """What is known of a sample and what the user called it: `gold #hard`."""
+    """Return kind and tags of a sample: `gold #hard`."""
     return " ".join([*([sample.kind] if sample.kind else []), *(f"#{tag}" for tag in sample.tags)])
 
 
 def read_jsonl(path: Path) -> list[Sample]:
-    """Read `{"prompt", "completion", <columns>}`, one object a line, or one list of such objects.
+    """Read `{"prompt", "completion", <columns>}` objects, one per line, or one list of them.
 
-    What is ours, and no column of the data, stands under `grpo_tui`: `{"tags": […], "kind": "…"}`.
+    The key `grpo_tui` holds what is not a column of the data: `{"tags": […], "kind": "…"}`.
 
     Raises:
         SampleError: the file or a line of it cannot be used.
@@ -153,7 +149,7 @@ def _from_row(row: Any, place: str) -> Sample:
 
 
 def save_jsonl(samples: Iterable[Sample], path: Path) -> None:
-    """Write samples in the form that `read_jsonl` reads, one a line.
+    """Write samples in the format of `read_jsonl`, one per line.
 
     Raises:
         OSError: the file cannot be written.
@@ -168,19 +164,19 @@ def save_jsonl(samples: Iterable[Sample], path: Path) -> None:
 
 
 def is_messages(value: Any) -> bool:
-    """Return whether a prompt or completion is a list of messages, of at least one."""
+    """Return whether a prompt or completion is a non-empty list of messages."""
     return isinstance(value, list) and bool(value) and all(isinstance(m, dict) and "role" in m for m in value)
 
 
 def from_parquet_rows(rows: Iterable[Mapping[str, Any]], rewards: Iterable[str], origin: str) -> list[Sample]:
-    """Turn rows of TRL's `completions/completions_*.parquet` into samples, a group per step and prompt.
+    """Turn rows of TRL's `completions/completions_*.parquet` into samples, grouped by step and prompt.
 
     Args:
-        rewards: names of reward functions, whose columns hold scores and no data.
-        origin: the file, for messages.
+        rewards: names of reward functions, whose columns hold scores instead of data.
+        origin: file name for messages.
 
     Raises:
-        SampleError: it is no such file.
+        SampleError: the file has no rows, or not these columns.
     """
     known = {*_TRL_OWN, *rewards}
     samples = []
@@ -204,10 +200,9 @@ def from_parquet_rows(rows: Iterable[Mapping[str, Any]], rewards: Iterable[str],
 
 
 def with_columns_of(samples: Sequence[Sample], rows: Iterable[Mapping[str, Any]]) -> list[Sample]:
-    """Return the samples with the dataset's columns, found by their prompt, where they lack them.
+    """Add missing dataset columns to samples, found by their prompts.
 
-    Args:
-        samples: as read; TRL's parquet files hold no dataset columns.
+    TRL's parquet files have no dataset columns.
     """
     by_prompt = {Sample(row["prompt"], "").prompt_key: row["columns"] for row in rows}
     last_words = {
@@ -229,14 +224,13 @@ def _last_content(prompt: Any) -> str:
 def gold_and_wrong(
     rows: Sequence[Mapping[str, Any]], forms: Sequence[GoldForm], answer_column: str | None = None
 ) -> list[Sample]:
-    """Return, for each row and form, the gold answer as a completion and a wrong one beside it.
+    """Return the reference answer and a wrong one as completions, for each row and format.
 
     Args:
-        forms: how an answer is written as a completion.
-        answer_column: the column with the gold answer; found by its name when None.
+        answer_column: column with the reference answer, found by its name when None.
 
     Returns:
-        Samples of the kinds `gold` and `wrong`, in turn; rows without a gold column give none.
+        Samples of the kinds `gold` and `wrong`, alternating. Empty without an answer column.
     """
     names = [name for row in rows[:1] for name in row["columns"]]
     column = answer_column if answer_column in names else gold_column(names)
@@ -254,13 +248,13 @@ def gold_and_wrong(
 
 
 def from_run(reader: RunReader, step: int | str | None = None) -> list[Sample]:
-    """Return the training completions of a recorded run.
+    """Return training completions of a recorded run.
 
     Args:
-        step: a step's groups; `best` or `worst` for the one group with that mean; None for the newest step.
+        step: a step, or `best` or `worst` for the group with that mean total. None for the newest step.
 
     Raises:
-        SampleError: the run has none there.
+        SampleError: there are none.
     """
     groups: list[StoredGroup]
     if step in ("best", "worst"):
@@ -283,7 +277,7 @@ def from_run(reader: RunReader, step: int | str | None = None) -> list[Sample]:
 
 
 def samples_of_groups(groups: Iterable[StoredGroup]) -> list[Sample]:
-    """Return the completions of recorded groups, with what they got."""
+    """Return the completions of recorded groups, with their totals and advantages."""
     return [
         Sample(
             group.prompt,

@@ -1,7 +1,4 @@
-"""What the lab says of rewards and samples, as plain frozen values that travel as JSON.
-
-The lab's child builds the JSON, commands and panes read the values.
-"""
+"""Results of scoring as plain frozen values, sent as JSON by the scoring process."""
 
 from __future__ import annotations
 
@@ -15,19 +12,18 @@ from grpo_tui.core.exchange import rebuilt
 from grpo_tui.rewards.samples import Sample
 
 BLANK = ""
-"""Stands for the default of a parameter that holds nothing: an empty text, list or mapping."""
+"""Default of a parameter whose default is an empty text, list or mapping."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a function gave no scores.
+    """Reason why a function has no scores.
 
     Attributes:
-        kind: `load` (it cannot be loaded), `raised`, `returned` (what it returned cannot be used), `hung`
-            (over its time limit, killed) or `died` (it ended the process).
-        type: class of the exception, empty where there is none.
-        file: file of the user's own code where it was raised, None when unknown.
-        line: line there, from 1.
+        kind: `load` (cannot be loaded), `raised`, `returned` (unusable return value), `hung` (killed at the
+            time limit), `died` (ended the process) or `skipped` (not called).
+        type: class of the exception, or empty.
+        file, line: where it was raised in the user's code, None when unknown. Lines count from 1.
         sample: index of the sample that made it raise, None when it is not one.
     """
 
@@ -40,7 +36,7 @@ class Failure:
 
     @property
     def text(self) -> str:
-        """One line for the user: type, message, place."""
+        """Type, message and place on one line."""
         what = f"{self.type}: {self.message}" if self.type and self.kind == "raised" else self.message
         if self.message == self.type:
             what = f"{self.type}, without a message"
@@ -50,20 +46,18 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class FunctionInfo:
-    """One reward function as it was loaded.
+    """Reward function as loaded.
 
     Attributes:
         index: position in TRL's order.
-        name: the name TRL logs it under.
-        kind: `function`, `async`, `model`, or `` when it could not be loaded.
-        source: what the config says it is.
-        file: the file that defines it; None for a reward model.
-        line: the line of its definition, from 1.
+        name: name in TRL's metrics.
+        kind: `function`, `async`, `model`, or empty when it could not be loaded.
+        source: as written in the config.
+        file, line: place of the definition, None for a reward model. Lines count from 1.
         sha256: hash of the file's text.
-        params: names of the arguments it was made with.
-        saves_state: whether it can give its state and take it back (`state_dict`), as for a resume.
-        parameters: what it takes, None when it says nothing of that.
-        failure: why it could not be loaded.
+        params: names of the arguments bound by the config.
+        saves_state: whether its state survives a resume (`state_dict`).
+        parameters: None when the function does not reveal them.
     """
 
     index: int
@@ -82,7 +76,7 @@ class FunctionInfo:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> FunctionInfo:
-        """Rebuild it from the child's JSON."""
+        """Rebuild it from JSON."""
         parameters = data.get("parameters")
         known = None if parameters is None else tuple(_parameter(*p) for p in parameters)
         return rebuilt(cls, data, parameters=known)
@@ -95,12 +89,12 @@ def _parameter(name: str, kind: int, default: str) -> inspect.Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """What the same function said when it was called again with the same samples.
+    """Result of calling a function again with the same samples.
 
     Attributes:
-        differs: indices of samples that scored otherwise in the second call.
-        fresh_repeats: whether a freshly loaded copy went through the same two results, so that it is not
-            chance but state kept between calls; None when that was not tried.
+        differs: indices of samples with a different score in the second call.
+        fresh_repeats: whether a freshly loaded copy repeats both results, so that the difference comes from
+            state between calls and not from chance. None when not tried.
     """
 
     differs: tuple[int, ...]
@@ -109,14 +103,15 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class OtherShape:
-    """How the function took the completions in TRL's other form (texts for messages, or the reverse).
+    """Result of passing completions in TRL's other form, text instead of messages or the reverse.
 
     Attributes:
-        given: the form that the samples have, `texts` or `messages`.
-        works: whether it returned usable scores.
-        varies: whether it tells completions apart in that form, which it does not in the form given.
-        tried: completions in the form given that it scored alike, made of the samples; 0 when it raised.
-        constant: the score of all of them; None when it differs between prompts.
+        given: form of the samples, `texts` or `messages`.
+        works: whether the scores are usable.
+        varies: whether the scores vary in the other form, but not in the given one.
+        tried: number of completions with equal scores in the given form, including ones derived from the
+            samples. 0 when the function raised.
+        constant: score of all of them. None when it differs between prompts.
     """
 
     given: str
@@ -128,12 +123,11 @@ class OtherShape:
 
 @dataclass(frozen=True, slots=True)
 class Swallowed:
-    """An exception that was raised and caught within the user's own code while it scored.
+    """Exception that the user's code raised and caught while scoring.
 
     Attributes:
         type: class of the exception.
-        file: where it was raised or passed through, innermost place in the user's code.
-        line: line there, from 1.
+        file, line: innermost place in the user's code. Lines count from 1.
     """
 
     type: str
@@ -145,18 +139,18 @@ class Swallowed:
 
 @dataclass(frozen=True, slots=True)
 class FunctionScore:
-    """What one function gave for a batch of samples.
+    """Scores of one function for a batch of samples.
 
     Attributes:
-        scores: one per sample; None where it abstained or failed, NaN and infinities as they are.
-        output: what it printed, from Python or from C.
+        scores: one per sample. None where it abstained or failed. May be NaN or infinite.
+        output: text that it printed, from Python or C.
         log_extra: columns it attached to the samples.
         metrics: values it logged with `log_metric`.
-        repeat: the same call once more; None when it was not made.
-        other_shape: the call with the other form of completions; None when it was not made.
-        swallowed: exceptions it caught itself; only looked for where its source has a broad `except`.
-        changed: arguments whose lists it changed; the functions after it saw them so, as in training.
-        left: what it left changed in its process, each to be read after its name.
+        repeat: None when it was not called again.
+        other_shape: None when it was not called with the other form.
+        swallowed: exceptions it caught itself. Only checked where its source has a broad `except`.
+        changed: arguments whose lists it modified. Later functions saw the change, as in training.
+        left: changes it made to its process, phrased to follow its name.
     """
 
     info: FunctionInfo
@@ -174,16 +168,16 @@ class FunctionScore:
 
     @property
     def coverage(self) -> float:
-        """Share of the samples it scored (not None)."""
+        """Fraction of the samples with a score other than None."""
         return sum(s is not None for s in self.scores) / len(self.scores) if self.scores else 0.0
 
     @classmethod
     def failed(cls, info: FunctionInfo, count: int, failure: Failure, output: str = "") -> FunctionScore:
-        """What stands for a function that gave nothing for `count` samples."""
+        """Return the result of a function without scores for `count` samples."""
         return cls(info, (None,) * count, failure=failure, output=output)
 
     def with_failure(self, failure: Failure) -> FunctionScore:
-        """The same with a reason why it cannot be used."""
+        """Return a copy with a failure."""
         return replace(self, failure=failure)
 
 
@@ -192,8 +186,8 @@ class GroupScore:
     """One group of samples, in the terms of GRPO.
 
     Attributes:
-        mean: mean of their totals, None when none was scored.
-        std: standard deviation of their totals (divisor n - 1), 0 for one sample, None for none scored.
+        mean: mean total, None when no sample was scored.
+        std: standard deviation of the totals (divisor n - 1), 0 for one scored sample, None for none.
         advantages: one per sample, as TRL computes them in float32.
     """
 
@@ -209,10 +203,10 @@ class Aggregate:
 
     Attributes:
         totals: weighted total per sample, None where no function scored it.
-        groups: in the order of their first samples.
-        reward: the batch's mean total, as TRL logs it.
-        reward_std: its standard deviation over the batch.
-        frac_reward_zero_std: the share of flat groups, as TRL computes it.
+        groups: ordered by first sample.
+        reward: mean total of the batch, as TRL logs it.
+        reward_std: standard deviation over the batch.
+        frac_reward_zero_std: fraction of zero-std groups, as TRL computes it.
     """
 
     totals: tuple[float | None, ...]
@@ -222,7 +216,7 @@ class Aggregate:
     frac_reward_zero_std: float | None
 
     def advantages(self) -> list[float]:
-        """One per sample, in the order of the samples."""
+        """Return one advantage per sample, in the order of the samples."""
         by_index = {
             i: a for group in self.groups for i, a in zip(group.indices, group.advantages, strict=True)
         }
@@ -234,7 +228,7 @@ class Aggregation:
     """How totals become advantages.
 
     Attributes:
-        scale_rewards: `group`, `batch` or `none`; TRL's true and false are group and none.
+        scale_rewards: `group`, `batch` or `none`. TRL's true and false mean group and none.
         multi_objective_aggregation: `sum_then_normalize` or `normalize_then_sum`.
     """
 
@@ -243,12 +237,12 @@ class Aggregation:
 
     @property
     def normalized(self) -> bool:
-        """Whether each function is divided by its own deviation before the sum."""
+        """Whether each function is divided by its own standard deviation before the sum."""
         return self.multi_objective_aggregation == "normalize_then_sum"
 
     @classmethod
     def of(cls, config: RunConfig) -> Aggregation:
-        """Return what a config says, TRL's defaults where it says nothing."""
+        """Return the config's modes, with TRL's defaults."""
         scale = config.grpo.get("scale_rewards", "group")
         mode = config.grpo.get("multi_objective_aggregation", "sum_then_normalize")
         return cls({"True": "group", "False": "none"}.get(str(scale), str(scale)), str(mode))
@@ -256,13 +250,13 @@ class Aggregation:
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """What all functions gave for some samples.
+    """Scores of all functions for some samples.
 
     Attributes:
-        samples: what was scored, in the order of every list here.
+        samples: in the order of every list here.
         functions: one result per function, in TRL's order.
-        chat: whether the functions saw messages (else texts).
-        prompt_tail: the end of the first prompt as the chat template writes it, empty when not known.
+        chat: whether the functions saw messages instead of text.
+        prompt_tail: end of the first prompt as the chat template writes it, empty when unknown.
     """
 
     samples: tuple[Sample, ...]

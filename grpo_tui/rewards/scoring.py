@@ -1,6 +1,6 @@
-"""Score samples and say all that is to be said of the rewards: the way of commands and panes into the lab.
+"""Score samples and check the rewards, for commands and panes.
 
-Puts together the lab's scores, TRL's aggregation and the findings of every check.
+Combines scores, TRL's aggregation, and the findings of every check.
 """
 
 from __future__ import annotations
@@ -44,21 +44,20 @@ from grpo_tui.rewards.score_report import Aggregate, FunctionScore
 
 MOST_GOLD_ROWS = 16
 GOLD_LIMIT_S = 10.0
-"""A function that would take longer than this for the gold answers is not tried on them."""
+"""Functions that would take longer for the reference answers are not tried on them."""
 BEYOND = "A model writes such texts too, and one exception ends the run. Return a score or None for each"
-"""Said of a function that scored the samples and failed on an answer that is written in another form."""
+"""Appended for functions that scored the samples but failed on an answer in another format."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All that is known of some samples and the rewards that scored them.
+    """Scores and findings of some samples and rewards.
 
     Attributes:
-        aggregation: the modes they were computed in.
         findings: errors first.
-        shares: each function's share of the total's variance within groups, None without any.
-        batch: completions that a training step scores at once, 0 when no config says so.
-        gold: the gold answers and wrong ones that were tried, None when there are none.
+        shares: each function's share of the variance of the total within groups, None without variance.
+        batch: completions that a training step scores at once, 0 without a config.
+        gold: reference and wrong answers that were tried, or None.
     """
 
     scored: Scored
@@ -73,11 +72,11 @@ class Report:
 
     @property
     def failed(self) -> bool:
-        """Whether a function gave no scores."""
+        """Whether a function has no scores."""
         return any(result.failure is not None for result in self.scored.functions)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the shape that `grpo-tui score --json` prints; NaN and infinities are null."""
+        """Return the shape that `grpo-tui score --json` prints. NaN and infinities are null."""
         return finite_json(
             {
                 "functions": [self._function(i, r) for i, r in enumerate(self.scored.functions)],
@@ -131,11 +130,11 @@ def _sample(sample: Sample) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """The first rows of a config's dataset, as training sees them.
+    """First rows of a config's dataset, as training sees them.
 
     Attributes:
         rows: `{"prompt", "columns"}`.
-        columns: names of all columns, `prompt` among them.
+        columns: names of all columns, including `prompt`.
         notes: sentences on rows that are not trained on.
     """
 
@@ -145,7 +144,7 @@ class Dataset:
 
     @classmethod
     def of_samples(cls, samples: Sequence[Sample]) -> Dataset:
-        """Return what samples tell of the dataset they come from: each prompt's row once."""
+        """Reconstruct a dataset from samples, with each prompt once."""
         rows = {s.prompt_key: {"prompt": s.prompt, "columns": dict(s.columns)} for s in samples}
         names = dict.fromkeys(["prompt", *(name for s in samples for name in s.columns)])
         return cls(tuple(rows.values()), tuple(names))
@@ -153,13 +152,13 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True)
 class ScoreOptions:
-    """What the user wants of a scoring beyond the config.
+    """How to score, apart from the config.
 
     Attributes:
-        weights: one per function; the config's when None.
-        aggregation: the modes; the config's when None.
-        gold: whether gold answers are tried.
-        repeat: whether functions are called again, to see if they are deterministic and what they swallow.
+        weights: one per function. The config's when None.
+        aggregation: the config's when None.
+        gold: whether to try reference answers.
+        repeat: whether to call functions again, to see if they are deterministic and what they swallow.
     """
 
     weights: Sequence[float] | None = None
@@ -176,14 +175,14 @@ def report(
     options: ScoreOptions | None = None,
     scored: Scored | None = None,
 ) -> Report:
-    """Score samples with the lab's loaded rewards and check them in every way.
+    """Score samples with the loaded rewards and run every check.
 
     Args:
-        dataset: the config's rows; what the samples tell of it when None.
-        scored: what the functions gave, when they were called already.
+        dataset: the config's rows. Reconstructed from the samples when None.
+        scored: scores of an earlier call, to skip scoring.
 
     Raises:
-        LabError: the lab cannot score at all; a function that fails does not raise.
+        LabError: scoring is not possible at all. A single failing function does not raise.
     """
     options = options or ScoreOptions()
     assert lab.config is not None
@@ -221,7 +220,7 @@ def _findings(results: Sequence[FunctionScore], scored: Scored, data: Dataset) -
         found += signature
         refused = any(finding.severity == "error" for finding in signature)
         called = call_findings(result, scored.samples)
-        # What the signature says already is not told again as the TypeError that it leads to.
+        # A signature error is not reported a second time as the TypeError that it causes.
         found += [f for f in called if not (refused and f.id in ("rewards.raises", "rewards.shape"))]
         found += source_findings(result)
         found += value_findings(
@@ -231,7 +230,7 @@ def _findings(results: Sequence[FunctionScore], scored: Scored, data: Dataset) -
 
 
 def gold_column_of(config: RunConfig, columns: Sequence[str]) -> str | None:
-    """Return the column with the right answer: that of `grpo_tui.answer`, else the one named so."""
+    """Return the column with the right answer: that of `grpo_tui.answer`, or else one with a usual name."""
     answer = config.section.answer
     if answer is not None and answer.to in columns:
         return answer.to
@@ -241,7 +240,7 @@ def gold_column_of(config: RunConfig, columns: Sequence[str]) -> str | None:
 def _try_gold(
     lab: Lab, results: Sequence[FunctionScore], data: Dataset, options: ScoreOptions
 ) -> Scored | None:
-    """Score gold and wrong answers of some rows, written in every usual form."""
+    """Score reference and wrong answers of some rows, in every common format."""
     assert lab.config is not None
     column = gold_column_of(lab.config, data.columns)
     if column is None:
@@ -261,10 +260,10 @@ def _try_gold(
 def _with_gold(
     findings: list[Finding], lab: Lab, gold: Scored, column: str, options: ScoreOptions, paired: bool
 ) -> list[Finding]:
-    """Add what the gold answers show; what has one cause is told once, by that cause.
+    """Add findings on the reference answers. One cause is reported once.
 
     Args:
-        paired: whether what was scored was itself made of gold and wrong answers, written in one form.
+        paired: whether the samples themselves are reference and wrong answers in one format.
     """
     told = gold_findings(gold.functions, gold.samples, column)
     if any(finding.id == "rewards.gold-not-above-wrong" for finding in told):
@@ -284,7 +283,7 @@ def _with_gold(
 
 
 def _retyped(lab: Lab, gold: Scored, column: str, options: ScoreOptions) -> list[Retyped]:
-    """Score the gold answers again with their column in the types that it may be meant to have."""
+    """Score the reference answers with their column converted to other plausible types."""
     asked = [result.info.index for result in gold.functions if result.failure is None]
     found = []
     for words, values in retypings([sample.columns.get(column) for sample in gold.samples]).items():
@@ -298,7 +297,7 @@ def _retyped(lab: Lab, gold: Scored, column: str, options: ScoreOptions) -> list
 
 
 def completions_at_once(config: RunConfig) -> int:
-    """Return how many completions one process scores at a time with this config; 0 when it is no run's."""
+    """Return how many completions one process scores at a time, 0 without a run's config."""
     if not config.model:
         return 0
     try:
@@ -308,10 +307,10 @@ def completions_at_once(config: RunConfig) -> int:
 
 
 def config_of_functions(sources: Sequence[str]) -> RunConfig:
-    """Return a config that has these rewards and nothing else.
+    """Return a config with these rewards and nothing else.
 
     Args:
-        sources: `file.py:function`, names that TRL knows, dotted paths, reward models.
+        sources: `file.py:function`, names known to TRL, dotted paths, or reward models.
     """
     entries = []
     for source in sources:
@@ -328,7 +327,7 @@ def config_of_functions(sources: Sequence[str]) -> RunConfig:
 
 
 OF_WEIGHTS = ("rewards.cancel", "rewards.same", "rewards.drowns", "rewards.unscored", "rewards.float32")
-"""Findings that other weights can change."""
+"""Findings that depend on the weights."""
 
 
 def unchecked(
@@ -338,11 +337,11 @@ def unchecked(
     findings: Sequence[Finding] = (),
     aggregation: Aggregation | None = None,
 ) -> Report:
-    """Return scores, totals and advantages at once; what is wrong with them takes longer to find.
+    """Return scores, totals and advantages without running the slower checks.
 
     Args:
-        findings: what was found before, to stand until the checks have ended.
-        aggregation: the modes; the config's when None.
+        findings: earlier findings to show until the checks have finished.
+        aggregation: the config's when None.
 
     Raises:
         LabError: the weights do not fit.
@@ -368,11 +367,11 @@ def reweighed(
     muted: Collection[int] = (),
     aggregation: Aggregation | None = None,
 ) -> Report:
-    """Return the report as it is with other weights.
+    """Return the report for other weights.
 
     Args:
-        muted: indices of functions that are left out, as if the run did not have them.
-        aggregation: the modes; the report's own when None.
+        muted: indices of functions to leave out, as if the run did not have them.
+        aggregation: the report's own when None.
 
     Raises:
         LabError: the weights or modes do not fit.

@@ -1,7 +1,7 @@
-r"""A rewards file to begin with: one simple function, then one more at a time, as Python of the user's own.
+r"""Template of a rewards file that grows by one function at a time.
 
-Texts and where they go in a file; the weights are those that one who starts is advised to take: what is
-right weighs most, the form less, length and style least. Which one comes next is `next_reward`'s to say.
+The weights are the usual advice for beginners: correctness weighs most, format less, length and style least.
+`next_reward` decides which function comes next.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from grpo_tui.rewards.answer_format import Form
 
 DEFAULT_FORM = Form("tags", "think", "answer")
 DEFAULT_WORDS = 300
-"""Words that a completion may have, when no config says how many tokens."""
+"""Maximum words per completion when the config does not set a token limit."""
 WORDS_PER_TOKEN = 0.75
-"""English words a token, roughly."""
+"""Roughly, for English."""
 
 
 class TemplateError(ValueError):
-    """A file cannot take another reward; the message is for the user."""
+    """A file cannot take another reward. The message is for the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,9 @@ class Stage:
     """One reward of the template.
 
     Attributes:
-        role: what it looks at: `correctness`, `format`, `partial`, `length` or `style`.
-        says: what it is for, in a sentence.
-        source: its text, of top-level statements.
+        role: `correctness`, `format`, `partial`, `length` or `style`.
+        says: its purpose, in a sentence.
+        source: top-level Python statements.
     """
 
     role: str
@@ -44,13 +44,12 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What the template is written for.
+    """Task that the template is written for.
 
     Attributes:
-        form: how a completion is to be written.
-        column: the dataset column with the gold answer.
-        words: words that a completion may have.
-        asked: whether the prompts ask for the form; else a system prompt must.
+        column: dataset column with the reference answer.
+        words: maximum words per completion.
+        asked: whether the prompts ask for the format. Otherwise a system prompt must.
     """
 
     form: Form = DEFAULT_FORM
@@ -63,9 +62,9 @@ _TEXTS = named_texts(Path(__file__).with_suffix(".txt"))
 
 
 def stages(task: Task) -> tuple[Stage, ...]:
-    """The rewards of the template, in the order in which they are added.
+    """Return the rewards of the template, in the order in which they are added.
 
-    The two of the form are there only where answers are written between tags.
+    The two format rewards exist only for answers between tags.
     """
     tags = _tags(task.form)
     correctness = _TEXTS["CORRECTNESS"].format(
@@ -95,19 +94,19 @@ def stages(task: Task) -> tuple[Stage, ...]:
 
 
 def begun_with(stage: Stage, task: Task, file: str) -> str:
-    """The text of a new rewards file with one function.
+    """Return the text of a new rewards file with one function.
 
     Args:
-        file: its name, for the words in it.
+        file: its name, used in the text.
     """
     return f"{_TEXTS['HEAD'].format(file=file)}\n\n{_TEXTS['TEXT_OF']}\n{stage.source}"
 
 
 def with_stage(text: str, stage: Stage) -> str:
-    """A rewards file with one more function at its end, and what that needs.
+    """Return the text of a rewards file with one more function and its imports.
 
     Raises:
-        TemplateError: the file is no Python, or has one of the names already.
+        TemplateError: the file is not valid Python, or already uses one of the names.
     """
     tree = parsed(text)
     known = _names(tree)
@@ -123,10 +122,10 @@ def with_stage(text: str, stage: Stage) -> str:
 
 
 def parsed(text: str) -> ast.Module:
-    """The file as Python reads it.
+    """Parse a rewards file.
 
     Raises:
-        TemplateError: it cannot.
+        TemplateError: it is not valid Python.
     """
     try:
         return ast.parse(text)
@@ -137,10 +136,10 @@ def parsed(text: str) -> ast.Module:
 
 
 def reward_names(text: str) -> list[str]:
-    """Names of a file's reward functions: what stands at its top level and takes `completions`.
+    """Return the names of a file's reward functions: top-level functions that take `completions`.
 
     Raises:
-        TemplateError: it is no Python.
+        TemplateError: it is not valid Python.
     """
     return [
         node.name
@@ -169,7 +168,7 @@ def _with_imports(text: str, tree: ast.Module, known: set[str]) -> str:
 
 
 def _names(tree: ast.Module) -> set[str]:
-    """Names that a module defines or imports at its top level."""
+    """Return the names that a module defines or imports at its top level."""
     found: set[str] = set()
     for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -188,7 +187,7 @@ def _tags(form: Form) -> tuple[str, ...]:
 
 
 def _read(form: Form) -> str:
-    """What a function of the form looks at; a tag that the chat template has written counts as there."""
+    """Return the text that a format reward looks at, including a tag written by the chat template."""
     return f'"<{form.think}>" + text_of(completion)' if form.prefilled else "text_of(completion)"
 
 

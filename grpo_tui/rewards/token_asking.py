@@ -1,7 +1,7 @@
-"""Ask how sure a policy is of each token of a recorded completion: the parent's side.
+"""Ask how confident a policy is of each token of a recorded completion.
 
-Of the live run through its mailbox; of a checkpoint or the base model through a child that loads it. Calls
-block: a screen makes them from a thread.
+The live run is asked through its mailbox. A checkpoint or the base model is loaded by a child process. Calls
+block, so a screen makes them from a thread.
 """
 
 from __future__ import annotations
@@ -28,22 +28,21 @@ from grpo_tui.store.status import read_status
 
 LOOK_S = 0.1
 LIVE_AGAIN_S = 2.0
-"""How often it is asked whether the run is still there."""
+"""How often to check that the run is still alive."""
 QUIET_S = 1800.0
-"""A child that says nothing for so long is ended; a large model loads for minutes."""
+"""A child is ended after this long without a message. Loading a large model takes minutes."""
 
 Kind = Literal["live", "checkpoint", "base"]
 
 
 @dataclass(frozen=True, slots=True)
 class AskedPolicy:
-    """A policy that can be asked.
+    """Policy that can be asked.
 
     Attributes:
-        kind: where it is.
-        name: its name: `live`, `checkpoint-40`, or the model's.
-        folder: of a checkpoint; empty for others.
-        step: of a checkpoint, None for others.
+        name: `live`, `checkpoint-40`, or the model's name.
+        folder: of a checkpoint, otherwise empty.
+        step: of a checkpoint, otherwise None.
     """
 
     kind: Kind
@@ -60,7 +59,7 @@ class _TokenChild(ModelChild):
 
 
 def policies(root: Path) -> tuple[AskedPolicy, ...]:
-    """Whom one can ask of a run: the live policy, usable checkpoints from the newest on, the base model.
+    """Return the policies of a run: the live one, usable checkpoints from newest to oldest, the base model.
 
     Raises:
         RunDatabaseError: the run cannot be read.
@@ -80,10 +79,10 @@ def policies(root: Path) -> tuple[AskedPolicy, ...]:
 
 
 def run_config(root: Path) -> RunConfig:
-    """The config of a run.
+    """Return the config of a run.
 
     Raises:
-        GenerateError: it has none.
+        GenerateError: its run.json cannot be read, or names no model.
     """
     try:
         config = RunConfig.from_json(read_spec(RunFolder(root).spec).config, root)
@@ -96,13 +95,13 @@ def run_config(root: Path) -> RunConfig:
 
 
 def completion_of(root: Path, group: int, index: int) -> Rollout:
-    """One recorded completion of a run.
+    """Return one recorded completion of a run.
 
     Args:
-        index: its place there, from 0.
+        index: place in the group, from 0.
 
     Raises:
-        LookupError: there is none; the message is for the user.
+        LookupError: there is none. The message is for the user.
         RunDatabaseError: the run cannot be read.
     """
     with closing(Search(RunFolder(root).database)) as search:
@@ -116,11 +115,11 @@ def completion_of(root: Path, group: int, index: int) -> Rollout:
 
 
 class TokenAsker(Closing):
-    """Asks about completions of one run; a context manager. A loaded model is kept until the end.
+    """Token scores of one run's completions; a context manager. A loaded model is kept until the end.
 
     Args:
-        cancel: when set, the call under way ends with `CancelledError` and nothing is left running.
-        patience_s: how long an answer of the live run is waited for; None for as long as it lives.
+        cancel: setting it ends the running call with `CancelledError` and leaves nothing running.
+        patience_s: how long to wait for the live run. None for as long as it lives.
     """
 
     def __init__(
@@ -141,14 +140,14 @@ class TokenAsker(Closing):
             self._child.close()
 
     def ask(self, row: Rollout, policy: AskedPolicy, *, base: bool = False) -> TokenScores:
-        """Look at one completion.
+        """Return the token scores of one completion.
 
         Args:
-            base: whether it shall be compared with the base; the live run is asked for the reference that
-                it has in memory.
+            base: whether to compare with the base model. The live run compares with the reference in its
+                memory.
 
         Raises:
-            GenerateError: it cannot be looked at; `CancelledError` when the user cancelled.
+            GenerateError: it is not possible; `CancelledError` when the user cancelled.
         """
         if len(row.messages or ()) > 1:
             raise GenerateError(

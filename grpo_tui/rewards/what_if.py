@@ -1,7 +1,6 @@
-"""Score recorded rollouts again, with the rewards as they are now or with other weights: what would turn?
+"""Score recorded rollouts again, with the current rewards or with other weights, and report what changes.
 
-The advantages are computed by the lab as TRL computes them, and compared with those that training used. Knows
-groups as recorded and the lab; picks no groups.
+Advantages are computed as TRL computes them, and compared with those that training used.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from grpo_tui.store.reader import RunReader, StoredGroup
 from grpo_tui.store.rollouts import distinct_names, function_names
 
 SAME = 1e-6
-"""Scores that differ by less are one: TRL keeps them in float32."""
+"""Scores that differ by less are equal: TRL keeps them in float32."""
 ADVANTAGE_SAME = 1e-3
 IN_PART = (
     "TRL scales over the whole batch here, and only the chosen groups of a batch are scored again: "
@@ -36,13 +35,12 @@ IN_PART = (
 
 @dataclass(frozen=True, slots=True)
 class FunctionTurn:
-    """One function, then and now.
+    """Change of one function.
 
     Attributes:
-        name: its name; `before` or `now` is None where the run, or the config, has no function of that name.
-        changed: completions that get another score.
-        before, now: mean scores.
-        failure: why it gives none now, empty when it does.
+        changed: number of completions with a different score.
+        before, now: mean scores. None if the run, or the config, has no function of that name.
+        failure: reason why it has no scores now, or empty.
     """
 
     name: str
@@ -54,15 +52,15 @@ class FunctionTurn:
 
 @dataclass(frozen=True, slots=True)
 class GroupTurn:
-    """One group, then and now.
+    """Change of one group.
 
     Attributes:
         group: its number in the run.
         before, now: totals, None where no function scored.
         advantages_before, advantages_now: by completion.
-        changed: places of the completions whose total is another one.
-        reordered: whether two completions change their order.
-        fate: `alive` when a group that taught nothing would teach, `dead` the other way round, else empty.
+        changed: indices of completions with a different total.
+        reordered: whether two completions swap their order.
+        fate: `alive` if only the new advantages are nonzero, `dead` if only the old ones were, else empty.
     """
 
     group: int
@@ -79,15 +77,15 @@ class GroupTurn:
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """What would turn.
+    """Changes of all functions and groups.
 
     Attributes:
-        functions: by the order of the config, then those that only the run had.
-        groups: all of them, those that turn most first.
-        changed: how many get another total.
+        functions: in the order of the config, then those only in the run.
+        groups: most changed first.
+        changed: number of completions with a different total.
         reordered, alive, dead: numbers of groups.
-        correlation: Spearman's rank correlation of the advantages before and now; None without any spread.
-        notes: what the user should know, such as functions that fail.
+        correlation: Spearman's rank correlation of the advantages before and now. None without variance.
+        notes: for the user, such as failing functions.
     """
 
     functions: tuple[FunctionTurn, ...]
@@ -101,7 +99,7 @@ class WhatIf:
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The documented object of `grpo-tui whatif --json`; groups that stay as they are are left out."""
+        """Return the shape that `grpo-tui whatif --json` prints, without unchanged groups."""
         turned = [group for group in self.groups if group.changed or group.fate or _moved(group)]
         return {**asdict(self), "groups": [asdict(group) for group in turned]}
 
@@ -118,8 +116,8 @@ def what_if_of_run(
     """Score groups of a run again; see `what_if`.
 
     Args:
-        groups: their numbers in the run; the parts of a group on other ranks are looked at with it.
-        recorded: weigh the recorded scores again and call no function.
+        groups: numbers in the run. Parts of a group on other ranks are included.
+        recorded: whether to reweight the recorded scores instead of calling functions.
 
     Raises:
         LabError: nothing can be scored, or the weights do not fit.
@@ -132,13 +130,13 @@ def what_if_of_run(
 
 
 def recorded_report(root: Path, aggregation: Aggregation, group: int | None = None) -> Report:
-    """Return the newest completions of a run, or those of one group, with everything that it recorded.
+    """Return recorded scores, totals and advantages of a run's newest step, or of one group.
 
-    No function is called and no child started: scores, totals and advantages are those of the record.
+    No function is called and no child started.
 
     Raises:
-        SampleError: it has none there.
-        RunDatabaseError: it cannot be read.
+        SampleError: there are no completions.
+        RunDatabaseError: the run cannot be read.
     """
     with closing(RunReader(RunFolder(root).database)) as run:
         if group is not None:
@@ -176,19 +174,19 @@ def what_if(
     recorded_weights: Sequence[float] | None = None,
     tell: Callable[[str, str], None] | None = None,
 ) -> WhatIf:
-    """Score groups again.
+    """Score recorded groups again.
 
     Args:
-        groups: as recorded, at least one; whole, whatever ranks their parts were recorded on.
-        names: the run's reward functions by attempt, in order, each name once.
-        weights: one per function of the config, or of the run with `recorded_weights`; its own when None.
-        recorded_weights: those of the newest attempt; when given, no function is called and the recorded
-            scores are weighed again.
+        groups: at least one. Each must be whole, including its parts on other ranks.
+        names: the run's reward functions by attempt, in order, without duplicates.
+        weights: one per function of the config, or of the run with `recorded_weights`. Its own when None.
+        recorded_weights: weights of the newest attempt. When given, no function is called and the recorded
+            scores are reweighted.
 
     Raises:
         LabError: nothing can be scored, or the weights do not fit.
     """
-    # By its number: superseded groups can have step, batch and place in common with those that count.
+    # By number, because superseded groups can share step, batch and index with the groups that replaced them.
     samples = [replace(s, group=str(group.id)) for group in groups for s in samples_of_groups([group])]
     if not samples:
         raise LabError("there are no completions to score")
@@ -231,7 +229,7 @@ def _aggregated(
     mode: Aggregation,
     batches: Sequence[tuple[int, int]] | None,
 ) -> tuple[list[float | None], list[float]]:
-    """Totals and advantages; batch by batch where TRL scales over the batch of each group, else at once."""
+    """Return totals and advantages, computed per batch where TRL scales over the batch."""
     places: dict[tuple[int, int], list[int]] = {}
     at = 0
     for number, group in enumerate(groups):
@@ -260,7 +258,7 @@ def _recorded(
     newest: Sequence[str],
     weights: Sequence[float],
 ) -> tuple[FunctionScore, ...]:
-    """The scores of the record, as if the functions of the newest attempt had given them now."""
+    """Return the recorded scores under the functions of the newest attempt."""
     rows = _by_name(groups, names)
     return tuple(
         FunctionScore(
@@ -273,7 +271,7 @@ def _recorded(
 def _by_name(
     groups: Sequence[StoredGroup], names: Mapping[int, Sequence[str]]
 ) -> list[dict[str, float | None]]:
-    """What each completion got; a resume may name other functions, or the same in another order."""
+    """Return each completion's scores by name. A resume may change the functions or their order."""
     return [
         dict(zip(names.get(group.attempt, ()), completion.rewards, strict=False))
         for group in groups
@@ -337,7 +335,7 @@ def _same(one: float | None, other: float | None) -> bool:
 
 
 def _reordered(before: Sequence[float | None], now: Sequence[float | None]) -> bool:
-    """Whether a completion that was better than another one is now worse; noise makes no order."""
+    """Whether a completion that was better than another is now worse, by more than `SAME`."""
     both = zip(before, now, strict=True)
     pairs = [(a, b) for a, b in both if a is not None and b is not None and is_number(a) and is_number(b)]
     pairs.sort()  # by the total before; those that were alike may fall in any order
@@ -357,7 +355,7 @@ def _moved(turn: GroupTurn) -> bool:
 
 
 def _most_moved(turn: GroupTurn) -> float:
-    """How far the advantage of one completion moves at most."""
+    """Return the largest change of a completion's advantage."""
     pairs = zip(turn.advantages_before, turn.advantages_now, strict=True)
     return max((abs(a - b) for a, b in pairs if is_number(a) and is_number(b)), default=0.0)
 
@@ -367,7 +365,7 @@ def _rank(turn: GroupTurn) -> tuple[bool, bool, float, int]:
 
 
 def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float | None:
-    """Spearman's rank correlation, ties sharing their mean rank; None when either has no spread.
+    """Return Spearman's rank correlation, with ties at their mean rank. None when either side is constant.
 
     The Pearson correlation of the ranks (Spearman 1904).
     """
