@@ -1,1 +1,1 @@
-"""The vocabulary every layer shares: records, commands, text safety. Standard library only."""
+"""Vocabulary shared by every layer: records, commands, statistics, safe text."""

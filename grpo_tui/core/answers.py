@@ -1,6 +1,6 @@
-r"""Cuts the gold answer out of a longer text: after `####`, in `\boxed{}`, in a tag, or by a pattern.
+r"""Extract the reference answer from a longer text.
 
-Pure functions on text; None means "there is none", never an empty answer.
+None means that the text has no answer. An answer is never empty.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ _BOXED = re.compile(r"\\(?:boxed|fbox)\s*\{")
 
 
 def extract(text: str, kind: str, tag: str | None = None, pattern: str | None = None) -> str | None:
-    """Return the answer in a text, or None when the text holds none.
+    """Return the answer in a text, or None.
 
     Args:
-        text: the whole solution.
+        text: The whole solution.
         kind: `gsm8k`, `boxed`, `tag` or `regex`.
-        tag: the tag's name for `tag`.
-        pattern: the expression for `regex`.
+        tag: Name of the tag for `tag`.
+        pattern: Expression for `regex`.
 
     Raises:
-        ValueError: an unknown kind.
+        ValueError: The kind is unknown.
     """
     if kind == "gsm8k":
         return after_hashes(text)
@@ -43,25 +43,24 @@ def extract(text: str, kind: str, tag: str | None = None, pattern: str | None = 
 
 
 def plain_characters(text: str) -> str:
-    """Return a text in the characters that a keyboard has, as far as they say the same.
+    """Replace typographic variants with the characters of a keyboard.
 
-    Full-width letters, digits and signs become ASCII, the minus sign U+2212 a hyphen, every space of one line
-    a plain one, and accents are composed with their letters (NFC). Thousands set apart by a non-breaking or
-    thin space are joined.
+    Full-width letters, digits and signs become ASCII, U+2212 becomes a hyphen, and each Unicode space a plain
+    one. Accents are composed (NFC). Non-breaking and thin spaces between thousands are removed.
     """
     return unicodedata.normalize("NFC", _GROUPED.sub("", text).translate(_PLAIN))
 
 
 def _plain_number(answer: str | None) -> str | None:
-    """An answer as it stands; a number in plain characters."""
+    """Return a number in plain characters, any other answer unchanged."""
     plain = plain_characters(answer).strip() if answer is not None else ""
     return plain if _ONE_NUMBER.fullmatch(plain) else answer
 
 
 def after_hashes(text: str) -> str | None:
-    """Return what stands after the last `####` on its line, as GSM8K writes its answers.
+    """Return the rest of the line after the last `####`, as in GSM8K.
 
-    A number loses its thousands commas and a dollar sign: `#### $1,200` gives `1200`.
+    A number loses its thousands separators and dollar sign: `#### $1,200` gives `1200`.
     """
     _, hashes, rest = text.rpartition("####")
     if not hashes:
@@ -75,7 +74,7 @@ def after_hashes(text: str) -> str | None:
 
 
 def last_boxed(text: str) -> str | None:
-    r"""Return the content of the last `\boxed{…}` that is closed; braces inside it are counted."""
+    r"""Return the content of the last closed `\boxed{…}`, with nested braces."""
     for match in reversed(list(_BOXED.finditer(text))):
         content = _to_closing_brace(text, match.end())
         if content is not None:
@@ -84,7 +83,7 @@ def last_boxed(text: str) -> str | None:
 
 
 def boxed_spans(text: str) -> list[tuple[int, int]]:
-    r"""Return start and end of every `\boxed{…}` that is closed and in no other one, in order."""
+    r"""Return start and end of each closed, outermost `\boxed{…}`, in order."""
     found: list[tuple[int, int]] = []
     at = 0
     while match := _BOXED.search(text, at):
@@ -97,7 +96,7 @@ def boxed_spans(text: str) -> list[tuple[int, int]]:
 
 
 def last_tag(text: str, tag: str) -> str | None:
-    """Return the content of the last `<tag>…</tag>`, over lines."""
+    """Return the content of the last `<tag>…</tag>`, which may span lines."""
     name = re.escape(tag.strip("<>"))
     found = re.findall(rf"<{name}>((?:(?!<{name}>).)*?)</{name}>", text, re.DOTALL)
     return (found[-1].strip() or None) if found else None

@@ -1,4 +1,4 @@
-"""What holds a process or a file until the end of a `with`."""
+"""Base class of context managers that own a process or a file."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Self
 
 
 class Closing(ABC):
-    """A context manager that is closed at its end, whatever happened."""
+    """A context manager that calls `close` on exit."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of what is held."""
+        """Release the resources."""
 
     def __enter__(self) -> Self:
         return self

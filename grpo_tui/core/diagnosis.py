@@ -1,6 +1,6 @@
-"""The table of rules that judge a run: what each reports, its limits, when it is silent, what helps.
+"""The rules that judge a run: what each reports, its limits, and what helps.
 
-`diagnosis.toml` holds the texts and numbers, `health` evaluates them. `docs/diagnosis.md` is made of `page`.
+`diagnosis.toml` holds the texts and numbers, `health` evaluates them, and `page` renders `docs/diagnosis.md`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["RULES", "Rule", "page"]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule. `reports` and `silent` name limits in braces."""
+    """One rule. `reports` and `silent` are templates with the names of `limits` in braces."""
 
     id: str
     severity: Severity
@@ -38,7 +38,7 @@ def _read() -> dict[str, Rule]:
 
 
 RULES: Mapping[str, Rule] = _read()
-"""By id, in the order of the page."""
+"""By id, in page order."""
 
 
 def page(rule: Rule) -> str:

@@ -1,7 +1,6 @@
-"""Values as JSON: any value at all as text, and dataclasses as mappings and back.
+"""Convert dataclasses to JSON data and back, and any other value to JSON text.
 
-`plain` makes mappings of dataclasses, `rebuilt` the dataclasses again. What is rebuilt has the fields' types
-or is refused, whoever wrote it. A new field needs no change here.
+`rebuilt` validates types, so a file from elsewhere cannot give a field an unexpected one.
 """
 
 from __future__ import annotations
@@ -19,20 +18,20 @@ T = TypeVar("T")
 
 
 def plain(facts: Any) -> dict[str, Any]:
-    """Return a dataclass as plain data for JSON."""
+    """Return a dataclass as JSON data."""
     return dataclasses.asdict(facts)
 
 
 def rebuilt(kind: type[T], data: Any, **known: Any) -> T:
-    """Return the dataclass that `plain` was given, after JSON has made lists of its tuples.
+    """Rebuild a dataclass from the data of `plain`. Lists become tuples again.
 
     Args:
-        kind: the dataclass.
-        data: what `plain` gave; a key that the class does not know is left out.
-        **known: fields that are taken as they are.
+        kind: The dataclass.
+        data: JSON data. Unknown keys are ignored.
+        **known: Fields to use unchecked instead of those in `data`.
 
     Raises:
-        ValueError: a field is missing or has another type.
+        ValueError: A field is missing or has the wrong type.
     """
     if not isinstance(data, Mapping):
         raise ValueError(f"{kind.__name__} is written as a mapping, not as {type(data).__name__}")
@@ -94,22 +93,22 @@ def _items(kind: type[Any], parts: tuple[Any, ...], value: Any, name: str) -> An
 
 
 def clean(text: str) -> str:
-    """Text that SQLite can encode: a lone surrogate becomes `?`."""
+    """Replace lone surrogates with `?`, because SQLite cannot encode them."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def to_json(value: Any) -> str:
-    """JSON text of any value at all; what JSON cannot say is kept as its `repr`."""
+    """Return any value as JSON text. Whatever JSON cannot represent becomes its `repr`."""
     try:
         text = dumps(value, ensure_ascii=False, default=as_json, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError):
-        # Keys that are no text, a value that holds itself, a `tolist` that fails.
+        # Keys that are not strings, circular references, a `tolist` that raises.
         text = dumps(_shown(value), ensure_ascii=False)
     return clean(text)
 
 
 def as_json(value: Any) -> Any:
-    """Return what JSON keeps of a value that it does not have."""
+    """Convert a value that JSON does not support, as the `default` of `json.dumps`."""
     if hasattr(value, "tolist"):
         return value.tolist()
     if hasattr(value, "isoformat"):
@@ -127,7 +126,7 @@ def _shown(value: Any) -> str:
 
 
 def finite_json(value: Any) -> Any:
-    """The value with what standard JSON cannot say made null: NaN and infinities."""
+    """Return a copy for standard JSON, with NaN and infinities as None."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):

@@ -1,7 +1,7 @@
-"""What a check found: one fault, warning or notice, with its place and the smallest fix.
+"""A finding: one error, warning or notice of a check, with its location and the smallest fix.
 
-Every check of a config, a dataset, a reward or a run speaks in this form, so that the command line, the panes
-and other programs show the same thing.
+All checks of configs, datasets, rewards and runs return findings. The command line, the panes and the JSON
+output show the same ones.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from grpo_tui.core.exchange import plain
 
 Severity = Literal["error", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
-"""Worst first."""
+"""Most severe first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """The smallest change that helps: set `field` to `value`; a value of None means "remove the key"."""
+    """The smallest change that helps: set `field` to `value`. None removes the key."""
 
     field: str
     value: Any
 
     def __post_init__(self) -> None:
-        """Take the noise of arithmetic off a number: 8e-5 / 10 is 8e-06, not 8.000000000000001e-06."""
+        """Round away floating-point noise: 8e-5 / 10 becomes 8e-06, not 8.000000000000001e-06."""
         if isinstance(self.value, float):
             object.__setattr__(self, "value", float(f"{self.value:.15g}"))
 
@@ -37,29 +37,27 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """One thing that helps a run: in words, and where it is a setting as `field` and `value`."""
+    """A remedy for a run. `field` and `value` are set when it is a setting."""
 
     text: str
     field: str | None = None
     value: Any = None
     live: bool = False
-    """Whether it can be applied while the run trains."""
+    """Whether it can be applied while the run is training."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing a check has to say.
+    """One result of a check.
 
     Attributes:
-        id: stable name of the rule, such as `config.unknown-key`.
-        severity: an error stops a run, a warning does not, an info tells what was done.
-        field: the key concerned, dotted where nested (`grpo_tui.holdout`).
-        line: line in the file the key stands in, counted from 1; None when it came from elsewhere.
-        message: one sentence or two for a person.
-        fix: the change that would help, where there is one.
-        first_step, last_step: of a finding about a run, the steps it holds for.
-        evidence: of a finding about a run, the numbers it rests on; `completions` is a query that finds them.
-        remedies: of a finding about a run, what helps.
+        id: Stable name of the rule, such as `config.unknown-key`.
+        severity: An error stops a run. A warning does not. An info reports a change that was made.
+        field: The key, dotted where nested (`grpo_tui.holdout`).
+        line: Line of the key in the file, from 1. None when it is not from a file.
+        message: One or two sentences for the user.
+        first_step, last_step: Steps that a finding about a run covers.
+        evidence: Numbers behind a finding about a run. `completions` is a query that finds examples.
     """
 
     id: str
@@ -74,21 +72,21 @@ class Finding:
     remedies: tuple[Remedy, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the shape that `grpo-tui check --json` prints."""
+        """Return the object that `grpo-tui check --json` prints."""
         body = plain(self)
         for name in _OF_RUNS:
             del body[name]
         return body
 
     def to_alert(self) -> dict[str, Any]:
-        """Return the shape that `grpo-tui doctor --json` prints."""
+        """Return the object that `grpo-tui doctor --json` prints."""
         body = plain(self)
         kept = {name: body[name] for name in ("id", "severity", "message")}
         return {**kept, **{name: body[name] for name in _OF_RUNS}}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Finding:
-        """Rebuild a finding from what `to_json` gave."""
+        """Rebuild a finding from the data of `to_json`."""
         fix = data.get("fix")
         return cls(
             id=data["id"],
@@ -104,10 +102,10 @@ _OF_RUNS = ("first_step", "last_step", "evidence", "remedies")
 
 
 def errors_first(findings: Iterable[Finding]) -> list[Finding]:
-    """Return findings by severity, those of one severity in their order."""
+    """Sort findings by severity. The order within a severity stays."""
     return sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
 
 
 def errors_of(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return the findings that stop a run, in their order."""
+    """Return only the errors."""
     return tuple(finding for finding in findings if finding.severity == "error")

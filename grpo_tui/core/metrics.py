@@ -1,7 +1,8 @@
-"""The catalogue of metrics: what each key means and how it looks in a run that learns.
+"""The catalogue of metrics: what each key means and what it looks like in a healthy run.
 
-`metrics.toml` covers every key that TRL's GRPOTrainer and transformers' Trainer log, and the few computed
-here. Of what a reward function or a callback logs under its own key, `describe` can only say that.
+`metrics.toml` has every key that TRL's GRPOTrainer and transformers' Trainer log, and those computed here.
+For
+a key that a reward function or a callback logs, `describe` returns a generic entry.
 """
 
 from __future__ import annotations
@@ -16,26 +17,26 @@ __all__ = ["COMPUTED", "GROUPS", "METRICS", "Metric", "describe", "is_computed"]
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric as a person is told of it. The key is TRL's unless `computed`."""
+    """One metric. The key is TRL's unless `computed`."""
 
     key: str
     title: str
-    """What stands over its chart, with the unit after a comma."""
+    """Title of its chart, with the unit after a comma."""
     short: str
-    """The title in a word or two, for a narrow column."""
+    """The title in one or two words, for a narrow column."""
     meaning: str
     """What is measured, in one to three sentences."""
     healthy: str
-    """The shape it has in a run that learns, with numbers where a source gives them."""
+    """Its shape in a run that learns, with numbers where a source gives them."""
     unit: str = ""
     group: str = "other"
-    """`reward`, `completions`, `policy`, `optimisation`, `time`, `sampling` or `other`."""
+    """One of `GROUPS`."""
     better: str = ""
-    """`up`, `down`, or empty when neither direction is good in itself."""
+    """`up`, `down`, or empty when neither direction is better in itself."""
     progress: bool = False
-    """True when it tells whether the policy gets better at the task."""
+    """Whether it measures progress at the task."""
     computed: bool = False
-    """True when this program works it out of what was recorded; no trainer logs it under this key."""
+    """Whether this program computes it from the record. No trainer logs it."""
 
 
 def _read() -> tuple[Metric, ...]:
@@ -47,10 +48,10 @@ def _read() -> tuple[Metric, ...]:
 
 
 METRICS: tuple[Metric, ...] = _read()
-"""Every entry with a fixed key. Metrics of a reward function and of an evaluation come from `describe`."""
+"""Every metric with a fixed key. `describe` makes those of reward functions and evaluations."""
 GROUPS = ("reward", "completions", "policy", "optimisation", "time", "sampling", "other")
 COMPUTED = tuple(m.key for m in METRICS if m.computed)
-"""Keys of what is worked out here from the record; they begin with `grpo_tui/`."""
+"""Keys computed here, which begin with `grpo_tui/`."""
 
 EVAL = "eval_"
 _BY_KEY = {metric.key: metric for metric in METRICS}
@@ -58,15 +59,15 @@ _REWARD_FUNCTION = re.compile(r"rewards/(?P<name>.+)/(?P<what>mean|std)", re.DOT
 
 
 def is_computed(key: str) -> bool:
-    """True for a key that no trainer logs and this program works out."""
+    """Return whether the metric is computed here and logged by no trainer."""
     return key in COMPUTED
 
 
 def describe(key: str) -> Metric:
-    """What is known of a metric; for a key nobody knows, an entry that says who may have logged it.
+    """Return the entry of a metric. An unknown key gets an entry that says who may have logged it.
 
     Args:
-        key: A key as logged. It may hold anything; texts made of it must be made safe before they are shown.
+        key: The key as logged. It may hold any text, so make the entry's texts safe before you show them.
     """
     if key in _BY_KEY:
         return _BY_KEY[key]
@@ -111,7 +112,7 @@ def _of_function(key: str, name: str, what: str) -> Metric:
 
 
 def _of_evaluation(key: str, trained: Metric) -> Metric:
-    """The same metric over the evaluation set."""
+    """Derive the metric of the evaluation set."""
     unit = f", {trained.unit}" if trained.unit else ""
     name = trained.title.removesuffix(unit)
     return replace(

@@ -1,7 +1,6 @@
-"""What the training process says happened, as plain frozen values.
+"""Events and data of a training process, as frozen values.
 
-The callback and the hooks build these from data TRL has already brought to the host, the queue carries them,
-the store writes them down.
+The callback and hooks build them from data that TRL has already moved to the host. The store writes them.
 """
 
 from __future__ import annotations
@@ -14,25 +13,25 @@ from grpo_tui.core.findings import Finding
 
 Mode = Literal["train", "eval", "probe"]
 Prompt = str | list[dict[str, Any]]
-"""A prompt as the dataset gives it: a string, or a list of chat messages."""
+"""A prompt as in the dataset: a string, or a list of chat messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptStarted:
-    """One start of the run; a resume is a new attempt."""
+    """One start of the run. A resume is a new attempt."""
 
     attempt: int
     started_at: float
     host: str
     pid: int
     resumed_from: int | None = None
-    """Step of the checkpoint this attempt continues, None for a fresh start."""
+    """Step of the checkpoint that this attempt resumed, None for a fresh start."""
     total_steps: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptEnded:
-    """How an attempt ended: `finished`, `stopped`, `failed` or `crashed`."""
+    """The end of an attempt. Its state is `finished`, `stopped`, `failed` or `crashed`."""
 
     attempt: int
     ended_at: float
@@ -40,12 +39,12 @@ class AttemptEnded:
     step: int | None = None
     exit_code: int | None = None
     error: Mapping[str, Any] | None = None
-    """`{"type", "message", "cause"}`; the cause is the sentence a person should read first."""
+    """`{"type", "message", "cause"}`. The cause is the sentence to show first."""
 
 
 @dataclass(frozen=True, slots=True)
 class TotalSteps:
-    """The number of optimizer steps TRL plans, known once its data loader exists."""
+    """The planned number of optimizer steps. TRL knows it once its data loader exists."""
 
     attempt: int
     total_steps: int
@@ -53,14 +52,14 @@ class TotalSteps:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One named JSON value about the run: config, reproduction record, before and after answers."""
+    """A named JSON value about the run, such as its config or reproduction record."""
 
     key: str
     value: Any
 
 
 SKIPPED = "grpo_tui/step_skipped"
-"""Metric of a step that was not applied, because its gradient was NaN or infinite."""
+"""Metric of a step that was skipped because its gradient was NaN or infinite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,29 +70,29 @@ class MetricRow:
     step: int
     at: float
     values: Mapping[str, Any]
-    """Metric key to value. None, infinities and NaN are kept apart; absent keys stay absent."""
+    """Distinguishes None, infinities, NaN and absent keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One sampled completion and what every reward function said of it."""
+    """One sampled completion and its rewards."""
 
     index: int
     """Position within its group, from 0."""
     text: str
     rewards: tuple[float | None, ...]
-    """One entry per reward function, in TRL's order; None means the function abstained."""
+    """One per reward function, in TRL's order. None means that the function abstained."""
     total: float | None
     """Weighted sum as TRL computes it, None when no function scored the completion."""
     advantage: float
     tokens: int
     truncated: bool
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """What reward functions attached with `log_extra`."""
+    """Values that reward functions logged with `log_extra`."""
     messages: list[dict[str, Any]] | None = None
-    """The chat messages, when they hold more than one plain assistant text (tool calls, say)."""
+    """The chat messages, if they are more than one plain assistant text, for example with tool calls."""
     masked: bool = False
-    """Whether the loss leaves it out (`mask_truncated_completions`); its advantage then does nothing."""
+    """Whether the loss ignores it (`mask_truncated_completions`). Its advantage then has no effect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +103,7 @@ class Group:
     """Position within the batch over all ranks, from 0."""
     prompt: Prompt
     columns: Mapping[str, Any]
-    """Every other dataset column of the row."""
+    """The other dataset columns of the row."""
     completions: tuple[Completion, ...]
 
 
@@ -117,23 +116,23 @@ class GenerationBatch:
     rank: int
     mode: Mode
     step: int
-    """`global_step + 1` in training (the step it is for), `global_step` in evaluation."""
+    """`global_step + 1` in training, the step it is for. `global_step` in evaluation."""
     last_step: int
-    """The last optimizer step that uses it."""
+    """Last optimizer step that trains on it."""
     at: float
     groups: tuple[Group, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RewardFunctionInfo:
-    """A reward function of the run, keyed by its index because names may repeat."""
+    """A reward function of the run, keyed by index because names may repeat."""
 
     attempt: int
     index: int
     name: str
     weight: float
     source: str = ""
-    """Where it came from, such as `rewards.py:12` or a model id."""
+    """Origin, such as `rewards.py:12` or a model id."""
     sha256: str = ""
     text: str = ""
 
@@ -154,7 +153,7 @@ class RewardCall:
 
 @dataclass(frozen=True, slots=True)
 class PhaseSpan:
-    """A stretch of time a rank spent in one phase."""
+    """A period that a rank spent in one phase."""
 
     attempt: int
     rank: int
@@ -174,13 +173,13 @@ class CheckpointSaved:
     at: float
     complete: bool
     requested: bool
-    """True when a person asked for it; such a checkpoint is never rotated away."""
+    """Whether the user asked for it. Rotation never deletes such a checkpoint."""
     size_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class SettingChanged:
-    """A setting changed in mid-run."""
+    """A setting changed while training."""
 
     attempt: int
     step: int
@@ -193,7 +192,7 @@ class SettingChanged:
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """A line of output; `replaces` updates the previous line, as progress bars do."""
+    """A line of output. `replaces` marks an update of the previous line, as in progress bars."""
 
     at: float
     text: str
@@ -203,7 +202,7 @@ class LogLine:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """Something that could not be kept, counted."""
+    """A count of records that could not be stored."""
 
     attempt: int
     kind: str
@@ -212,7 +211,7 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class OpenFindings:
-    """Every finding about the run that is open now. One that was and is not among them has ended."""
+    """All findings about the run that are open now. An earlier finding that is missing here has ended."""
 
     at: float
     findings: tuple[Finding, ...]

@@ -1,4 +1,4 @@
-"""Group statistics as GRPO sees them, and how much texts repeat themselves."""
+"""Group statistics as GRPO computes them, and measures of repetition in text."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Literal, TypeGuard
 
 
 def repeated_share(text: str, ngram: int = 4) -> float:
-    """Share of the runs of `ngram` words that come again, `1 - distinct / all`, between 0 and 1.
+    """Return the share of repeated n-grams of words, `1 - distinct / all`, from 0 to 1.
 
-    As in the repetition penalty of Yeo et al. 2025 (arXiv:2502.03373). A text without spaces is looked at
-    letter by letter; one of fewer than two runs repeats nothing.
+    As in the repetition penalty of Yeo et al. 2025 (arXiv:2502.03373). Text without spaces is measured by
+    character. With fewer than two n-grams the share is 0.
     """
     words: Sequence[str] = text.lower().split()
     if len(words) <= ngram < len(text):
@@ -23,46 +23,46 @@ def repeated_share(text: str, ngram: int = 4) -> float:
 
 
 def distinct_share(texts: Sequence[str]) -> float:
-    """Share of different texts, 1 when no two are the same or there is none."""
+    """Return the share of distinct texts, 1 when all differ or there are none."""
     return len(set(texts)) / len(texts) if texts else 1.0
 
 
 FEWEST_PROMPTS = 30
-"""A comparison on fewer prompts shows nothing, whatever its interval."""
+"""Minimum prompts for a comparison. With fewer, even a clear interval shows nothing."""
 SAME = 1e-8
-"""Values that differ by less are one."""
+"""Values that differ by less count as equal."""
 EPSILON = 1e-4
-"""What TRL adds to a standard deviation before it divides by it."""
+"""TRL adds this to a standard deviation before it divides by it."""
 ADVANTAGE_NOISE = SAME / EPSILON
-"""What float32 leaves of an advantage where TRL takes the totals for equal."""
+"""Largest advantage that float32 noise can cause between totals that TRL treats as equal."""
 
 
 def is_number(value: object) -> bool:
-    """True for a finite number; None, NaN, infinities, texts and booleans are none."""
+    """Return whether the value is a finite number. Booleans are not numbers."""
     try:
         return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    except OverflowError:  # a whole number that no float holds
+    except OverflowError:  # an int too large for a float
         return False
 
 
 def scored(values: Iterable[float | None]) -> list[float]:
-    """The finite values, with abstentions (None), NaN and infinities left out."""
+    """Return the finite values, without abstentions (None), NaN and infinities."""
     return [v for v in values if v is not None and math.isfinite(v)]
 
 
 def all_finite(values: Sequence[float | None]) -> TypeGuard[Sequence[float]]:
-    """True when `scored` would leave nothing out; a quick answer, for sums that overflow it is False."""
+    """Return whether every value is finite. Fast, but False for values whose sum overflows."""
     return None not in values and math.isfinite(sum(values))  # type: ignore[arg-type]
 
 
 def mean(values: Iterable[float | None]) -> float | None:
-    """Mean over the scored values, None when there is none."""
+    """Return the mean of the finite values, None if there are none."""
     kept = scored(values)
     return sum(kept) / len(kept) if kept else None
 
 
 def std(values: Iterable[float | None]) -> float | None:
-    """Sample standard deviation (divisor n - 1, as `torch.std`), 0.0 for one value, None for none."""
+    """Return the sample std (divisor n - 1, as `torch.std`), 0 for one value, None for none."""
     kept = scored(values)
     if not kept:
         return None
@@ -73,13 +73,13 @@ def std(values: Iterable[float | None]) -> float | None:
 
 
 def standardized(values: Sequence[float]) -> list[float]:
-    """Return each value less the mean, over the deviation, as `normalize_then_sum` has it; NaN stays."""
+    """Return `(value - mean) / (std + EPSILON)` for each value, as in `normalize_then_sum`. NaN stays NaN."""
     centre, spread = mean(values) or 0.0, std(values) or 0.0
     return [(value - centre) / (spread + EPSILON) for value in values]
 
 
 def is_flat(values: Sequence[float | None]) -> bool:
-    """True when the scored values do not differ, or none is scored."""
+    """Return whether all finite values are equal, or there are none."""
     kept = scored(values)
     return not kept or max(kept) - min(kept) < SAME
 
@@ -90,17 +90,18 @@ Signal = Literal["some", "none", "masked"]
 def signal_of(
     values: Sequence[float | None], advantages: Sequence[float] | None, masked: Sequence[bool] = ()
 ) -> Signal:
-    """Return what the loss gets from a group. Everything that says whether a group teaches asks here.
+    """Return what a group contributes to the loss. The only place that decides whether a group teaches.
 
-    Totals alone do not tell: with `normalize_then_sum` equal totals can have advantages, and others cancel.
+    Totals alone do not decide it: with `normalize_then_sum`, equal totals can have advantages and different
+    totals can cancel.
 
     Args:
-        values: the totals of the group.
-        advantages: as TRL computed them; None where there are none (probe prompts), then the totals decide.
-        masked: whether the loss leaves the completion out; empty for none.
+        values: Totals of the group.
+        advantages: As TRL computed them. None for probe prompts, where the totals decide.
+        masked: Which completions the loss ignores. Empty for none.
 
     Returns:
-        `masked` when the loss leaves every completion out, `none` when all advantages that count are 0.
+        `masked` when the loss ignores every completion, `none` when all other advantages are 0.
     """
     if masked and all(masked):
         return "masked"
@@ -117,16 +118,16 @@ GroupKind = Literal["mixed", "all right", "all wrong", "flat", "unscored", "mask
 def kind_of_group(
     values: Sequence[float | None], totals: tuple[float, float] | None, signal: Signal
 ) -> GroupKind:
-    """Tell a group that teaches (mixed) from those that do not, and these by why.
+    """Classify a group: `mixed` if it teaches, otherwise why it does not.
 
     Args:
-        values: the totals of the group.
-        totals: the lowest and the highest total of the run; None while they are not known to differ.
-        signal: what the loss gets from it.
+        values: Totals of the group.
+        totals: Lowest and highest total of the run. None until they are known to differ.
+        signal: What the group contributes to the loss.
 
     Returns:
         `all right` when every total is the highest of the run, `all wrong` when it is the lowest, `flat` for
-        any other group without advantages, `unscored` when no completion has a finite total.
+        other groups without advantages, `unscored` when no completion has a finite total.
     """
     kept = scored(values)
     if signal == "masked":
@@ -145,18 +146,18 @@ def kind_of_group(
 def variance_shares(
     groups: Sequence[Sequence[Sequence[float | None]]], weights: Sequence[float], *, normalized: bool = False
 ) -> list[float | None]:
-    """Share of the within-group variance of the weighted total that each function carries.
+    """Return the share of the within-group variance of the weighted total that each function contributes.
 
-    The share of function k is cov(w_k r_k, total) / var(total), summed over the groups, each centred
-    on its own mean, so the shares sum to 1 (the covariance decomposition of a sum's variance).
+    Function k has cov(w_k r_k, total) / var(total), summed over the groups, each centred on its own mean.
+    The shares sum to 1 (covariance decomposition of the variance of a sum).
 
     Args:
-        groups: per group, per completion, the rewards in function order; a missing one counts as 0.
-        weights: one weight per function.
-        normalized: as `group_covariances` has it.
+        groups: Rewards per group, completion and function. A missing one counts as 0.
+        weights: One per function.
+        normalized: As in `group_covariances`.
 
     Returns:
-        One share per function; None for all when no group has any spread.
+        One share per function. All are None when no group has any variance.
     """
     sums = [group_covariances(group, weights, normalized=normalized) for group in groups]
     return shares_of(sums, len(weights))
@@ -165,12 +166,12 @@ def variance_shares(
 def group_covariances(
     group: Sequence[Sequence[float | None]], weights: Sequence[float], *, normalized: bool = False
 ) -> list[float]:
-    """The sums of one group that `shares_of` adds up: of each function with the total, then of the total.
+    """Return the centred sums of one group for `shares_of`: each function with the total, then the total.
 
     Args:
-        group: per completion, the rewards in function order; a missing one counts as 0.
-        weights: one weight per function.
-        normalized: whether TRL divides each function by its own deviation first (`normalize_then_sum`).
+        group: Rewards per completion and function. A missing one counts as 0.
+        weights: One per function.
+        normalized: Whether TRL divides each function by its own std first (`normalize_then_sum`).
     """
     columns = [[c[k] if k < len(c) else None for c in group] for k in range(len(weights))]
     return column_covariances(columns, weights, normalized=normalized)
@@ -179,7 +180,7 @@ def group_covariances(
 def column_covariances(
     columns: Sequence[Sequence[float | None]], weights: Sequence[float], *, normalized: bool = False
 ) -> list[float]:
-    """The same as `group_covariances`, from what each function gave to the completions."""
+    """Return `group_covariances` of rewards given per function instead of per completion."""
     if not columns or len(columns[0]) < 2:
         return [0.0] * (len(weights) + 1)
     finite = math.isfinite
@@ -204,7 +205,7 @@ def _centred(values: Sequence[float]) -> list[float]:
 
 
 def shares_of(groups: Sequence[Sequence[float]], functions: int) -> list[float | None]:
-    """Shares of the variance from the sums of groups; None for all when no group has any spread."""
+    """Return the variance shares from the sums of groups. All are None when no group has any variance."""
     sums = [sum(group[k] for group in groups) for k in range(functions + 1)]
     if sums[-1] <= 1e-12:
         return [None] * functions
@@ -212,14 +213,14 @@ def shares_of(groups: Sequence[Sequence[float]], functions: int) -> list[float |
 
 
 def correlation(a: Sequence[float], b: Sequence[float]) -> float:
-    """Return Pearson's coefficient, 0 when one of the rows has no spread."""
+    """Return Pearson's coefficient, 0 when one of the series is constant."""
     return within_groups([a], [b])
 
 
 def both_finite(
     a: Sequence[float | None], b: Sequence[float | None], places: Iterable[int]
 ) -> tuple[list[float], list[float]]:
-    """Return the values of two rows at those of some places where both are finite numbers."""
+    """Return the values at `places` where both series are finite."""
     both = [
         (x, y)
         for i in places
@@ -229,11 +230,11 @@ def both_finite(
 
 
 def within_groups(a: Sequence[Sequence[float]], b: Sequence[Sequence[float]]) -> float:
-    """Return the coefficient of values that are each centred on the mean of their group.
+    """Return the correlation of two series after centring each on its group means, 0 when one is constant.
 
     Args:
-        a: per group, the values of the first row.
-        b: per group, the values of the second, in the same order.
+        a: First series, per group.
+        b: Second series, in the same order.
     """
     ab = aa = bb = 0.0
     for left, right in zip(a, b, strict=True):

@@ -1,9 +1,9 @@
-"""Make text from models, datasets, logs and exceptions safe to show, and short enough to read.
+"""Make text from models, datasets, logs and exceptions safe to show and short enough to read.
 
-Such text may hold control bytes that a terminal would obey (ESC, OSC 52, C1), and signs that reorder or hide
-what stands beside them (bidirectional controls, zero-width signs, piles of accents). Here they become visible
-glyphs. Nothing here knows about widgets; markup is the caller's concern, who must hand the result on as plain
-text and never as a markup string.
+Such text may contain control characters that a terminal obeys (ESC, OSC 52, C1) and characters that reorder
+or
+hide others (bidirectional controls, zero-width characters, stacked accents). Here they become visible. The
+result is plain text: never pass it on as markup.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ _TABLE: dict[int, str] = {code: chr(0x2400 + code) for code in range(0x20) if co
 _TABLE[0x7F] = "\u2421"
 _TABLE.update({code: f"\u241b{chr(code - 0x40)}" for code in range(0x80, 0xA0)})
 _TABLE.update(dict.fromkeys(range(55296, 57344), "�"))
-# What reorders, or takes no cell on some terminals and one on others: bidirectional controls, zero-width and
-# filler signs, line separators, interlinear notes, tags and the selectors that can carry hidden bytes.
+# Characters that reorder text, or whose width differs between terminals: bidirectional controls, zero-width
+# and filler characters, line separators, interlinear annotations, tags, and variation selectors that can
+# carry hidden bytes.
 _UNSEEN = (
     0x00AD, 0x034F, 0x061C, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), 0x200B, 0x200E, 0x200F,
     *range(0x2028, 0x202F), *range(0x2060, 0x2070), 0x3164, *range(0xFE00, 0xFE0E), 0xFEFF, 0xFFA0,
@@ -33,17 +34,16 @@ _TABLE.update({code: f"<U+{code:04X}>" for code in _UNSEEN})
 
 _MARKS = "\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
 MOST_MARKS = 4
-"""Accents kept on one character; a pile of them covers the lines above and below."""
+"""Combining marks kept on one character. A taller stack covers the lines above and below."""
 _PILE = re.compile(f"([{_MARKS}]{{{MOST_MARKS}}})([{_MARKS}]+)")
 _JOINERS = re.compile("[\u200c\u200d\ufe0e\ufe0f]")
 
 
 def safe(text: str) -> str:
-    """Return `text` with every control character made visible; newlines and tabs are kept.
+    """Return `text` with every control character made visible. Newlines and tabs are kept.
 
-    Lone surrogates become the replacement character, so that the result can always be encoded. What only
-    chooses between pictures of one sign (selectors and joiners in emoji) is left out, because terminals
-    disagree on the cells that it takes.
+    Lone surrogates become the replacement character, so the result can always be encoded. Joiners and
+    variation selectors in emoji are removed, because terminals disagree on the width of the combined emoji.
     """
     shown = text.translate(_TABLE)
     if shown.isascii():
@@ -56,7 +56,7 @@ def safe(text: str) -> str:
 
 
 def _joiner(found: re.Match[str]) -> str:
-    """A joiner or selector: kept or left out where a script or an emoji asks for it, visible elsewhere."""
+    """Keep, remove or show a joiner or selector, depending on the script before it."""
     before = found.string[found.start() - 1] if found.start() else ""
     if found[0] == "\u200c" and "\u0590" <= before <= "\u109f":
         return found[0]
@@ -68,9 +68,9 @@ def _joiner(found: re.Match[str]) -> str:
 
 
 def csv_text(text: str) -> str:
-    """A text as a cell of CSV: as `safe` has it, and with `'` before it where it would be a formula.
+    """Return a safe text for a CSV cell, with a leading `'` if a spreadsheet would run it as a formula.
 
-    Spreadsheets calculate what begins so (OWASP, CSV Injection). A number is no formula.
+    See OWASP, CSV Injection. Numbers are left unchanged.
     """
     shown = safe(text)
     if not shown.startswith(_FORMULA):
@@ -83,7 +83,7 @@ def csv_text(text: str) -> str:
 
 
 def one_line(text: str, width: int | None = None) -> str:
-    """Return `text` safe and on one line, line breaks shown as `⏎`, cut to `width` cells with `…`."""
+    """Return `text` safe and on one line, with line breaks as `⏎`, truncated to `width` cells with `…`."""
     if width is not None and len(text) > 4 * width + 16:
         text = text[: 4 * width + 16]  # one enormous completion must not cost a whole pass per row
     line = safe(text.replace("\r\n", "\n")).replace("\n", "\u23ce").replace("\t", " ")
@@ -91,25 +91,25 @@ def one_line(text: str, width: int | None = None) -> str:
 
 
 def shell_word(path: object) -> str:
-    """A path as one word of a command line that a person can copy, and safe to show."""
+    """Return a path as one shell word that is safe to show and to copy."""
     return one_line(shlex.quote(str(path)))
 
 
 def filled(text: str, width: int, *, right: bool = False) -> str:
-    """Fill `text` with blanks to `width` terminal cells, before it when it goes to the `right`."""
+    """Pad `text` with spaces to `width` terminal cells; `right` aligns it to the right."""
     blanks = " " * (width - cell_len(text))
     return blanks + text if right else text + blanks
 
 
 def shorten(text: str, width: int) -> str:
-    """Cut `text` to at most `width` terminal cells, ending in `…` when something was cut."""
+    """Truncate `text` to `width` terminal cells, with `…` at the end."""
     if width <= 0 or cell_len(text) <= width:
         return text if width > 0 else ""
     return (chop_cells(text, width - 1)[0] if width > 1 else "") + "\u2026"
 
 
 def told_apart(names: Sequence[str], width: int) -> tuple[str, ...]:
-    """Names in `width` cells each; those that would look alike keep their end instead of their beginning."""
+    """Truncate names to `width` cells. Names that would become equal are truncated at the start instead."""
     short = [shorten(name, width) for name in names]
     return tuple(
         one if one == name or short.count(one) == names.count(name) else ending(name, width)
@@ -118,7 +118,7 @@ def told_apart(names: Sequence[str], width: int) -> tuple[str, ...]:
 
 
 def ending(text: str, width: int) -> str:
-    """Return the end of `text` in at most `width` cells, with `…` before it."""
+    """Return the end of `text` in at most `width` cells, after `…`."""
     kept = text[-width:]
     while kept and cell_len(kept) + 1 > width:
         kept = kept[1:]
@@ -126,7 +126,7 @@ def ending(text: str, width: int) -> str:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """One line's words in lines of at most `width` terminal cells; a longer word is cut into pieces."""
+    """Wrap the words of one line at `width` terminal cells. Longer words are split."""
     width = max(2, width)
     rows, used = [""], 0
     for word in text.split():
@@ -143,7 +143,7 @@ def wrapped(text: str, width: int) -> list[str]:
 
 
 def message_text(content: Any) -> str:
-    """The readable text of one chat message's content (a string, or a list of content blocks)."""
+    """Return the text of a chat message's content, which is a string or a list of content blocks."""
     if isinstance(content, str):
         return content
     if isinstance(content, list):
@@ -152,7 +152,10 @@ def message_text(content: Any) -> str:
 
 
 def _block_text(block: Any) -> str:
-    """A block's text, else its type; a dataset gives every block every key, None where it has no value."""
+    """Return a block's text, or its type.
+
+    A dataset gives every block all keys, with None where a block has no value.
+    """
     if not isinstance(block, Mapping):
         return str(block)
     text = block.get("text")
@@ -160,32 +163,32 @@ def _block_text(block: Any) -> str:
 
 
 def completion_text(completion: str | Sequence[Mapping[str, Any]]) -> str:
-    """The text of a completion in either of TRL's forms: itself, or its last message's content."""
+    """Return a completion, or the content of its last message when it is a conversation."""
     if isinstance(completion, str):
         return completion
     return message_text(completion[-1].get("content")) if completion else ""
 
 
 def whole_text(messages: str | Sequence[Mapping[str, Any]]) -> str:
-    """All of a prompt or completion: itself, or the content of every message, each from a new line."""
+    """Return a prompt or completion, or the contents of all its messages, one per line."""
     if isinstance(messages, str):
         return messages
     return "\n".join(message_text(message.get("content")) for message in messages)
 
 
 THOUGHTS = ("thinking", "reasoning", "reasoning_content")
-"""Keys under which chat templates keep what a model thinks before it answers."""
+"""Keys in which chat templates store a model's reasoning."""
 
 
 def written_text(completion: str | Sequence[Mapping[str, Any]]) -> str:
-    """Return what the model itself wrote of a completion: thoughts, answers and calls, but no results."""
+    """Return what the model itself wrote: reasoning, answers and tool calls, but no tool results."""
     if isinstance(completion, str):
         return completion
     return "\n".join(_written(message) for message in completion if _is_own(message))
 
 
 def transcript(completion: str | Sequence[Mapping[str, Any]]) -> str:
-    """Return a completion for reading: what the model wrote, and what others answered, marked by role."""
+    """Return a completion for reading: the model's text, and other messages marked by role."""
     if isinstance(completion, str):
         return completion
     parts = []
@@ -220,7 +223,7 @@ def _call(call: Any) -> str:
 
 
 def prompt_text(prompt: Any) -> str:
-    """The part of a prompt a person recognises: the last user message, or the string itself."""
+    """Return the recognisable part of a prompt: the last user message, or the string itself."""
     if isinstance(prompt, str):
         return prompt
     if not prompt:
@@ -230,6 +233,6 @@ def prompt_text(prompt: Any) -> str:
 
 
 def named_texts(file: Path) -> dict[str, str]:
-    """Return the texts of a file by the name after `%%` above each."""
+    """Return the sections of a file by the name in the `%% name` line above each."""
     parts = re.split(r"^%% (\w+)\n", file.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))

@@ -1,7 +1,4 @@
-"""How sure a policy is of each token of a completion: what was computed, and how it travels.
-
-Plain data.
-"""
+"""Token probabilities of a completion under a policy, and their serialization."""
 
 from __future__ import annotations
 
@@ -12,26 +9,25 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 MOST_TOKENS = 2048
-"""Tokens of one completion that are looked at; of a longer one the first so many."""
+"""Maximum tokens scored. Of a longer completion, the first ones are."""
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One token of a completion, under the policy, at temperature 1.
+    """One token of a completion under the policy at temperature 1.
 
     Attributes:
-        id: its number in the vocabulary.
-        text: what it adds to the text, special tokens as the tokenizer writes them; empty for the first part
-            of a character that a later token ends, so that all texts together are the decoded completion.
-        special: whether the tokenizer counts it as special.
-        logprob: natural logarithm of its probability, at most 0.
-        entropy: of the distribution it was drawn from, in nats.
-        rank: its place among all tokens by probability, from 1.
-        likeliest: the text of the token of rank 1.
-        likeliest_logprob: the logarithm of that one's probability.
-        base_logprob: as `logprob`, under the base or reference model; None when none was asked.
-        kl: KL(policy ‖ base) of the two distributions at this place, summed over the whole vocabulary, in
-            nats; None when no base was asked.
+        id: Index in the vocabulary.
+        text: Text that the token adds, with special tokens as the tokenizer writes them. Empty for the first
+            part of a character that a later token completes, so all texts together are the decoded
+            completion.
+        logprob: Natural logarithm of its probability, at most 0.
+        entropy: Entropy of the distribution it was drawn from, in nats.
+        rank: Rank among all tokens by probability, from 1.
+        likeliest: Text of the token of rank 1.
+        likeliest_logprob: Log-probability of that token.
+        base_logprob: `logprob` under the base or reference model. None without a base.
+        kl: KL(policy ‖ base) at this position over the whole vocabulary, in nats. None without a base.
     """
 
     id: int
@@ -52,7 +48,7 @@ class Token:
 
     @property
     def log_ratio(self) -> float | None:
-        """How much likelier the policy finds it than the base, as a logarithm; None without a base."""
+        """log(policy / base) of the token's probability, None without a base."""
         return None if self.base_logprob is None else self.logprob - self.base_logprob
 
 
@@ -61,22 +57,21 @@ NAMES = tuple(field.name for field in fields(Token))
 
 @dataclass(frozen=True, slots=True)
 class TokenScores:
-    """A completion token by token.
+    """The scored tokens of a completion.
 
     Attributes:
-        tokens: its tokens, at most `MOST_TOKENS`.
-        policy: whose probabilities these are, in words.
-        base: what `kl` and `base_logprob` are against, in words; empty for nothing.
-        of: tokens of the whole completion, the end token included.
-        recorded: the number that the run recorded; None when it is not known.
-        retokenized: whether the tokens cannot be those that were generated: the count or the text differs.
-        note: why, in a sentence; empty when not.
-        prompt: the prompt as the model gets it, special tokens as the tokenizer writes them.
-        prompt_tokens: its length in tokens.
-        temperature: at which the run samples; the figures are at 1.
-        precision: in which the model computed, such as `float32`; softmax and sums are always in float32.
-        device: where, as torch names it.
-        seconds: how long the passes took.
+        tokens: At most `MOST_TOKENS`.
+        policy: Name of the policy.
+        base: Name of the model for `kl` and `base_logprob`. Empty without one.
+        of: Length of the whole completion in tokens, with the end token.
+        recorded: Length that the run recorded. None when unknown.
+        retokenized: Whether the tokens differ from the generated ones, because the count or the text does.
+        note: Why they differ, in a sentence. Empty when they do not.
+        prompt: The prompt as the model gets it, special tokens as the tokenizer writes them.
+        temperature: Sampling temperature of the run. The scores are at temperature 1.
+        precision: Data type of the model, such as `float32`. Softmax and sums always use float32.
+        device: Name of the torch device.
+        seconds: Duration of the forward passes.
     """
 
     tokens: tuple[Token, ...]
@@ -95,27 +90,27 @@ class TokenScores:
 
     @property
     def mean_logprob(self) -> float:
-        """Mean over the tokens; NaN without any."""
+        """Mean over the tokens, NaN without tokens."""
         return _mean([token.logprob for token in self.tokens])
 
     @property
     def mean_entropy(self) -> float:
-        """Mean over the tokens; NaN without any."""
+        """Mean over the tokens in nats, NaN without tokens."""
         return _mean([token.entropy for token in self.tokens])
 
     @property
     def mean_kl(self) -> float | None:
-        """Mean of the exact KL over the tokens; None without a base."""
+        """Mean of the exact KL over the tokens, None without a base."""
         values = [token.kl for token in self.tokens if token.kl is not None]
         return _mean(values) if values else None
 
     def most_surprising(self, count: int) -> list[int]:
-        """Places of the least likely tokens, the most surprising first."""
+        """Return the positions of the least likely tokens, least likely first."""
         places = sorted(range(len(self.tokens)), key=lambda place: self.tokens[place].logprob)
         return places[:count]
 
     def table(self) -> str:
-        """Tab-separated values with a heading, for a spreadsheet; texts as JSON writes them."""
+        """Return tab-separated values with a header, for a spreadsheet. Texts are JSON strings."""
         names = ("text", "id", "logprob", "entropy", "rank", "base_logprob", "kl")
         rows = ["\t".join(names)]
         for token in self.tokens:
@@ -125,24 +120,24 @@ class TokenScores:
         return "\n".join(rows)
 
     def to_json(self) -> dict[str, Any]:
-        """One object per token, for other programs."""
+        """Return JSON data for other programs, with one object per token."""
         body = asdict(self)
         body["tokens"] = [{**asdict(token), "log_ratio": token.log_ratio} for token in self.tokens]
         return {**body, "mean_logprob": self.mean_logprob, "mean_entropy": self.mean_entropy,
                 "mean_kl": self.mean_kl}  # fmt: skip
 
     def to_wire(self) -> dict[str, Any]:
-        """The tokens as columns: a third of the length."""
+        """Return JSON data with the tokens as columns, a third of the size of `to_json`."""
         body = {field.name: getattr(self, field.name) for field in fields(self)}
         body["tokens"] = {name: [getattr(token, name) for token in self.tokens] for name in NAMES}
         return body
 
     @classmethod
     def from_wire(cls, body: Mapping[str, Any]) -> TokenScores:
-        """What `to_wire` was given.
+        """Rebuild the scores from the data of `to_wire`.
 
         Raises:
-            ValueError: it is something else.
+            ValueError: The data has another shape.
         """
         try:
             columns: Mapping[str, Sequence[Any]] = body["tokens"]

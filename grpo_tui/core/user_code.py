@@ -1,9 +1,8 @@
-"""Loads a named object from a person's own Python file or module, with errors that say where it went wrong.
+"""Load a named object from a user's Python file or module, with errors that name the failing line.
 
-Used for reward functions and dataset functions alike. It runs the file, once for each content.
-
-A file becomes a module below this one. Its name says file and content, so that another process with the same
-`sys.path` finds it by that name: a class of it can be pickled for a pool of processes.
+A file is run once per content, as a submodule of this module. The submodule's name encodes file and content,
+so
+that another process with the same `sys.path` can import it by name, as pickle requires.
 """
 
 from __future__ import annotations
@@ -38,17 +37,17 @@ _roots: set[str] = set()
 
 
 class NewestSource(SourceFileLoader):
-    """Loads a module from the text that its file has now."""
+    """Loads a module from its current source, never from cached byte code."""
 
     def get_code(self, fullname: str) -> CodeType:
-        """Compile the source; a traceback then shows these lines too."""
+        """Compile the source, and drop it from `linecache` so that tracebacks show the current lines."""
         path = self.get_filename(fullname)
         linecache.cache.pop(path, None)
         return self.source_to_code(self.get_data(path), path)
 
 
 def import_newest_from(folder: str | Path) -> None:
-    """Let modules in a folder, and below it, be imported from their source alone from now on."""
+    """Make imports from a folder and its subfolders read the source, never cached byte code."""
     root = os.path.realpath(folder)
     if root in _roots:
         return
@@ -62,7 +61,7 @@ def import_newest_from(folder: str | Path) -> None:
 
 @cache
 def installed_folders() -> tuple[str, ...]:
-    """Folders of the interpreter's library and of installed packages."""
+    """Return the folders of the standard library and of installed packages."""
     paths = sysconfig.get_paths()
     return tuple(
         sorted({os.path.realpath(paths[key]) for key in ("stdlib", "platstdlib", "purelib", "platlib")})
@@ -70,7 +69,7 @@ def installed_folders() -> tuple[str, ...]:
 
 
 def within(path: str, folder: str) -> bool:
-    """Return whether a resolved path is a folder or lies in it."""
+    """Return whether a resolved path is a folder or inside it."""
     return path == folder or path.startswith(f"{folder.rstrip('/')}/")
 
 
@@ -96,14 +95,14 @@ def _finder_of(path: str) -> FileFinder:
 
 
 __path__: list[str] = []
-"""Makes this module a package, whose modules `_UserFiles` finds."""
+"""Makes this module a package. `_UserFiles` finds its submodules."""
 FILE_MODULES = f"{__name__}."
-"""How the names of modules made from a file begin."""
+"""Prefix of the names of modules made from a file."""
 _DIGITS = 12
 
 
 class UserCodeError(Exception):
-    """A person's file cannot be used; `file` and `line` say where, as far as that is known."""
+    """The user's file cannot be used. `file` and `line` give the place, None where unknown."""
 
     def __init__(self, message: str, file: str | None = None, line: int | None = None) -> None:
         self.file = file
@@ -113,14 +112,14 @@ class UserCodeError(Exception):
 
 
 def load_from_file(path: str | Path, name: str) -> Any:
-    """Run a Python file and return the object of that name (dotted for an attribute of one).
+    """Run a Python file and return the object with a name, which may be dotted.
 
-    The working folder joins `sys.path` at its front and the file's folder at its end, so that the file can
-    import its neighbours. A file whose text is unchanged is run only once in a process. No byte code file is
-    read.
+    The working folder is added to the front of `sys.path` and the file's folder to its end, so that the file
+    can
+    import its neighbours. A file is run once per process until its text changes. Byte code is not read.
 
     Raises:
-        UserCodeError: no such file, an error while it runs, or no such name in it.
+        UserCodeError: The file is missing, raises an error, or does not define the name.
     """
     file = Path(path).absolute()
     try:
@@ -138,11 +137,11 @@ def load_dotted(source: str, folder: str | None = None) -> Any:
     """Import `pkg.mod:name` or `pkg.mod.name` and return the object.
 
     Args:
-        source: the path; the last dot parts module and name when there is no colon.
-        folder: joins `sys.path` at its front, as TRL does with the working folder.
+        source: The path. Without a colon, its last dot separates module and name.
+        folder: Added to the front of `sys.path`, as TRL adds the working folder.
 
     Raises:
-        UserCodeError: the module cannot be imported or has no such name.
+        UserCodeError: The module cannot be imported or does not define the name.
     """
     module_name, _, name = source.partition(":") if ":" in source else source.rpartition(".")
     if not module_name or not name:
@@ -180,16 +179,16 @@ def _digest(data: bytes) -> str:
 
 
 def _mark(file: Path) -> str:
-    """Return the part of a module's name that says which file it is."""
+    """Return the part of a module's name that identifies the file."""
     return f"{re.sub('[^0-9A-Za-z_]', '_', file.stem)}_{_digest(os.fsencode(file))}"
 
 
 class _UserFiles:
-    """Finds the file of such a module in the folders of `sys.path`, whatever its content is now."""
+    """Finds the file of a user module in the folders of `sys.path`, whatever its current content."""
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """Return how to load such a module, None for any other."""
+        """Return how to load a user module, None for any other."""
         if not name.startswith(FILE_MODULES):
             return None
         wanted = name.removeprefix(FILE_MODULES)[:-_DIGITS]
@@ -208,14 +207,14 @@ sys.meta_path.append(_UserFiles)
 
 
 def forget_module(name: str) -> None:
-    """Take a module out of the interpreter, so that the next import runs its file again."""
+    """Remove a module from the interpreter, so that the next import runs its file again."""
     sys.modules.pop(name, None)
     if name.startswith(FILE_MODULES):
         globals().pop(name.removeprefix(FILE_MODULES), None)
 
 
 def _failure(error: BaseException, file: Path | None, doing: str) -> BaseException:
-    """Name the line of the person's own code where an import broke; let an interrupt through."""
+    """Return an error that names the user's line where an import failed. Interrupts pass unchanged."""
     if isinstance(error, (KeyboardInterrupt, GeneratorExit)):
         return error
     if isinstance(error, SyntaxError):
