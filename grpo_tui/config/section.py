@@ -48,8 +48,6 @@ class AnswerSpec:
         source: Column to read, by its name in the dataset or after `columns` (key `from`).
         kind: `gsm8k` (after `####`), `boxed`, `tag` or `regex` (its first group, or the whole match).
         to: Column to write.
-        tag: Name of the tag for `kind: tag`.
-        pattern: Regular expression for `kind: regex`.
     """
 
     source: str
@@ -92,7 +90,6 @@ class ProbePrompts:
 
     Attributes:
         source: `holdout`, a data file, or `file.py:function`; empty when `texts` is given.
-        texts: The prompts themselves.
         every: Interval in steps.
         prompts: Number of rows, spread evenly over the source.
         count: Completions per prompt.
@@ -119,7 +116,6 @@ class RewardEntry:
         source: A TRL name, a dotted path, an absolute `file.py:function`, or a reward model.
         weight: None when the entry has no weight: the one in `reward_weights`, else 1.
         params: Keyword arguments for a factory, a class or the function.
-        line: Line of the entry in the config file.
     """
 
     name: str
@@ -138,7 +134,6 @@ class Notify:
 
     Attributes:
         on: `end` and severities of findings. `warning` includes errors.
-        command: Shell command to run.
         webhook: An http or https URL, which is a secret, or `$NAME` of a variable that holds it.
     """
 

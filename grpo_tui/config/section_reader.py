@@ -190,9 +190,6 @@ class SectionValues:
         The fix is the closest known key, or the top level for a key of TRL.
 
         Args:
-            path: Path of the mapping.
-            value: The mapping.
-            known: Valid keys.
             aliases: Common wrong names → valid keys.
         """
         for key in value:

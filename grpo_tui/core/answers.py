@@ -23,10 +23,7 @@ def extract(text: str, kind: str, tag: str | None = None, pattern: str | None = 
     """Return the answer in a text, or None.
 
     Args:
-        text: The whole solution.
         kind: `gsm8k`, `boxed`, `tag` or `regex`.
-        tag: Name of the tag for `tag`.
-        pattern: Expression for `regex`.
 
     Raises:
         ValueError: The kind is unknown.

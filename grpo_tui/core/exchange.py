@@ -26,7 +26,6 @@ def rebuilt(kind: type[T], data: Any, **known: Any) -> T:
     """Rebuild a dataclass from the data of `plain`. Lists become tuples again.
 
     Args:
-        kind: The dataclass.
         data: JSON data. Unknown keys are ignored.
         **known: Fields to use unchecked instead of those in `data`.
 

@@ -25,7 +25,6 @@ class Token:
         entropy: Entropy of the distribution it was drawn from, in nats.
         rank: Rank among all tokens by probability, from 1.
         likeliest: Text of the token of rank 1.
-        likeliest_logprob: Log-probability of that token.
         base_logprob: `logprob` under the base or reference model. None without a base.
         kl: KL(policy ‖ base) at this position over the whole vocabulary, in nats. None without a base.
     """
@@ -61,7 +60,6 @@ class TokenScores:
 
     Attributes:
         tokens: At most `MOST_TOKENS`.
-        policy: Name of the policy.
         base: Name of the model for `kl` and `base_logprob`. Empty without one.
         of: Length of the whole completion in tokens, with the end token.
         recorded: Length that the run recorded. None when unknown.
@@ -70,7 +68,6 @@ class TokenScores:
         prompt: The prompt as the model gets it, special tokens as the tokenizer writes them.
         temperature: Sampling temperature of the run. The scores are at temperature 1.
         precision: Data type of the model, such as `float32`. Softmax and sums always use float32.
-        device: Name of the torch device.
         seconds: Duration of the forward passes.
     """
 
