@@ -1,8 +1,4 @@
-"""From a TRL config file to checked settings.
-
-Fields read from the installed source, YAML with lines, the section `grpo_tui:`, and the one function
-`load_config`.
-"""
+"""Read a TRL config file and validate its settings."""
 
 from __future__ import annotations
 
@@ -20,8 +16,8 @@ _HOMES = {"load_config": "resolve", "ConfigError": "run_config", "RunConfig": "r
 
 
 def __getattr__(name: str) -> Any:
-    # Only when asked for: of a package whose first file imports its parts, two threads that first import
-    # different parts at once may find one half made.
+    # Imported lazily: if the package imported its modules here, two threads that import different ones at
+    # once could find one half initialized.
     if name not in __all__:
         raise AttributeError(f"module {__name__} has no attribute {name}")
     return getattr(importlib.import_module(f"{__name__}.{_HOMES.get(name, 'section')}"), name)

@@ -1,7 +1,4 @@
-"""What the words of a launcher say: how many ranks, and how they share a model, by switches and config file.
-
-Reads one YAML file; starts nothing.
-"""
+"""What a launcher's command line says: how many ranks, and how they share a model."""
 
 from __future__ import annotations
 
@@ -27,14 +24,14 @@ _BARE = ("store_true", "store_false", "store_const", "count", "help", "version",
 
 
 class AccelerateFileError(ValueError):
-    """The config file that a launcher is given cannot be read."""
+    """The launcher's config file cannot be read."""
 
 
 def accelerate_settings(words: Sequence[str]) -> dict[str, Any] | None:
-    """The body of accelerate's config file with what the switches change in it; None when nothing is said.
+    """Return accelerate's config file with the command line options applied, None when both are empty.
 
     Args:
-        words: Those of the launcher, such as `accelerate launch --config_file zero3.yaml`.
+        words: Command line of the launcher, such as `accelerate launch --config_file zero3.yaml`.
 
     Raises:
         AccelerateFileError: The file cannot be read.
@@ -59,10 +56,10 @@ def accelerate_settings(words: Sequence[str]) -> dict[str, Any] | None:
 
 
 def ranks_of(words: Sequence[str]) -> int | None:
-    """How many ranks a launcher starts: 1 without one, None when its words do not say.
+    """Return the number of ranks: 1 without a launcher, None when its command line does not say.
 
     Raises:
-        AccelerateFileError: Its config file cannot be read.
+        AccelerateFileError: The launcher's config file cannot be read.
     """
     if not words:
         return 1
@@ -74,10 +71,10 @@ def ranks_of(words: Sequence[str]) -> int | None:
 
 
 def spans_machines(words: Sequence[str]) -> bool:
-    """Whether the ranks are on several machines, so that those of this one are not all.
+    """Return whether the ranks run on several machines.
 
     Raises:
-        AccelerateFileError: Its config file cannot be read.
+        AccelerateFileError: The launcher's config file cannot be read.
     """
     file = accelerate_settings(words) or {}
     return any(word.partition("=")[0] in MACHINES for word in words) or file.get("num_machines", 1) != 1
@@ -85,7 +82,7 @@ def spans_machines(words: Sequence[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option of a launcher: whether a value follows, whether it is a whole number, what it may be."""
+    """One option of a launcher. `whole` means that its value is an integer."""
 
     takes_value: bool
     whole: bool = False
@@ -94,9 +91,10 @@ class Option:
 
 @lru_cache(maxsize=2)
 def options_of(launcher: str) -> Mapping[str, Option]:
-    """Return the options of `accelerate launch` or `torchrun`, read from the source of the installed one.
+    """Return the options of `accelerate launch` or `torchrun`, parsed from the installed source.
 
-    Names have underscores. A launcher that is not installed, or is written otherwise, has none.
+    Names are spelled with underscores. Empty when the launcher is not installed or its source is not as
+    expected.
     """
     try:
         tree = parse_source(*_PARSERS[launcher])
@@ -120,7 +118,7 @@ def options_of(launcher: str) -> Mapping[str, Option]:
 
 
 def underscored(word: str) -> str:
-    """Return an option's name as this module's tables have it: `--num-processes` as `--num_processes`."""
+    """Return an option's name with underscores: `--num-processes` becomes `--num_processes`."""
     return "--" + word[2:].replace("-", "_") if word.startswith("--") else word
 
 

@@ -1,7 +1,8 @@
-"""Does a checkpoint's LoRA adapter fit the config that wants to resume from it?
+"""Check whether a checkpoint's LoRA adapter fits the config that resumes from it.
 
-transformers says a mismatch late and misleadingly ("can't find a checkpoint index", a page of tensor sizes).
-It reads `adapter_config.json` only.
+transformers reports a mismatch late and misleadingly ("can't find a checkpoint index", a page of tensor
+sizes).
+Only `adapter_config.json` is read.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ _SAME = {
     "target_modules": "lora_target_modules",
     "modules_to_save": "lora_modules_to_save",
 }
-"""Key of the adapter to the key of the config that has to say the same."""
+"""Keys of the adapter, and the config keys that must match them."""
 
 
 def adapter_mismatch(checkpoint: Path, model_args: Mapping[str, Any]) -> str | None:
-    """Return why the config cannot go on from the checkpoint, with what would; None when it can.
+    """Return why the config cannot resume from the checkpoint and how to fix it, None when it can.
 
     Args:
-        checkpoint: the checkpoint's folder.
+        checkpoint: The checkpoint's folder.
         model_args: ModelConfig arguments of the config.
     """
     wrong = adapter_conflicts(checkpoint, model_args)
@@ -52,15 +53,15 @@ def adapter_mismatch(checkpoint: Path, model_args: Mapping[str, Any]) -> str | N
 
 
 def adapter_conflicts(checkpoint: Path, model_args: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
-    """Return what a checkpoint's adapter and a config say otherwise: key, what was trained, what is asked.
+    """Return where a checkpoint's adapter and a config differ: key, trained value, configured value.
 
-    `use_peft` stands alone: without it, or with it over a whole model, nothing else can be compared.
+    A difference in `use_peft` is the only entry, because nothing else can then be compared.
     """
     adapter = _adapter(checkpoint)
     use_peft = bool(model_args.get("use_peft"))
     if (adapter is not None) != use_peft:
         if adapter is not None and _adapter(Path(str(model_args.get("model_name_or_path")))) is not None:
-            return []  # the model itself is an adapter, which is trained on
+            return []  # the model is itself an adapter, and training continues it
         return [("use_peft", adapter is not None, use_peft)]
     fields = load_fields()
     wrong = []
@@ -73,7 +74,7 @@ def adapter_conflicts(checkpoint: Path, model_args: Mapping[str, Any]) -> list[t
 
 
 def adapter_as_model(folder: str) -> str | None:
-    """Return why a folder with an adapter cannot be the model of a run, None for one that is none."""
+    """Return why a folder with an adapter cannot be a run's model, None for other folders."""
     adapter = None if os.path.isfile(Path(folder) / "config.json") else _adapter(Path(folder))
     if adapter is None:
         return None
@@ -81,7 +82,7 @@ def adapter_as_model(folder: str) -> str | None:
 
 
 def merge_first(adapter: str, base: str) -> str:
-    """Return what is wrong with an adapter as a run's model, and the command that merges it."""
+    """Return the error for an adapter used as a run's model, with the command that merges it."""
     return (
         f"{adapter} is a LoRA adapter of {base}, but TRL loads only whole models. Merge it first: "
         f"`grpo-tui merge {shell_word(adapter)} merged`, then use model_name_or_path: merged"
@@ -99,7 +100,7 @@ def _adapter(folder: Path) -> dict[str, Any] | None:
 def _equal(asked: Any, saved: Any) -> bool:
     if isinstance(asked, list):
         if asked == ["all-linear"] or not isinstance(saved, list):
-            return True  # PEFT wrote out what the word stands for
+            return True  # PEFT stores the expanded list
         return sorted(map(str, asked)) == sorted(map(str, saved))
     if isinstance(asked, str):
         return True

@@ -1,7 +1,7 @@
-"""Read the advice on config fields: what to choose, why, when to deviate, what it costs.
+"""Advice on config fields: what to choose, why, when to deviate, what it costs.
 
 The texts are in `advice.toml`, written for TRL 1.16. A test checks that the installed TRL has every field and
-choice named there. The checks decide whether a value is wrong.
+choice in it.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _PARTS = (("when", "Else"), ("cost", "Cost"), ("older", "Older guides"))
 
 @dataclass(frozen=True, slots=True)
 class FieldChoice:
-    """One value of an enumerated field.
+    """Advice on one value of an enumerated field.
 
     Attributes:
-        text: what it does and when it is right.
-        formula: how it is computed, in plain signs; empty where there is nothing to compute.
-        source: the paper or the place in TRL's source it is from.
+        text: What it does and when to use it.
+        formula: How it is computed, in plain text. Empty if nothing is computed.
+        source: The paper, or the place in TRL's source.
     """
 
     text: str
@@ -48,16 +48,15 @@ class FieldChoice:
 
 @dataclass(frozen=True, slots=True)
 class FieldAdvice:
-    """What we advise on one field.
+    """Advice on one field. Optional texts are empty.
 
     Attributes:
-        choose: what to choose, one sentence.
-        why: the reason.
-        when: in which cases another value is right; empty where there are none.
-        cost: what the choice costs in memory, time or risk; empty where nothing.
-        older: where older guides say something else, what they say and why it no longer holds.
-        choices: the values of an enumerated field, each explained.
-        value: the recommended starting value when it suits most runs; None where it depends.
+        choose: The recommendation, in one sentence.
+        when: When another value is better.
+        cost: What the choice costs in memory, time or risk.
+        older: What older guides recommend, and why it no longer applies.
+        choices: Values of an enumerated field.
+        value: Recommended starting value. None when it depends on the run.
     """
 
     choose: str
@@ -69,7 +68,7 @@ class FieldAdvice:
     value: object = None
 
     def words(self) -> str:
-        """Return all of its text, for a search."""
+        """Return all text, for a search."""
         parts = [self.choose, self.why, self.when, self.cost, self.older]
         parts += [f"{name} {each.text} {each.source}" for name, each in self.choices.items()]
         return " ".join(part for part in parts if part)
@@ -85,27 +84,27 @@ def _read() -> dict[str, FieldAdvice]:
 
 
 def _unwrapped(entry: dict[str, Any]) -> dict[str, Any]:
-    """Join the lines of each text; other values stay."""
+    """Join the lines of each text."""
     return {key: " ".join(value.split()) if isinstance(value, str) else value for key, value in entry.items()}
 
 
 ADVICE: Mapping[str, FieldAdvice] = MappingProxyType(_read())
-"""Advice by field; those of the section are dotted."""
+"""By field, with dotted names for keys of the section."""
 
 
 def advice_on(name: str) -> FieldAdvice | None:
-    """Return the advice on a field; None where there is nothing to say."""
+    """Return the advice on a field, or None."""
     return ADVICE.get(name)
 
 
 def choice_advice(name: str, value: str) -> FieldChoice | None:
-    """Return what is said on one value of an enumerated field; None where nothing is."""
+    """Return the advice on one value of an enumerated field, or None."""
     advice = ADVICE.get(name)
     return advice.choices.get(value) if advice is not None else None
 
 
 def advice_page() -> str:
-    """Return the advice on all fields as one page of Markdown, `docs/advice.md`.
+    """Return the advice on all fields as Markdown, for `docs/advice.md`.
 
     Raises:
         FieldsUnavailableError: TRL is not installed.

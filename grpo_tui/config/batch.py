@@ -1,8 +1,9 @@
-"""The batch arithmetic of GRPO: which batch sizes, group sizes and process counts go together.
+"""The batch arithmetic of GRPO: which batch sizes, group sizes and process counts fit each other.
 
-TRL's `per_device_train_batch_size` counts completions. A generation batch is per-device × processes × steps
-per generation and must hold whole groups of `num_generations`; the evaluation batch likewise. The rules are
-those of `GRPOConfig.__post_init__` in TRL 1.16.
+`per_device_train_batch_size` counts completions. A generation batch has per-device × processes × steps per
+generation completions and must contain whole groups of `num_generations`. So must an evaluation batch. The
+rules
+are those of `GRPOConfig.__post_init__` in TRL 1.16.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ Setting = Callable[[str], Any]
 LineOf = Callable[[str], int | None]
 
 MOST_TIMES = 16
-"""A group this many times the batch is a slip of the hand, so the group is put right and not the batch."""
+"""A group this many times larger than the batch is a typo, so the fix changes the group and not the batch."""
 
 BATCH_KEYS = (
     "per_device_train_batch_size",
@@ -33,11 +34,11 @@ BATCH_KEYS = (
 
 
 def generation_batch_size(setting: Setting, world_size: int) -> int:
-    """Return how many completions one generation makes over all processes.
+    """Return the number of completions that one generation makes over all processes.
 
     Args:
-        setting: gives the value of a GRPOConfig field, its default when it is not set.
-        world_size: number of training processes.
+        setting: Returns the value of a GRPOConfig field, or its default.
+        world_size: Number of training processes.
     """
     explicit = setting("generation_batch_size")
     if explicit is not None:
@@ -47,7 +48,7 @@ def generation_batch_size(setting: Setting, world_size: int) -> int:
 
 
 def batch_findings(s: Settings, world_size: int = 1) -> list[Finding]:
-    """Return what would make TRL refuse the batch sizes, each with the nearest settings that work."""
+    """Return the errors that TRL would raise for the batch sizes, each with the nearest valid settings."""
     group = s.get("num_generations")
     alone = _not_positive(s) or _group_too_small(s, world_size)
     if alone:
@@ -107,7 +108,7 @@ def _train_findings(s: Settings, world_size: int, group: int) -> list[Finding]:
 
 
 def _whole_groups(s: Settings, world_size: int, group: int, batch: int) -> Finding:
-    """Say why the generation batch does not hold whole groups, and offer the nearest settings that do."""
+    """Return the error for a generation batch of incomplete groups, with the nearest valid settings."""
     per_device = s.get("per_device_train_batch_size")
     steps_key = "steps_per_generation" if s.get("steps_per_generation") else "gradient_accumulation_steps"
     options: list[Change] = []
@@ -126,7 +127,7 @@ def _whole_groups(s: Settings, world_size: int, group: int, batch: int) -> Findi
             f"{_processes(world_size)} × {steps_key} {steps})"
         )
     groups = [("num_generations", size) for size in _nearest_divisors(batch, group)]
-    mistyped = group > MOST_TIMES * batch  # nobody means a batch so much larger
+    mistyped = group > MOST_TIMES * batch  # a batch that much larger is never intended
     options = [*groups, *options] if mistyped else [*options, *groups]
     field = next(
         (name for name in ("num_generations", *(key for key, _ in options)) if s.line(name) is not None),
@@ -161,21 +162,21 @@ def _eval_findings(s: Settings, world_size: int, group: int) -> list[Finding]:
 
 
 def _default_group(s: Settings, world_size: int) -> int:
-    """Return the group size nearest to the default that divides the batch; the default for a batch of 1."""
+    """Return the divisor of the batch nearest to the default group size, or the default for a batch of 1."""
     default = int(s.fields["num_generations"].default)
     divisors = _nearest_divisors(generation_batch_size(s.get, world_size), default)
     return divisors[0] if divisors else default
 
 
 def _nearest_multiples(value: int, unit: int) -> list[int]:
-    """Return the multiples of `unit` around a value, nearest first; the greater one wins a tie."""
+    """Return the multiples of `unit` around `value`, nearest first. The larger one wins a tie."""
     below, above = value // unit * unit, -(-value // unit) * unit
     candidates = {n for n in (below, above) if n > 0} or {unit}
     return sorted(candidates, key=lambda n: (abs(n - value), -n))
 
 
 def _nearest_divisors(value: int, near: int, smallest: int = 2) -> list[int]:
-    """Return up to two divisors of a value, nearest to `near` first; none far above it is looked for."""
+    """Return up to two divisors of `value`, nearest to `near` first. Much larger ones are not searched."""
     divisors = [n for n in range(smallest, min(value, 2 * near + 10_000) + 1) if value % n == 0]
     return sorted(divisors, key=lambda n: (abs(n - near), -n))[:2]
 

@@ -1,7 +1,8 @@
-"""One value and one field's type: the value as TRL needs it, or why it cannot be.
+"""Convert one value to its field's type, or say why it cannot be.
 
-A dataclass checks nothing, so text such as '1e-5' would reach the optimizer. Every change made here is told
-as a note; a value that is right already passes without one.
+TRL's dataclasses do not check types, so a string such as '1e-5' would reach the optimizer. Every conversion
+is
+reported in a note.
 """
 
 from __future__ import annotations
@@ -23,7 +24,12 @@ _PATH_DICTS = ("deepspeed", "fsdp_config", "accelerator_config")
 
 
 class CoerceError(ValueError):
-    """The value does not fit; `suggestion` is one that does, where there is an obvious one."""
+    """The value does not fit.
+
+    Attributes:
+        suggestion: A value that fits, if there is an obvious one.
+        remove: Whether to remove the key instead.
+    """
 
     def __init__(self, message: str, suggestion: Any = None, remove: bool = False) -> None:
         super().__init__(message)
@@ -33,7 +39,7 @@ class CoerceError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Coerced:
-    """A value that fits, and the sentence that tells what was changed (None when nothing was)."""
+    """A value that fits. `note` says what was converted, None if nothing was."""
 
     value: Any
     note: str | None = None
@@ -55,10 +61,10 @@ def kinds_of(annotation: str) -> frozenset[str]:
 
 
 def coerce(info: FieldInfo, value: Any) -> Coerced:
-    """Fit a value read from YAML to a field.
+    """Convert a value read from YAML to a field's type.
 
     Raises:
-        CoerceError: the value is of another kind or not among the field's choices.
+        CoerceError: The value has the wrong type or is not one of the field's choices.
     """
     kinds = kinds_of(info.annotation)
     if value is None:
@@ -101,7 +107,7 @@ def _coerce_none(info: FieldInfo, kinds: frozenset[str]) -> Coerced:
 
 
 def _coerce_resume(info: FieldInfo, value: Any) -> Coerced:
-    """Read `true` as the newest checkpoint and a text as a path; TRL's script gives either to `train()`."""
+    """Read `true` as the newest checkpoint and text as a path. TRL's script passes either to `train()`."""
     if isinstance(value, bool):
         return Coerced(value)
     if isinstance(value, str) and value.lower() in ("true", "false"):
@@ -257,7 +263,7 @@ def _one_of(info: FieldInfo, value: str) -> str:
 
 
 def numbers_in_text(value: Any) -> float | None:
-    """Return the number a text such as `1e-5` means (YAML 1.2 reads it so, YAML 1.1 does not), or None."""
+    """Return the number in a text such as `1e-5`, which YAML 1.1 reads as a string, or None."""
     return _number(value) if isinstance(value, str) else None
 
 
@@ -276,9 +282,9 @@ def _number(value: Any) -> float | None:
 
 
 def names_in(value: Any, *, spaced: bool) -> list[Any] | None:
-    """The names that one text joins with commas, semicolons, brackets or blanks; None for a single one.
+    """Split a text at commas, semicolons, brackets or spaces. Return None for a single name.
 
-    Inside a regular expression, as `.*(q|v){1,2}`, a comma joins nothing.
+    A comma inside a regular expression, as in `.*(q|v){1,2}`, does not split it.
     """
     if not isinstance(value, str):
         return None
@@ -304,7 +310,7 @@ def _default(info: FieldInfo) -> Any:
 
 
 def kind_of(value: Any) -> str:
-    """Return what YAML calls the kind of a value."""
+    """Return YAML's name for the type of a value."""
     return {
         dict: "mapping",
         list: "list",

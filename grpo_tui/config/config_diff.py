@@ -1,13 +1,13 @@
-"""What differs between an open config and something else, field by field and line by line.
+"""Compare an open config with another one, by field and by line.
 
-    diff(draft, Side.saved(draft))          # the file as it was saved
-    diff(draft, Side.preset(draft))         # the preset it came from; None when it came from none
-    diff(draft, Side.defaults())            # TRL's own values
-    diff(draft, Side.run(name, config))     # what another run was started with
+    diff(draft, Side.saved(draft))          # the file as last saved
+    diff(draft, Side.preset(draft))         # its preset; None without one
+    diff(draft, Side.defaults())            # TRL's defaults
+    diff(draft, Side.run(name, config))     # the config of a run
     diff(draft, Side.of(Draft.open(file)))  # another file
 
-Fields are compared by what a start would use, so `1e-5` and `1.0e-5` are one value, and a line that says the
-default says nothing. It reads no run folder.
+Fields are compared by the value that a start would use: `1e-5` equals `1.0e-5`, and a line that repeats the
+default makes no difference.
 """
 
 from __future__ import annotations
@@ -34,11 +34,10 @@ class DiffRow:
     """One value that differs.
 
     Attributes:
-        field: the key, dotted down to the value that differs (`grpo_tui.rewards.0.weight`).
-        here: the value of the draft; None when it has none.
-        there: the value of the other side.
-        kind: `changed` when both sides say something, `added` when only the draft does, `removed` when only
-            the other does.
+        field: Dotted down to the value that differs (`grpo_tui.rewards.0.weight`).
+        here: Value of the draft, None if absent.
+        there: Value of the other side, None if absent.
+        kind: `added` when only the draft has it, `removed` when only the other side has it.
     """
 
     field: str
@@ -47,7 +46,7 @@ class DiffRow:
     kind: Kind
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data."""
+        """Return JSON data."""
         return {"field": self.field, "here": self.here, "there": self.there, "kind": self.kind}
 
 
@@ -56,9 +55,8 @@ class Side:
     """One side of a comparison.
 
     Attributes:
-        title: what it is.
-        values: every field with its value.
-        text: the YAML; empty for the defaults.
+        values: Every field, by name.
+        text: The YAML, empty for the defaults.
     """
 
     title: str
@@ -67,21 +65,21 @@ class Side:
 
     @classmethod
     def of(cls, draft: Draft, title: str | None = None) -> Side:
-        """Return a draft as it is now."""
+        """Return the current state of a draft."""
         name = draft.path.name if draft.path is not None else "the draft"
         return cls(title or name, draft.values(), draft.text)
 
     @classmethod
     def saved(cls, draft: Draft) -> Side:
-        """Return a draft as it was saved last; nothing when it never was."""
+        """Return a draft as last saved, empty if it never was."""
         return cls.of(_beside(draft, draft.saved_text or ""), "the saved file")
 
     @classmethod
     def preset(cls, draft: Draft) -> Side | None:
-        """Return the preset a draft came from, None when it came from none.
+        """Return the preset that a draft was made from, or None.
 
         Raises:
-            DraftFileError: the preset cannot be read.
+            DraftFileError: The preset cannot be read.
         """
         if draft.preset is None:
             return None
@@ -94,7 +92,7 @@ class Side:
 
     @classmethod
     def run(cls, title: str, config: RunConfig) -> Side:
-        """Return what a run was started with, from its stored config."""
+        """Return the stored config of a run."""
         raw = {key: value for key, value in config.raw.items() if value is not None}
         text = "\n".join(block_lines(raw, 0, 2)) + "\n" if raw else ""
         return cls(title, field_values(inspect_saved(config, world_size=None)), text)
@@ -102,26 +100,26 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """What differs between a draft (`here`) and another side (`there`)."""
+    """The differences between a draft (`here`) and another side (`there`)."""
 
     here: str
     there: str
     rows: tuple[DiffRow, ...]
     lines: tuple[str, ...]
-    """A unified diff, `-` for the other side; empty where the texts are equal, or one side has none."""
+    """A unified diff, `-` for the other side. Empty if the texts are equal or one side has none."""
 
     @property
     def same(self) -> bool:
-        """Whether nothing differs that a start would use."""
+        """Whether no value that a start would use differs."""
         return not self.rows
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data."""
+        """Return JSON data."""
         return {"here": self.here, "there": self.there, "rows": [row.to_json() for row in self.rows]}
 
 
 def diff(draft: Draft | Side, against: Side) -> Diff:
-    """Compare a draft with another side; rows stand in the order of the form."""
+    """Compare a draft with another side. Rows are in form order."""
     here = draft if isinstance(draft, Side) else Side.of(draft)
     order = form_order()
     names = sorted(here.values, key=lambda name: order.get(name, len(order)))
@@ -135,7 +133,7 @@ def diff(draft: Draft | Side, against: Side) -> Diff:
 
 
 def unified(there: Side, here: Side, around: int = 2) -> tuple[str, ...]:
-    """Return the lines that differ with some around them, as `diff -u` shows them."""
+    """Return a unified diff of the two texts."""
     if not there.text or not here.text or there.text == here.text:
         return ()
     before, after = there.text.splitlines(), here.text.splitlines()
@@ -147,7 +145,7 @@ def _beside(draft: Draft, text: str) -> Draft:
 
 
 def _said(value: FieldValue) -> Any:
-    """Return what a side says of a field; nothing where that is the default."""
+    """Return the value of a field, or `_ABSENT` if it is the default."""
     return value.value if value.differs else _ABSENT
 
 

@@ -1,7 +1,4 @@
-"""A config file's text as a document, and `--set K=V` put into it.
-
-Says what cannot be read, with its line.
-"""
+"""Read a config file and apply `--set K=V` to it."""
 
 from __future__ import annotations
 
@@ -13,11 +10,11 @@ from grpo_tui.config import yaml_lines
 from grpo_tui.core.findings import Finding
 
 MOST_BYTES = 1_000_000
-"""A config is a few kilobytes; the reader takes some seconds for a text of this size."""
+"""A config has a few kilobytes. Parsing a text of this size takes some seconds."""
 
 
 class UnreadableError(ValueError):
-    """The file cannot be read as a config; `finding` says why, with the line."""
+    """The file cannot be read as a config. `finding` says why, with the line."""
 
     def __init__(self, message: str, line: int | None = None, key: str | None = None) -> None:
         super().__init__(message)
@@ -25,10 +22,10 @@ class UnreadableError(ValueError):
 
 
 def read_document(file: Path, *, loose: bool = False) -> yaml_lines.YamlDocument:
-    """Read a config file; `loose` leaves duplicate keys to the caller.
+    """Read a config file. `loose` leaves duplicate keys to the caller.
 
     Raises:
-        UnreadableError: it is missing, no text, too large or no YAML mapping.
+        UnreadableError: The file is missing, too large, not UTF-8 text, or not a YAML mapping.
     """
     try:
         with file.open("rb") as opened:
@@ -55,10 +52,10 @@ def read_document(file: Path, *, loose: bool = False) -> yaml_lines.YamlDocument
 
 
 def parse_document(text: str, *, loose: bool = False) -> yaml_lines.YamlDocument:
-    """Read a config's text; `loose` leaves duplicate keys to the caller.
+    """Parse a config's text. `loose` leaves duplicate keys to the caller.
 
     Raises:
-        UnreadableError: it is no YAML mapping.
+        UnreadableError: The text is not a YAML mapping.
     """
     try:
         return yaml_lines.parse_mapping(text, loose=loose)
@@ -67,7 +64,7 @@ def parse_document(text: str, *, loose: bool = False) -> yaml_lines.YamlDocument
 
 
 def apply_overrides(document: yaml_lines.YamlDocument, overrides: Sequence[str]) -> list[Finding]:
-    """Put `K=V` texts into the document; what they set has no line."""
+    """Apply `K=V` overrides to the document. The keys they set lose their line."""
     findings = []
     for override in overrides:
         key, equals, text = override.partition("=")
@@ -87,7 +84,7 @@ def apply_overrides(document: yaml_lines.YamlDocument, overrides: Sequence[str])
 
 
 def _set_dotted(document: yaml_lines.YamlDocument, key: str, value: Any, plain: str | None) -> str | None:
-    """Set one dotted key; return what is wrong with it, or None."""
+    """Set one dotted key. Return the error message, or None."""
     first, *rest = key.split(".")
     path: list[str | int] = [first, *(int(part) if part.isdigit() else part for part in rest)]
     target: Any = document.values

@@ -1,23 +1,23 @@
-"""`Draft`: one open config, as text and as fields, edited from either side.
+"""`Draft`: one open config that can be edited as text and as fields.
 
-The text is the truth; the fields are what a start would make of it. How a pane uses it:
+The text is authoritative. The fields are what a start would make of it.
 
     draft = Draft.open(path)                  # or Draft.new(text, path), Draft.open(path, preset=file)
     draft.values()["learning_rate"]           # FieldValue: value, origin, line, kind, default, findings
-    draft.findings                            # of the file as it stands, as `train` would have them
-    draft.set("learning_rate", 5e-6)          # a value; EditError says why it cannot be
-    draft.set_words("learning_rate", "5e-6")  # what a person typed; CoerceError says why it does not fit
+    draft.findings                            # the findings of the current text
+    draft.set("learning_rate", 5e-6)          # raises EditError
+    draft.set_words("learning_rate", "5e-6")  # what the user typed; raises CoerceError
     draft.unset("grpo_tui.rewards.1")
-    draft.apply(finding)                      # its fix, renames in place
-    draft.replace_text(text)                  # the text side, after every key
-    draft.problem                             # line and column while the text is no YAML; values() are then
-                                              # those of the last text that was
+    draft.apply(finding)                      # apply its fix
+    draft.replace_text(text)                  # after every key in the text editor
+    draft.problem                             # a YAML error; values() then keeps those of the last valid text
     draft.undo(), draft.redo(), draft.edited
-    draft.changed_on_disk()                   # now and then; save() asks too
-    draft.save()                              # ChangedOnDiskError holds both texts; save(force=True) insists
+    draft.changed_on_disk()                   # check from time to time; save() checks too
+    draft.save()                              # raises ChangedOnDiskError, unless force=True
 
-Everything is computed when it is asked for and kept until the text changes: a few milliseconds after an edit.
-`draft.version` grows with every change, so a widget sees whether it must look again.
+Results are computed on access, which takes a few milliseconds, and cached until the text changes.
+`draft.version`
+increases with every change, so a widget knows when to redraw.
 """
 
 from __future__ import annotations
@@ -55,15 +55,14 @@ from grpo_tui.core.findings import Finding, Fix
 
 MOST_CHARACTERS = 20_000_000
 PAUSE_S = 1.5
-"""After so long without a key the next one begins a new step."""
+"""A key after a longer pause starts a new undo step."""
 
 
 class History:
-    """Texts by time, with a place in them.
+    """Undo history of a text.
 
     Args:
-        text: the first text.
-        clock: seconds; another one for tests.
+        clock: Returns seconds. Tests pass their own.
     """
 
     def __init__(self, text: str, clock: Callable[[], float] = time.monotonic) -> None:
@@ -74,7 +73,7 @@ class History:
 
     @property
     def text(self) -> str:
-        """The text now."""
+        """The current text."""
         return self._texts[self._at]
 
     @property
@@ -88,7 +87,7 @@ class History:
         return self._at + 1 < len(self._texts)
 
     def push(self, text: str, *, typed: bool = False) -> bool:
-        """Take a new text; returns whether it differs. Typing goes on in the step it began."""
+        """Add a text and return whether it differs. Consecutive typed keys share one undo step."""
         if text == self.text:
             return False
         change = _typed_at(self.text, text) if typed else None
@@ -111,7 +110,7 @@ class History:
         return True
 
     def undo(self) -> bool:
-        """Go back one step; False when there is none."""
+        """Go back one step. Return False if there is none."""
         self._typing = None
         if not self.can_undo:
             return False
@@ -119,7 +118,7 @@ class History:
         return True
 
     def redo(self) -> bool:
-        """Go forward one step; False when there is none."""
+        """Go forward one step. Return False if there is none."""
         self._typing = None
         if not self.can_redo:
             return False
@@ -127,7 +126,7 @@ class History:
         return True
 
     def settle(self) -> None:
-        """End the step that is being typed, as when the file is saved."""
+        """End the current typing step, for example on save."""
         self._typing = None
 
     def _forget_oldest(self) -> None:
@@ -138,9 +137,9 @@ class History:
 
 
 def _typed_at(before: str, after: str) -> tuple[int, int, bool] | None:
-    """Return where one key changed a text, where the next one would, and whether it put something in.
+    """Return where a key changed the text, where the next key would, and whether it inserted a character.
 
-    None for anything that is no single key: a paste, a line break, a replaced word.
+    None for any other change: a paste, a line break, a replaced word.
     """
     grown = len(after) - len(before)
     if abs(grown) != 1:
@@ -164,19 +163,19 @@ MOVING = frozenset(
         "section.unknown-key",
     }
 )
-"""Rules whose fix names the right place for a wrong key; the wrong one must not stay."""
+"""Rules whose fix gives the right place of a wrong key. Applying it removes the wrong key."""
 
 GUESSED = ("config.missing-model",)
-"""Rules whose fix is only an example; which value is meant, the user alone knows."""
+"""Rules whose fix is only an example. Only the user knows the intended value."""
 
 NOT_OF_THE_TEXT = ("config.not-installed", "folder.", "hardware.", "launch.", "packages.", "plan.")
-"""Rules about this machine; another one may suit the text as it is."""
+"""Rules about this machine. The text may be right for another one."""
 
 _ABSENT = object()
 
 
 def mendable(finding: Finding) -> bool:
-    """Whether it is a mistake in the text whose fix can be made along with all others."""
+    """Return whether the finding is a mistake in the text that can be fixed without asking."""
     if finding.fix is None or finding.id.startswith((*GUESSED, *NOT_OF_THE_TEXT)):
         return False
     if finding.id == "config.coerced":
@@ -185,15 +184,15 @@ def mendable(finding: Finding) -> bool:
 
 
 def fixed_text(text: str, fix: Finding | Fix, after: Callable[[Sequence[str | int]], Sequence[str]]) -> str:
-    """Return the text with a fix made.
+    """Return the text with a fix applied.
 
     Args:
-        text: a readable YAML text.
-        fix: the fix, or the finding that offers one.
-        after: gives the keys behind which a new one may stand.
+        text: A valid YAML text.
+        fix: The fix, or a finding that has one.
+        after: Returns the keys after which a new one may be inserted.
 
     Raises:
-        EditError: the finding offers no fix, or it cannot be made.
+        EditError: The finding has no fix, or it cannot be applied.
     """
     if isinstance(fix, Finding):
         if fix.fix is None:
@@ -211,7 +210,7 @@ def fixed_text(text: str, fix: Finding | Fix, after: Callable[[Sequence[str | in
 
 
 def _as_mapping(text: str, path: tuple[str | int, ...]) -> str:
-    """Write a mapping that stands in quotes (JSON) as one of YAML, where a fix is about a key inside it."""
+    """Replace a quoted mapping (JSON) with a YAML mapping, if a fix concerns a key inside it."""
     written = get_value(values_of(text), path[:1])
     meant = meant_mapping(written) if len(path) > 1 and isinstance(written, str) else None
     return text if meant is None else set_value(text, path[:1], meant)
@@ -233,9 +232,9 @@ def _moved(
     if old is _ABSENT:
         return set_value(text, right, value, after(right))
     if get_value(values, right, _ABSENT) is not _ABSENT:
-        return remove_value(text, wrong)  # the right key is there and has a value of its own
+        return remove_value(text, wrong)  # the right key already has a value
     if isinstance(old, dict) and same(old.get(str(right[-1]), _ABSENT), value):
-        wrong = (*wrong, right[-1])  # a group of TRL's keys, of which one moves to the left margin
+        wrong = (*wrong, right[-1])  # a group of TRL keys, one of which moves to the top level
     elif wrong[:-1] == right[:-1]:
         return set_value(rename_key(text, wrong, str(right[-1])), right, value)
     return set_value(remove_value(text, wrong), right, value, after(right))
@@ -244,18 +243,18 @@ def _moved(
 _TEXT_PARTS = frozenset(
     {"name", "source", "kind", "from", "to", "tag", "pattern", "user", "assistant", "path", "split"}
 )
-"""Last parts of a dotted key whose value is a text, whatever it looks like."""
+"""Last parts of dotted keys whose value is always a string."""
 
 
 def value_of_words(key: str, words: str) -> Any:
-    """Return the value that words stand for: `5e-6` for a rate is a number, `no` for a name is a text.
+    """Return the value of typed text: `5e-6` for a rate is a number, `no` for a name is a string.
 
     Args:
-        key: the dotted key.
-        words: what was typed, not empty.
+        key: The dotted key.
+        words: The typed text, not empty.
 
     Raises:
-        CoerceError: they do not fit; it may hold a suggestion.
+        CoerceError: The text does not fit the field. May hold a suggestion.
     """
     info = all_fields().get(key)
     if info is not None and info.choices is None and kinds_of(info.annotation) <= {"str", "none"}:
@@ -273,7 +272,7 @@ def value_of_words(key: str, words: str) -> Any:
 
 
 def _number_meant(value: Any) -> Any:
-    """Read `1e-5`, which YAML 1.1 takes for text, as the number it is meant to be."""
+    """Convert `1e-5`, which YAML 1.1 reads as a string, to a number."""
     number = numbers_in_text(value)
     return value if number is None else number
 
@@ -282,12 +281,11 @@ UNTITLED = "untitled.yaml"
 
 
 class ChangedOnDiskError(ValueError):
-    """The file is another than the one that was opened; neither text is lost.
+    """The file on disk is no longer the one that was opened. Neither text is lost.
 
     Attributes:
-        path: the file.
-        mine: the draft's text.
-        theirs: what stands in the file now; None when it is gone or cannot be read.
+        mine: The draft's text.
+        theirs: The current text on disk, None if it is gone or unreadable.
     """
 
     def __init__(self, path: Path, mine: str, theirs: str | None) -> None:
@@ -300,28 +298,28 @@ class ChangedOnDiskError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why a text cannot be read as a config; line and column count from 1, None where unknown."""
+    """Why a text cannot be read as a config. Line and column count from 1 and are None where unknown."""
 
     message: str
     line: int | None
     column: int | None
 
     def words(self) -> str:
-        """The place and the reason, on one line."""
+        """Return the place and the reason on one line."""
         place = f"line {self.line}" if self.line else "the file"
         return f"{place}{f', column {self.column}' if self.column else ''}: {self.message}"
 
 
 class Draft:
-    """One open config. Use `open` or `new`; see the module docstring.
+    """One open config. Create it with `open` or `new`.
 
     Attributes:
-        path: the file, absolute; None for a draft that was never saved.
-        preset: the preset file it came from: the one given, or the one that a line `# preset: NAME` names.
-        overrides: `K=V` texts, as `--set` takes them; they change values, never the text.
-        world_size: number of training processes for the batch arithmetic; None leaves that check out.
-        saved_text: what stands in the file, as far as the draft knows; None when there is no file.
-        version: grows with every change of text, overrides or world size.
+        path: The absolute path, None if the draft was never saved.
+        preset: Preset file that it was made from, either as passed or from a line `# preset: NAME`.
+        overrides: `K=V` texts, as for `--set`. They change values, never the text.
+        world_size: Number of training processes for the batch arithmetic. None skips that check.
+        saved_text: Last known text on disk, None if there is no file.
+        version: Increases with every change of text, overrides or world size.
     """
 
     def __init__(
@@ -356,10 +354,10 @@ class Draft:
         overrides: Sequence[str] = (),
         world_size: int | None = 1,
     ) -> Draft:
-        """Open a file.
+        """Open a file, which may contain invalid YAML (see `problem`).
 
         Raises:
-            DraftFileError: it cannot be read as text. Text that is no YAML opens; see `problem`.
+            DraftFileError: The file cannot be read as text.
         """
         file = Path(path).expanduser().absolute()
         text, digest = read_text(file)
@@ -369,19 +367,17 @@ class Draft:
 
     @classmethod
     def new(cls, text: str = "", path: str | Path | None = None, *, preset: Path | None = None) -> Draft:
-        """Begin a draft that stands in no file yet; `path` is where `save` will put it."""
+        """Create a draft that is not in a file yet. `save` writes it to `path`."""
         return cls(text, Path(path) if path is not None else None, preset=preset)
-
-    # The text
 
     @property
     def text(self) -> str:
-        """The text now."""
+        """The current text."""
         return self._history.text
 
     @property
     def edited(self) -> bool:
-        """Whether the text differs from the saved one; a draft without a file is edited when it holds any."""
+        """Whether the text differs from the saved one. Without a file, whether there is any text."""
         return self.text != (self.saved_text or "") or (self.saved_text is None and bool(self.text))
 
     @property
@@ -395,65 +391,64 @@ class Draft:
         return self._history.can_redo
 
     def replace_text(self, text: str) -> bool:
-        """Take the text of an editor, whatever it is; keys typed in one go are one step of undo."""
+        """Replace the text by that of an editor, valid or not. Consecutive typed keys share one undo step."""
         return self._moved(self._history.push(text, typed=True))
 
     def undo(self) -> bool:
-        """Take the last edit back; False when there is none."""
+        """Undo the last edit. Return False if there is none."""
         return self._moved(self._history.undo())
 
     def redo(self) -> bool:
-        """Do again what was taken back; False when there is nothing."""
+        """Redo the last undone edit. Return False if there is none."""
         return self._moved(self._history.redo())
 
-    # The fields
-
     def set(self, key: str | Sequence[str | int], value: Any) -> bool:
-        """Set one value in the text, changing only its own lines; returns whether anything changed.
+        """Set one value and change only its own lines. Return whether anything changed.
 
         Args:
-            key: dotted, with indexes for lists (`grpo_tui.rewards.0.weight`), or its parts. An index equal
-                to the length of a list appends.
-            value: plain data.
+            key: Dotted, with list indexes (`grpo_tui.rewards.0.weight`), or as parts. An index equal to the
+                length
+                of a list appends.
+            value: JSON data.
 
         Raises:
-            EditError: the text is no YAML now, or the value cannot be set alone; the message says why.
+            EditError: The text is invalid YAML, or the value cannot be set by itself.
         """
         path = split_key(key)
         return self._edit(set_value(self._editable(), path, value, self._after(path)))
 
     def set_words(self, key: str, words: str) -> bool:
-        """Set what a person typed, read as its field's type; empty words remove the key.
+        """Set a value from typed text, converted to its field's type. Empty text removes the key.
 
         Raises:
-            CoerceError: the words do not fit the field; it may hold a suggestion.
-            EditError: as for `set`.
+            CoerceError: The text does not fit the field. May hold a suggestion.
+            EditError: As for `set`.
         """
         if not words.strip():
             return self.unset(key) if self.has(key) else False
         return self.set(key, value_of_words(key, words))
 
     def unset(self, key: str | Sequence[str | int]) -> bool:
-        """Remove one key or list item with its line; a mapping that becomes empty goes with it.
+        """Remove one key or list item with its lines. A mapping that becomes empty is removed too.
 
         Raises:
-            EditError: there is none, or it cannot be removed alone.
+            EditError: The key does not exist or cannot be removed by itself.
         """
         return self._edit(remove_value(self._editable(), split_key(key)))
 
     def apply(self, fix: Finding | Fix) -> bool:
-        """Make the change that a finding offers; a finding's wrong key is renamed where it stands.
+        """Apply a fix. A wrong key of a finding is renamed in place.
 
         Raises:
-            EditError: there is no fix, or it cannot be made.
+            EditError: There is no fix, or it cannot be applied.
         """
         return self._edit(fixed_text(self._editable(), fix, self._after))
 
     def apply_all(self, findings: Iterable[Finding]) -> int:
-        """Make the changes of all mendable findings as one step of undo; return how many were made.
+        """Apply the fixes of all mendable findings as one undo step. Return how many changed the text.
 
         Raises:
-            EditError: the text is no YAML now.
+            EditError: The text is invalid YAML.
         """
         text, made = self._editable(), 0
         for finding in filter(mendable, findings):
@@ -464,23 +459,23 @@ class Draft:
         return made
 
     def has(self, key: str | Sequence[str | int]) -> bool:
-        """Whether a key is written in the text, as far as it can be read."""
+        """Return whether a key is in the text."""
         absent = object()
         return get_value(self._readable_values(), split_key(key), absent) is not absent
 
     def get(self, key: str | Sequence[str | int], otherwise: Any = None) -> Any:
-        """Return a value as it is written in the text: before `--set`, and not fitted to its field."""
+        """Return a value as written in the text: before `--set` and not converted to its field's type."""
         return get_value(self._readable_values(), split_key(key), otherwise)
 
     @property
     def problem(self) -> Problem | None:
-        """Why the text cannot be read now, with line and column; None when it can."""
+        """Why the text is invalid YAML, or None."""
         error = self._parsed[1]
         return _problem(error, self.text) if error is not None else None
 
     @property
     def inspected(self) -> Inspected:
-        """What the checks make of the text: values by dataclass, section, findings, config."""
+        """Result of the checks: values by dataclass, section, findings, config."""
         key = (self.text, self.overrides, self.world_size, self.path)
         if self._seen is None or self._seen[0] != key:
             path = self.path if self.path is not None else Path.cwd() / UNTITLED
@@ -493,11 +488,11 @@ class Draft:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Everything the checks find in the text now, in their order."""
+        """All findings about the current text, in order."""
         return self.inspected.findings
 
     def values(self) -> Mapping[str, FieldValue]:
-        """Return every field with its value and origin; of the last readable text while this one is not.
+        """Return every field with its value and origin. An invalid text keeps those of the last valid one.
 
         Raises:
             FieldsUnavailableError: TRL is not installed.
@@ -511,18 +506,16 @@ class Draft:
         return self._values[1]
 
     def override(self, overrides: Sequence[str]) -> None:
-        """Take other `--set` texts."""
+        """Replace the `--set` overrides."""
         self.overrides = tuple(overrides)
         self.version += 1
 
-    # The file
-
     def changed_on_disk(self) -> bool:
-        """Whether the file's content is another than when it was opened or saved; its time does not count."""
+        """Return whether the file's content changed since it was opened or saved. Its time is ignored."""
         return self.path is not None and hash_on_disk(self.path) != self._saved_hash
 
     def disk_text(self) -> str | None:
-        """Return what stands in the file now; None when it is gone or no text."""
+        """Return the current text on disk, None if the file is gone or not text."""
         try:
             return read_text(self.path)[0] if self.path is not None else None
         except DraftFileError:
@@ -532,8 +525,8 @@ class Draft:
         """Write the text to its file.
 
         Raises:
-            ChangedOnDiskError: the file is another than the one opened, and `force` is not set.
-            DraftFileError: it has no file, or it cannot be written.
+            ChangedOnDiskError: The file changed since it was opened, and `force` is not set.
+            DraftFileError: There is no file, or it cannot be written.
         """
         if self.path is None:
             raise DraftFileError("the draft has no file yet; save it under a name")
@@ -542,11 +535,11 @@ class Draft:
         self._write(self.path)
 
     def save_as(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the text to another file, which becomes the draft's.
+        """Write the text to another file, which becomes the draft's file.
 
         Raises:
-            ChangedOnDiskError: a file is there already, and `force` is not set.
-            DraftFileError: it cannot be written.
+            ChangedOnDiskError: The file exists already, and `force` is not set.
+            DraftFileError: The file cannot be written.
         """
         file = Path(path).expanduser().absolute()
         if file == self.path:
@@ -559,10 +552,10 @@ class Draft:
         return None
 
     def reload(self) -> bool:
-        """Take what stands in the file now; the draft's own text is one `undo` away.
+        """Replace the text by that on disk. `undo` restores the draft's own text.
 
         Raises:
-            DraftFileError: the file cannot be read.
+            DraftFileError: The file cannot be read.
         """
         if self.path is None:
             raise DraftFileError("the draft has no file to read")
@@ -596,7 +589,7 @@ class Draft:
         return read_once(self.text)
 
     def _after(self, path: Sequence[str | int]) -> list[str]:
-        """Return the keys behind which a new one at the top may stand, the best first."""
+        """Return the top-level keys after which a new one may be inserted, best first."""
         if len(path) != 1 and self.has(path[0:1]):
             return []
         present = [str(key) for key in self._readable_values()]

@@ -1,7 +1,7 @@
-"""A config file's bytes read and written: nothing lost on the way, nothing overwritten by half.
+"""Read and write config files without losing anything.
 
-A text is written beside the file, brought to the disk and renamed over it, through a symbolic link to its
-target, with the file's mode.
+A file is written next to the target, synced, and renamed over it. Symbolic links and the file's mode are
+kept.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from grpo_tui.config.document import MOST_BYTES
 
 
 class DraftFileError(ValueError):
-    """The file cannot be read as a text, or not be written; the message says why."""
+    """The file cannot be read as text, or cannot be written."""
 
 
 def read_text(path: Path) -> tuple[str, str]:
-    """Read a file as it is, line ends and byte order mark kept; returns the text and its hash.
+    """Return the text of a file and its hash. Line endings and byte order mark are kept.
 
     Raises:
-        DraftFileError: it is missing, no file, too large or no UTF-8.
+        DraftFileError: The file is missing, too large, not a regular file, or not UTF-8.
     """
     try:
         with path.open("rb") as opened:
@@ -39,12 +39,12 @@ def read_text(path: Path) -> tuple[str, str]:
 
 
 def digest(content: bytes) -> str:
-    """Return the hash by which a changed file is known."""
+    """Return the hash that detects changes of a file."""
     return hashlib.sha256(content).hexdigest()
 
 
 def hash_on_disk(path: Path) -> str | None:
-    """Return the hash of a file now; None when it is not there or cannot be read."""
+    """Return the current hash of a file, None if it is missing or unreadable."""
     try:
         return digest(path.read_bytes())
     except OSError:
@@ -52,12 +52,12 @@ def hash_on_disk(path: Path) -> str | None:
 
 
 def write_text(path: Path, text: str) -> str:
-    """Write a file whole; returns the hash of what stands there now.
+    """Write a file atomically and return the hash of its content.
 
     Raises:
-        DraftFileError: the folder is missing or cannot be written, or the text cannot be encoded.
+        DraftFileError: The folder is missing or cannot be written, or the text cannot be encoded.
     """
-    target = path.resolve()  # a link stays a link, and its target gets the text
+    target = path.resolve()  # keep a symbolic link and write to its target
     try:
         content = text.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -93,7 +93,7 @@ def _status(target: Path) -> os.stat_result | None:
 
 
 def _keep_owner_and_mode(handle: int, there: os.stat_result) -> None:
-    """Give a new file what the old one had; somebody else's stays theirs where that is allowed."""
+    """Copy mode and, where permitted, owner of the old file."""
     mine = os.fstat(handle)
     if (mine.st_uid, mine.st_gid) != (there.st_uid, there.st_gid):
         with contextlib.suppress(OSError):
@@ -102,7 +102,7 @@ def _keep_owner_and_mode(handle: int, there: os.stat_result) -> None:
 
 
 def _settle(folder: Path) -> None:
-    """Bring the rename to the disk, where the file system lets folders be synchronised."""
+    """Sync the rename to disk, on file systems that support it."""
     try:
         handle = os.open(folder, os.O_RDONLY)
     except OSError:

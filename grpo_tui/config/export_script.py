@@ -1,8 +1,8 @@
-"""`write_script`: a config as a stand-alone `train.py` that needs TRL and no part of this package.
+"""Export a config as a stand-alone `train.py` that needs TRL but not this package.
 
-It does what the run does: the same rows, rewards, weights, adapters and settings. What is recorded, shown
-and steered is left out. The steps from data to prompts and their order are those of `data.load`; a test
-compares the rows that both give. It is pure text: nothing is imported or loaded.
+The script trains with the same rows, rewards, weights, adapters and settings, but does not record or steer.
+Its
+steps from data to prompts follow `data.load`, and a test compares the rows of both. Nothing is imported here.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _TEXTS = named_texts(Path(__file__).with_suffix(".txt"))
 
 
 class Script:
-    """Gathers the parts of a script.
+    """Collects the parts of a script.
 
     Args:
-        folder: where the script will lie; paths in it are written from there.
+        folder: Folder of the script. Paths in it are relative to it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -51,7 +51,7 @@ class Script:
         self._parts = SourceParts()
 
     def function(self, text: str) -> None:
-        """Add a function's source, once."""
+        """Add a function's source once."""
         self._functions.setdefault(text.strip("\n"))
 
     def need(self, text: str, *modules: str) -> None:
@@ -60,16 +60,16 @@ class Script:
         self.imports |= {(module, None) for module in modules}
 
     def copy(self, dotted: str) -> str:
-        """Copy a definition of this package, with all it stands on; returns its name."""
+        """Copy a definition of this package with its dependencies. Return its name."""
         return self._parts.add(dotted)
 
     def path(self, file: str | Path) -> str:
-        """Return a file's path from the script's folder, absolute where that lies far off."""
+        """Return a path relative to the script's folder, absolute when it is three or more levels up."""
         near = os.path.relpath(file, self.folder)
         return near if not near.startswith(os.path.join("..", "..", "..")) else str(file)
 
     def from_file(self, file: str, name: str) -> str:
-        """Return the expression for a name in a person's Python file."""
+        """Return the expression for a name in a user's Python file."""
         self.need(_TEXTS["FROM_FILE"], "functools", "importlib.util", "operator", "sys")
         return f"from_file({literal(self.path(file))}, {literal(name)})"
 
@@ -77,9 +77,9 @@ class Script:
         """Return the whole script.
 
         Args:
-            doc: its docstring.
-            before: statements before any library is imported.
-            main: the function `main`.
+            doc: Docstring of the script.
+            before: Statements before any library is imported.
+            main: Source of the function `main`.
         """
         copied = list(self._parts.texts())
         functions = [f"{text}\n" for text in [*copied, *self._functions, main]]
@@ -98,14 +98,14 @@ class Script:
 
 
 def call(name: str, params: Mapping[str, Any], *first: str) -> str:
-    """Return a call as text: positional expressions first, params as keywords."""
+    """Return the source of a call with positional expressions and `params` as keywords."""
     words = [*first, *(f"{key}={literal(value)}" for key, value in params.items() if key.isidentifier())]
     odd = {key: value for key, value in params.items() if not key.isidentifier()}
     return f"{name}({', '.join([*words, *([f'**{literal(odd)}'] if odd else [])])})"
 
 
 def literal(value: Any) -> str:
-    """Return a value of a config as Python writes it, texts in double quotes."""
+    """Return a config value as Python source, with double quotes where possible."""
     if isinstance(value, float) and not (-float("inf") < value < float("inf")):
         return f'float("{value}")'
     if isinstance(value, str):
@@ -120,7 +120,7 @@ def literal(value: Any) -> str:
 
 
 def arguments(params: Mapping[str, Any], indent: int) -> str:
-    """Return keyword arguments, one a line; long texts and mappings folded."""
+    """Return keyword arguments, one per line, with long texts and mappings wrapped."""
     space = " " * indent
     lines = []
     for key, value in params.items():
@@ -134,7 +134,7 @@ def arguments(params: Mapping[str, Any], indent: int) -> str:
 
 
 def text_constant(name: str, value: str) -> str:
-    """Return a constant that holds a text, over lines where it has some."""
+    """Return the assignment of a text constant, with its line breaks where possible."""
     plain = value.replace("\n", "")
     if "\n" not in value or '"""' in value or value.endswith('"') or "\\" in plain or not plain.isprintable():
         return f"{name} = {literal(value)}"
@@ -147,7 +147,7 @@ _SEED = 42  # TrainingArguments.seed
 
 
 def add_data(script: Script, config: RunConfig) -> None:
-    """Add the function `prompts`, which gives the rows to train on and those to evaluate on."""
+    """Add the function `prompts`, which returns the training and the evaluation rows."""
     prepared = "prepare({})" if _add_prepare(script, config) else "{}"
     section, evaluates = config.section, str(config.grpo.get("eval_strategy", "no")) != "no"
     split = str(config.script.get("dataset_train_split", "train"))
@@ -185,7 +185,7 @@ def add_data(script: Script, config: RunConfig) -> None:
 
 
 def _source(script: Script, config: RunConfig) -> tuple[str, bool]:
-    """The expression that gives the rows, and whether they may come by split."""
+    """Return the expression for the rows, and whether it may yield a mapping of splits."""
     if config.section.dataset is not None:
         return _named_in_section(script, config.section.dataset)
     if config.mixture.get("datasets"):
@@ -224,7 +224,7 @@ def _named_in_section(script: Script, source: str) -> tuple[str, bool]:
 
 
 def _add_prepare(script: Script, config: RunConfig) -> bool:
-    """The function that makes prompts of rows, as `data.mapping.map_rows` does; none without a step."""
+    """Add the function `prepare`, which mirrors `data.mapping.map_rows`. Return False if it would be empty."""
     section = config.section
     lines: list[str] = []
     if {name for name, column in section.columns.items() if name != column}:
@@ -259,7 +259,7 @@ def _add_prepare(script: Script, config: RunConfig) -> bool:
 
 
 def _answer(script: Script, section: Section) -> str:
-    """The expression that cuts the gold answer out of `row`."""
+    """Return the expression that extracts the reference answer from `row`."""
     spec = section.answer
     if spec is None:
         return ""
@@ -269,7 +269,7 @@ def _answer(script: Script, section: Section) -> str:
 
 
 def _source_column(spec: AnswerSpec, section: Section) -> str:
-    """The column an answer is cut out of, as it is called after renaming."""
+    """Return the column of the answer after renaming."""
     renamed = next(
         (wanted for wanted, column in section.columns.items() if column == spec.source), spec.source
     )
@@ -339,7 +339,7 @@ _INNER = ("reward", "when")
 
 
 def add_rewards(script: Script, config: RunConfig) -> None:
-    """Add the function `rewards`, and all that it needs."""
+    """Add the function `rewards` and its dependencies."""
     lines = []
     model = config.script.get("reward_model_name_or_path")
     if model:
@@ -357,7 +357,7 @@ def add_rewards(script: Script, config: RunConfig) -> None:
 
 
 def _from_script(script: Script, source: str, cwd: str) -> str:
-    """One name of `reward_funcs`, by the rules of TRL's own script."""
+    """Return the expression for one entry of `reward_funcs`, resolved as in TRL's script."""
     if source not in SCRIPT_NAMES:
         return _imported(script, source, cwd)
     script.imports.add(("trl.rewards", source))
@@ -386,7 +386,7 @@ def _reward(script: Script, name: str, source: str, params: Mapping[str, Any], c
 
 
 def _from_file(script: Script, file: str, name: str, params: Mapping[str, Any]) -> tuple[str, str | None]:
-    """The expression for a name of a person's file, and the name it has by itself if that can be seen."""
+    """Return the expression for a name in a user's file, and the reward's own name if it is known."""
     found = script.from_file(file, name)
     kind = _kind(Path(file), name)
     if kind is None:
@@ -398,7 +398,6 @@ def _from_file(script: Script, file: str, name: str, params: Mapping[str, Any]) 
 
 
 def _with(script: Script, found: str, params: Mapping[str, Any]) -> str:
-    """A function with its params bound."""
     if not params:
         return found
     script.imports.add(("functools", None))
@@ -423,7 +422,7 @@ def _from_library(script: Script, dotted: str, params: Mapping[str, Any], cwd: s
 
 
 def _imported(script: Script, dotted: str, cwd: str) -> str:
-    """An object of a module: that of the working folder, which TRL puts on the path, or an installed one."""
+    """Return the expression for an object of a module in the working folder or of an installed one."""
     module, _, name = dotted.rpartition(".")
     top = module.partition(".")[0]
     if cwd and (Path(cwd, top).is_dir() or Path(cwd, f"{top}.py").is_file()):
@@ -433,7 +432,7 @@ def _imported(script: Script, dotted: str, cwd: str) -> str:
 
 
 def _kind(file: Path, name: str) -> str | None:
-    """Whether a name at the top of a file is a function or a class; None when it cannot be seen."""
+    """Return whether an undecorated top-level name is a function or a class, None if it is neither."""
     try:
         body = ast.parse(file.read_text(encoding="utf-8")).body
     except (OSError, ValueError, SyntaxError):
@@ -450,10 +449,10 @@ _LEFT_OUT = "(not kept)"
 
 
 def exportable(found: Inspected) -> RunConfig:
-    """The config of what was read; a package that is not on this machine may be where the script will run.
+    """Return the config to export. Missing packages are no error, because the script may run elsewhere.
 
     Raises:
-        ConfigError: something else is wrong with it.
+        ConfigError: The config has another error.
     """
     wrong = [error for error in errors_of(found.findings) if error.id != "config.not-installed"]
     if found.config is None or wrong:
@@ -462,23 +461,23 @@ def exportable(found: Inspected) -> RunConfig:
 
 
 def installed_versions() -> dict[str, str]:
-    """Return the versions of what a script stands on, where they are known."""
+    """Return the installed versions of the libraries that a script needs."""
     return versions_of(("trl", "transformers", "datasets"))
 
 
 def write_script(config: RunConfig, target: Path, versions: dict[str, str] | None = None) -> str:
-    """Return the text of a script that trains what a config says.
+    """Return the source of a script that trains as configured.
 
     Args:
-        config: the checked config.
-        target: where the script will lie; files are named from there.
-        versions: of the packages it was written with, for its docstring.
+        config: The checked config.
+        target: Path of the script. File names are relative to its folder.
+        versions: Library versions for the docstring.
 
     Raises:
-        NoSourceError: a reward of this package cannot be copied.
+        NoSourceError: A reward of this package cannot be copied.
     """
     script = Script(target.parent)
-    kept = RunConfig.from_json({**config.to_record(), "raw": {}})  # without keys and tokens
+    kept = RunConfig.from_json({**config.to_record(), "raw": {}})  # removes secrets
     add_data(script, kept)
     add_rewards(script, kept)
     secret = sorted(
@@ -555,7 +554,7 @@ def _main(script: Script, config: RunConfig) -> str:
 
 
 def _model_kwargs(config: RunConfig) -> dict[str, Any]:
-    """What the model is loaded with; the dtype always, for TRL's own default is another in a script."""
+    """Return the arguments for loading the model, always with dtype: in a script, TRL's default differs."""
     known = config.model_args
     found: dict[str, Any] = {"dtype": known.get("dtype", "float32")}
     if known.get("model_revision"):

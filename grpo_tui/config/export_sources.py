@@ -1,7 +1,8 @@
-"""Parts of this package's own source, with all they stand on, as one flat text that imports nothing of it.
+"""Copy definitions of this package into one flat source text that does not import the package.
 
 `SourceParts` takes names such as `grpo_tui.rewards.library.NumericAnswer` and follows the names in their
-source from module to module. It reads files and runs none.
+source
+across modules. It only reads files.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 _PACKAGE = "grpo_tui"
 _WIDTH = 110
 
-# What would lead back into the package for a thing that a script has no use for.
+# Replacements for functions that would pull in parts of the package that a script does not need.
 _STAND_INS = {
     ("grpo_tui.rewards.library.wrappers", "_loaded"): (
         "def _loaded(entry: Any) -> Any:\n"
@@ -26,12 +27,12 @@ _STAND_INS = {
 
 
 class NoSourceError(ValueError):
-    """A name of the package has no source that could be copied."""
+    """A name has no source that can be copied."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Module:
-    """A module's source: its top-level definitions, and what each imported name stands for."""
+    """A module's source, its top-level definitions, and its imports as alias → (module, name)."""
 
     text: str
     defined: dict[str, ast.stmt] = field(default_factory=dict)
@@ -39,7 +40,7 @@ class _Module:
 
 
 class SourceParts:
-    """Gathers definitions in the order in which they can stand in one file."""
+    """Collects definitions, dependencies first."""
 
     def __init__(self) -> None:
         self._modules: dict[str, _Module] = {}
@@ -49,17 +50,17 @@ class SourceParts:
         self.imports: set[tuple[str, str | None]] = set()
 
     def add(self, dotted: str) -> str:
-        """Add a definition and all it stands on; returns its name.
+        """Add a definition and its dependencies. Return its name.
 
         Raises:
-            NoSourceError: there is none of that name, or two definitions share one.
+            NoSourceError: The name does not exist, or two definitions share it.
         """
         module, _, name = dotted.rpartition(".")
         self._visit(module, name)
         return name
 
     def texts(self) -> Iterator[str]:
-        """Yield the definitions, those that others stand on first."""
+        """Yield the definitions, dependencies first."""
         yield from self._texts.values()
 
     def _visit(self, module: str, name: str) -> None:
@@ -91,7 +92,7 @@ class SourceParts:
 
 
 def import_lines(imports: set[tuple[str, str | None]]) -> list[str]:
-    """Return import statements, the standard library's first, names of one module in one line."""
+    """Return import statements, standard library first, with one line per module."""
     names: dict[str, set[str]] = {}
     plain = set()
     for module, name in imports:

@@ -1,6 +1,6 @@
-"""Find a field by words of its name, of TRL's help and of our advice, best first.
+"""Search fields by words in their name, TRL's help and our advice, best match first.
 
-Words may be part of a word (`grad` finds gradient_checkpointing); all of them must be found somewhere.
+A word may be part of another (`grad` finds gradient_checkpointing). Every word must match.
 """
 
 from __future__ import annotations
@@ -15,18 +15,17 @@ from grpo_tui.config.fields import all_fields, form_order, group_of, matters
 from grpo_tui.config.meant import OTHER_NAMES, REMOVED
 
 WHOLE, PREFIX, PART_PREFIX, INSIDE, OTHER_NAME, CHOICE, HELP, ADVISED = range(8)
-"""Where a word was found, the best place first."""
+"""Where a word matched, best first."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundField:
-    """One field that a search found.
+    """One field found by a search.
 
     Attributes:
-        name: the field.
-        group: id of its group.
-        place: the worst of the places where its words were found (`WHOLE` … `ADVISED`).
-        because: the name by which it was found, where that is another one (`lr`, `warmup_ratio`).
+        group: Id of its group.
+        place: The worst match of its words (`WHOLE` … `ADVISED`).
+        because: The alternative name that matched (`lr`, `warmup_ratio`), empty if none did.
     """
 
     name: str
@@ -47,10 +46,10 @@ class _Entry:
 
 
 def search_fields(words: str) -> tuple[FoundField, ...]:
-    """Return the fields that hold all words, by where they were found, then by the order of the form.
+    """Return the fields that match all words, best match first, then in form order.
 
     Args:
-        words: what was typed; nothing finds every field.
+        words: The typed text. Empty finds every field.
 
     Raises:
         FieldsUnavailableError: TRL is not installed.
@@ -70,7 +69,7 @@ def search_fields(words: str) -> tuple[FoundField, ...]:
 
 
 def _place(entry: _Entry, word: str) -> int | None:
-    """Return the best place where one word is found in a field."""
+    """Return the best match of one word in a field, None if it does not match."""
     bare = entry.name.removeprefix("grpo_tui.")
     if word in (bare, entry.name):
         return WHOLE
@@ -108,7 +107,7 @@ def _entries() -> tuple[_Entry, ...]:
 
 
 def _other_names() -> Mapping[str, tuple[str, ...]]:
-    """Return the names by which other programs and older versions of TRL call a field."""
+    """Return the names of each field in other programs and older versions of TRL."""
     found: dict[str, list[str]] = {}
     for other, name in OTHER_NAMES.items():
         found.setdefault(name, []).append(other)
@@ -119,5 +118,5 @@ def _other_names() -> Mapping[str, tuple[str, ...]]:
 
 
 def _prose(text: str) -> str:
-    """Return a text of which every word has a blank before it, so that words are found by their beginning."""
+    """Return a text with a space before each word, so that ` word` finds the start of one."""
     return " " + re.sub(r"[^\w.%/]+", " ", text.lower().replace("-", "_"))

@@ -1,8 +1,10 @@
-"""Every field of a config: the group it is shown in, its value now, and where that value came from.
+"""All fields of a config, with group, current value and the origin of that value.
 
-Groups and the help of the section's own keys are in `fields.toml`. Names of the section `grpo_tui:` are
-dotted and stand with TRL's own that mean the same. A field that no group names (a newer TRL's) falls into one
-by its name and its class. The values are those of `inspect_config`, so they are what a start would use.
+Groups and the help of the section's own keys are in `fields.toml`. Names of the `grpo_tui:` section are
+dotted and
+grouped with TRL's own. A field without a group, as of a newer TRL, is assigned one by its name and class.
+Values
+come from `inspect_config`, so they are those that a start would use.
 """
 
 from __future__ import annotations
@@ -26,14 +28,13 @@ from grpo_tui.core.findings import Finding
 
 @dataclass(frozen=True, slots=True)
 class FieldGroup:
-    """One heading of the form.
+    """One group of the form.
 
     Attributes:
-        id: short name, stable.
-        title: the heading.
-        about: one sentence on what is decided here.
-        first: the fields that matter, in the order in which a person decides them.
-        others: the rest, in a sensible order.
+        id: Short, stable name.
+        about: One sentence on what the group decides.
+        first: The most important fields, in the order in which to decide them.
+        others: The remaining fields.
     """
 
     id: str
@@ -44,7 +45,7 @@ class FieldGroup:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All fields named here, those that matter first."""
+        """All fields of the group, the most important first."""
         return (*self.first, *self.others)
 
 
@@ -54,7 +55,7 @@ GROUPS: tuple[FieldGroup, ...] = tuple(
     for group in _DATA["groups"]
 )
 FOLLOWS: Mapping[str, str] = _DATA["follows"]
-"""What an absent value stands for, where that is no value of its own."""
+"""What a field without a value falls back to."""
 _BY_NAME: tuple[tuple[str, str], ...] = (
     ("vllm", r"vllm"),
     ("lora", r"\w*lora|peft|bnb|quant(?!ile)|load_in_|\w*dora"),
@@ -88,18 +89,18 @@ def _placed() -> dict[str, str]:
 
 @lru_cache(maxsize=1)
 def form_order() -> Mapping[str, int]:
-    """Return the place of every named field in the form, from 0; one that no group names comes last."""
+    """Return the position of each grouped field in the form, from 0. Other fields come last."""
     return MappingProxyType(
         {name: n for n, name in enumerate(name for each in GROUPS for name in each.names)}
     )
 
 
 def group_of(name: str, info: FieldInfo | None = None) -> str:
-    """Return the id of the group a field stands in; one that no group names is placed by its name and class.
+    """Return the group id of a field. A field without a group is assigned one by its name and class.
 
     Args:
-        name: the key; one of the section is dotted (`grpo_tui.holdout`), and so is anything below a key.
-        info: the field, where it is one of TRL's.
+        name: The key, dotted for a key of the section (`grpo_tui.holdout`) or below another key.
+        info: The field, if it is one of TRL's.
     """
     placed = _placed()
     if name in placed:
@@ -115,7 +116,7 @@ def group_of(name: str, info: FieldInfo | None = None) -> str:
 
 
 def grouped(names: Iterable[str], fields: dict[str, FieldInfo] | None = None) -> dict[str, tuple[str, ...]]:
-    """Sort names into groups: `{group id: names}`, every group there, each in the order of the form."""
+    """Return names by group id, in form order. Every group is present."""
     order = form_order()
     found: dict[str, list[str]] = {group.id: [] for group in GROUPS}
     for name in names:
@@ -124,20 +125,20 @@ def grouped(names: Iterable[str], fields: dict[str, FieldInfo] | None = None) ->
 
 
 def matters(name: str) -> bool:
-    """Whether a field is among the few that a person decides first."""
+    """Return whether a field is one of the few to decide first."""
     return any(name in group.first for group in GROUPS)
 
 
 def neighbours(name: str, present: Sequence[str], info: FieldInfo | None = None) -> list[str]:
-    """Return the keys of a file behind which a new one may stand, the best first.
+    """Return the keys of a file after which a new one may be inserted, best first.
 
-    The nearest one before it of its own group comes first, then the others of the group, then the last ones
-    of the groups before.
+    First the nearest key before it in its group, then the rest of the group, then the last keys of earlier
+    groups.
 
     Args:
-        name: the new key, at the top of the file.
-        present: the keys at the top of the file, in its order.
-        info: the field, where it is one of TRL's.
+        name: The new top-level key.
+        present: The top-level keys of the file, in order.
+        info: The field, if it is one of TRL's.
     """
     ids = [group.id for group in GROUPS]
     order = form_order()
@@ -163,7 +164,7 @@ ENV_FIELD = FieldInfo(
 
 
 def section_fields() -> Mapping[str, FieldInfo]:
-    """Return the keys of the section by their dotted names, and `env`, in the section's order."""
+    """Return the keys of the section by dotted name, in the section's order, and `env`."""
     fields = {}
     for key in SECTION_KEYS:
         told = _DATA["section"][key]
@@ -178,22 +179,21 @@ Origin = Literal["file", "preset", "default", "--set"]
 
 @dataclass(frozen=True, slots=True)
 class FieldValue:
-    """One field as a form shows it.
+    """One field as shown in a form.
 
     Attributes:
-        name: the key; one of the section is dotted.
-        info: its type, default, help and choices.
-        group: id of its group.
-        matters: whether it is among the few that are decided first.
-        value: the value a start would use: from the file or `--set` as it is coerced, else the default
-            (None where that is computed); where it does not fit its field, as it is written.
-        written: the value as it stands in the file, after `--set`; None when it does not.
-        origin: where `value` came from; `preset` for a line that still says what its preset says.
-        line: its line in the file.
-        kind: its type in words.
-        default: the default in words.
-        differs: whether the value is another than the default.
-        findings: what the checks say of it.
+        group: Id of its group.
+        matters: Whether it is one of the few to decide first.
+        value: The value that a start would use: from the file or `--set`, else the default. None for a
+            computed
+            default. A value that does not fit its field is unchanged.
+        written: The value in the file after `--set`, None if absent.
+        origin: `preset` means that the line still has the preset's value.
+        line: Its line in the file.
+        kind: Its type in words.
+        default: The default in words.
+        differs: Whether the value differs from the default.
+        findings: Findings about it.
     """
 
     name: str
@@ -211,7 +211,7 @@ class FieldValue:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The values to choose from; empty where any is allowed."""
+        """The valid values, empty if any is allowed."""
         if self.info.choices is not None:
             return self.info.choices
         kinds = kinds_of(self.info.annotation)
@@ -220,7 +220,7 @@ class FieldValue:
 
 @lru_cache(maxsize=1)
 def all_fields() -> Mapping[str, FieldInfo]:
-    """Return every key a config may hold: TRL's, those of the section by dotted names, and `env`.
+    """Return all keys that a config may contain: TRL's, those of the section by dotted name, and `env`.
 
     Raises:
         FieldsUnavailableError: TRL or transformers cannot be read.
@@ -234,9 +234,9 @@ def field_values(
     """Return every field with its value, by name.
 
     Args:
-        inspected: the config, with the overrides in it.
-        preset: the values of the preset the file came from.
-        overrides: the `K=V` texts that are in `inspected`.
+        inspected: The config with the overrides applied.
+        preset: Values of the preset that the file was made from.
+        overrides: The `K=V` texts that were applied.
     """
     said: dict[str, list[Finding]] = {}
     for finding in inspected.findings:
@@ -250,7 +250,7 @@ def field_values(
 
 
 def field_of(finding: Finding) -> str | None:
-    """Return the field a finding belongs to; None when it is one of the whole file."""
+    """Return the field of a finding, None if it concerns the whole file."""
     return top_field(finding.field) if finding.field else None
 
 
@@ -260,13 +260,13 @@ def top_field(key: str) -> str:
 
 
 def field_path(name: str) -> tuple[str, ...]:
-    """Return the path of a field in a file."""
+    """Return the path of a field in the file."""
     return tuple(name.split(".", 1)) if name.startswith(f"{SECTION}.") else (name,)
 
 
 @lru_cache(maxsize=512)
 def kind_in_words(annotation: str) -> str:
-    """Return a type as a person says it: `float | None` is "number, may be empty"."""
+    """Return a type in words: `float | None` is "number, may be empty"."""
     words = {
         "int": "whole number",
         "float": "number",
@@ -297,7 +297,7 @@ _ORDER = (
 
 @lru_cache(maxsize=1024)
 def _described(name: str) -> tuple[str, str, bool, str]:
-    """Return group, type in words, whether it matters, and the default in words: they never change."""
+    """Return the constant facts of a field: group, type in words, whether it matters, default in words."""
     info = all_fields()[name]
     kind = kind_in_words(info.annotation)
     if info.choices:
@@ -306,7 +306,7 @@ def _described(name: str) -> tuple[str, str, bool, str]:
 
 
 def default_in_words(info: FieldInfo) -> str:
-    """Return the default as a person reads it; where there is none, what stands in for it."""
+    """Return the default in words. Without one, return what the field falls back to."""
     if info.default is None or info.default is NoDefault.COMPUTED:
         return FOLLOWS.get(info.name, "none" if info.default is None else "set at the start")
     if info.default is NoDefault.REQUIRED:
@@ -355,7 +355,7 @@ def _field_value(
 
 
 def _equal(value: Any, default: Any) -> bool:
-    """True when a value says what the default says: 1 is 1.0, and an empty list is none."""
+    """Return whether a value equals the default. 1 equals 1.0, and an empty list equals None."""
     if isinstance(default, NoDefault):
         return False
     if isinstance(value, bool) != isinstance(default, bool):

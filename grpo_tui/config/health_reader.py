@@ -1,4 +1,4 @@
-"""Read `grpo_tui.health`: limits of the rules that judge a run, and rules that are turned off."""
+"""Parse `grpo_tui.health`: limits of the rules that judge a run, and rules that are turned off."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ if TYPE_CHECKING:
     from grpo_tui.config.section_reader import KeyPath, SectionValues
 
 MOST_STEPS = 50
-"""Steps that a run's state keeps one by one (`health.course.RECENT`)."""
+"""Number of steps that a run's state keeps individually (`health.course.RECENT`)."""
 
 
 def read_health(values: SectionValues, value: Any) -> dict[str, dict[str, float] | None]:
-    """Read limits by rule; what does not fit is a finding of `values`.
+    """Parse limits by rule and add a finding to `values` for each invalid one.
 
-    A rule is `policy.kl: {ratio: 10}`, or in two steps `policy: {kl: {ratio: 10}}` as `--set` writes it.
+    A rule is written `policy.kl: {ratio: 10}`, or nested as `policy: {kl: {ratio: 10}}`, which `--set`
+    produces.
     """
     if value is None:
         return {}
@@ -46,7 +47,7 @@ def read_health(values: SectionValues, value: Any) -> dict[str, dict[str, float]
         elif limits is not None and limits is not True:
             told = f"grpo_tui.health: {name} must be a mapping of limits, or false; it is {limits!r}"
             values.error("section.type", path, told)
-    # a fix names its key by dots, and so does a rule
+    # No fixes: a fix names its key with dots, which rule names contain too.
     values.findings[before:] = [replace(finding, fix=None) for finding in values.findings[before:]]
     return found
 

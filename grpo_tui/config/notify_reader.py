@@ -1,6 +1,6 @@
-"""Read `grpo_tui.notify`: who is told of findings and of the end of a run.
+"""Parse `grpo_tui.notify`: notifications of findings and of the end of a run.
 
-No finding quotes the webhook, which is a secret.
+No finding may quote the webhook, which is a secret.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 
 KEY = "grpo_tui.notify"
 ALIASES = {"cmd": "command", "hook": "webhook", "run": "command", "slack": "webhook", "url": "webhook"}
-"""What people call the keys."""
+"""Common wrong names of the keys."""
 _VARIABLE = re.compile(r"\$(\w+)|\$\{(\w+)\}")
 
 
 def variable_of(webhook: str) -> str | None:
-    """Return the environment variable that `$NAME` names; None for a URL."""
+    """Return the environment variable that `$NAME` names, None for a URL."""
     named = _VARIABLE.fullmatch(webhook)
     return (named[1] or named[2]) if named is not None else None
 
 
 def is_web(url: str) -> bool:
-    """Whether a text is a URL that a message can be posted to."""
+    """Return whether a text is an http or https URL."""
     return re.fullmatch(r"https?://[^\s/?#]+\S*", url, re.IGNORECASE) is not None
 
 
 def read_notify(values: SectionValues, value: Any) -> Notify | None:
-    """Read who is told of what; what does not fit is a finding of `values`."""
+    """Parse the notifications and add a finding to `values` for each invalid setting."""
     if value is None:
         return None
     if not isinstance(value, dict):
@@ -51,7 +51,7 @@ def read_notify(values: SectionValues, value: Any) -> Notify | None:
     )
     if not unknown and not value.get("command") and not value.get("webhook"):
         values.error("section.missing", ("notify",), f"{KEY} needs command or webhook")
-    # The fix of a key with another name would show the URL.
+    # The fix for a misnamed key would show the URL.
     values.findings[before:] = [replace(finding, fix=None) for finding in values.findings[before:]]
     return notify
 

@@ -1,7 +1,6 @@
-"""Packages a config asks for that are not installed here: told before the model is loaded, not after.
+"""Find packages that a config needs and that are not installed, without importing any.
 
-TRL finds them missing only when it builds the trainer. It looks up whether a package can be imported and
-imports none.
+TRL notices only when it builds the trainer.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ TRACKERS: Mapping[str, tuple[str, ...]] = {
     "dvclive": ("dvclive",),
     "codecarbon": ("codecarbon",),
 }
-"""What `report_to` can name, and the packages of which one must be there."""
+"""Values of `report_to`, and the packages of which one must be installed."""
 
 
 def installed(name: str) -> bool:
-    """True when a top-level package can be imported."""
+    """Return whether a top-level package can be imported."""
     try:
         return importlib.util.find_spec(name) is not None
     except (ImportError, ValueError):
@@ -37,7 +36,7 @@ def installed(name: str) -> bool:
 
 
 def version_of(distribution: str) -> str | None:
-    """Return the installed version of a package, None when it is not there."""
+    """Return the installed version of a package, or None."""
     from importlib import metadata
 
     try:
@@ -47,7 +46,7 @@ def version_of(distribution: str) -> str | None:
 
 
 def versions_of(distributions: Iterable[str]) -> dict[str, str]:
-    """Return the versions of those packages that are there."""
+    """Return the versions of the packages that are installed."""
     found = {name: version_of(name) for name in distributions}
     return {name: version for name, version in found.items() if version is not None}
 
@@ -60,11 +59,11 @@ ASKED: tuple[tuple[str, Any, str, str, str], ...] = (
     ("use_liger_kernel", False, "liger-kernel", "Liger", "liger-kernel"),
     ("deepspeed", None, "deepspeed", "DeepSpeed", "deepspeed"),
 )
-"""Keys that ask for a package: the value without it, distribution, name, and what pip is given."""
+"""Keys that need a package: key, value without it, distribution, display name, argument for pip."""
 
 
 def package_findings(s: Settings, is_installed: Callable[[str], bool] = installed) -> list[Finding]:
-    """Return an error for every package that is needed and missing."""
+    """Return an error for every required package that is missing."""
     asked = [
         (key, instead, name, [distribution.replace("-", "_")], wanted)
         for key, instead, distribution, name, wanted in ASKED

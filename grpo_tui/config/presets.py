@@ -1,11 +1,12 @@
-"""The shipped configs: what each is for, and a copy of one with the files it needs beside it.
+"""The shipped configs, and how to copy one with the files it needs.
 
-In the source tree they are `configs/`, in an installed package `grpo_tui/presets/`; the demonstration's own
-config is one of them. A preset says in its header, in comments, what it is for:
+They are in `configs/` in the source tree and in `grpo_tui/presets/` in an installed package. The demo's
+config is
+one of them. The comments at the top of a preset have labels:
 
-    # Trains   what for        # Needs    what it fetches and which files stand beside it
-    # Start    the command     # Hardware which GPU
-    # Expect   what is seen    # Change   what to change first
+    # Trains   purpose         # Needs    downloads, and files next to it
+    # Start    the command     # Hardware GPU
+    # Expect   what happens    # Change   what to change first
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from grpo_tui.config.section_reader import read_section
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 CASES = ".cases.yaml"
-"""How the file of a preset's reward cases ends; it travels with the preset."""
+"""Suffix of a preset's file of reward cases, which is copied with it."""
 
 _ORDER = (
     *("demo", "gsm8k", "small_gpu", "qlora"),
@@ -33,7 +34,7 @@ _ORIGIN = re.compile(r"^# preset: ([\w-]+)\s*$", re.MULTILINE)
 
 
 class PresetError(ValueError):
-    """A preset cannot be written there; the message says why and what would do."""
+    """A preset cannot be written to the target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +42,12 @@ class Preset:
     """One shipped config.
 
     Attributes:
-        name: the file's name without its suffix.
-        title: what it trains, in one sentence.
-        needs: what has to be there, or is fetched.
-        gpu: the hardware it was written for.
-        expects: what a run of it looks like.
-        change: what to change first.
-        path: the file.
+        name: File name without suffix.
+        title: What it trains, in one sentence.
+        needs: What must be present or is downloaded.
+        gpu: Hardware that it was written for.
+        expects: What its run looks like.
+        change: What to change first.
     """
 
     name: str
@@ -60,37 +60,34 @@ class Preset:
 
 
 def folder() -> Path:
-    """Return the folder of the shipped configs: the package's, else that of the source tree."""
+    """Return the folder of the shipped configs, in the package or else in the source tree."""
     installed = _PACKAGE / "presets"
     return installed if installed.is_dir() else _PACKAGE.parent / "configs"
 
 
 def presets() -> tuple[Preset, ...]:
-    """Return all presets: the demonstration first, then by hardware, then the others by name."""
+    """Return all presets: the demo first, then by hardware, then by name."""
     files = [file for file in folder().glob("*.yaml") if not file.name.endswith(CASES)]
     found = [_preset(file) for file in [_PACKAGE / "demo" / "demo.yaml", *files]]
     return tuple(sorted(found, key=lambda p: (_ORDER.index(p.name) if p.name in _ORDER else 99, p.name)))
 
 
 def preset_of(text: str) -> str | None:
-    """Return the name of the preset that a config's text was copied from, None when it does not say."""
+    """Return the name of the preset that a config's text was copied from, or None."""
     found = _ORIGIN.search(text)
     return found[1] if found else None
 
 
 def copy_preset(preset: Preset, target: Path) -> list[Path]:
-    """Write a preset and the files it names beside `target`; nothing is overwritten.
-
-    Args:
-        preset: which.
-        target: the config file to write.
+    """Copy a preset to `target`, and the files it needs next to it. Nothing is overwritten.
 
     Returns:
-        What was written, the config first. A file that is there already with the same text is left out.
+        The files that were written, the config first. Existing identical files are not among them.
 
     Raises:
-        PresetError: the config is there already, or another file of the name of one it needs, or one of
-            them cannot be written; then none is left.
+        PresetError: The target exists, another file exists with different content, or a file cannot be
+            written.
+            Nothing is left behind.
     """
     if target.exists():
         raise PresetError(f"{target} already exists and was not changed. Choose another name")
@@ -113,7 +110,7 @@ def copy_preset(preset: Preset, target: Path) -> list[Path]:
 
 
 def _write_all(files: Mapping[Path, bytes]) -> None:
-    """Write all of some new files or none."""
+    """Write all of the new files, or none."""
     made: list[Path] = []
     try:
         for place, content in files.items():
@@ -127,11 +124,11 @@ def _write_all(files: Mapping[Path, bytes]) -> None:
 
 
 def companions(preset: Preset) -> list[Path]:
-    """Return the files that a preset names and that stand beside it."""
+    """Return the files next to a preset that it refers to."""
     home = preset.path.parent
     section, _ = read_section(read_document(preset.path), Places(home, home))
     named = dict.fromkeys(word for word in _words(section) if word.is_file() and home in word.parents)
-    return [*named, *sorted((home / "model").glob("*"))]  # only the demonstration brings its model
+    return [*named, *sorted((home / "model").glob("*"))]  # only the demo includes its model
 
 
 def _words(section: Section) -> list[Path]:
@@ -141,14 +138,14 @@ def _words(section: Section) -> list[Path]:
 
 
 def _adjusted(preset: Preset, target: Path) -> str:
-    """The preset's text as it stands at its new place: its own name in commands, its own run folder."""
+    """Return the preset's text for its new place, with its new file name and run folder."""
     text = _renamed(preset.path.read_text(encoding="utf-8"), preset, target)
     text = re.sub(r"(?m)^(output_dir: )runs/\S+", lambda found: f"{found[1]}runs/{target.stem}", text)
     return f"# preset: {preset.name}\n{text}"
 
 
 def _renamed(text: str, preset: Preset, target: Path) -> str:
-    """A text with the preset's file, and that of its cases, called as the copies are."""
+    """Replace the file names of the preset and its cases by those of the copies."""
     text = text.replace(f"configs/{preset.name}{CASES}", str(target.parent / (target.stem + CASES)))
     text = text.replace(f"configs/{preset.path.name}", str(target))
     return re.sub(rf"(?<![\w/]){re.escape(preset.path.name)}", lambda _: target.name, text)

@@ -1,9 +1,11 @@
-"""Which numbers a field can take: what TRL would refuse late, or take and then train on nothing.
+"""Check numbers against the range of their field.
 
-A dataclass checks no range, so a temperature of 0 fails in the first step and `max_steps: 0` trains one step
-and calls it a success. Ranges are read from `limits.json`, which `tests/config/trl_judge.py` writes: it tries
-values of every numeric field on the installed TRL and notes what fails or trains nothing. What TRL takes and
-nobody means is added here. Sizes that must fit each other are `batch`'s business.
+TRL does not check ranges: a temperature of 0 fails in the first step, and `max_steps: 0` trains one step and
+reports success. Ranges come from `limits.json`. `tests/config/trl_judge.py` writes it by trying values of
+every
+numeric field on the installed TRL. `RANGES` adds values that TRL accepts but nobody wants. Sizes that must
+fit
+each other are checked in `batch`.
 """
 
 from __future__ import annotations
@@ -26,14 +28,14 @@ FAR = 2**31
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Numbers from `least` to `most`; `above` leaves `least` itself out, `below` `most`.
+    """The numbers from `least` to `most`. `above` excludes `least`, `below` excludes `most`.
 
     Attributes:
-        also: single values taken beside.
-        infinite: whether infinity is taken.
-        when: settings under which the field is read and the range holds.
-        low: what is wrong with a value under the range.
-        high: what is wrong with one over it.
+        also: Single values that are valid too.
+        infinite: Whether infinity is valid.
+        when: Settings under which the range applies.
+        low: What is wrong with a smaller value.
+        high: What is wrong with a larger value.
     """
 
     least: float = -math.inf
@@ -47,7 +49,7 @@ class Range:
     high: str = ""
 
     def holds(self, value: float) -> bool:
-        """True when the value can be used."""
+        """Return whether the value is in the range."""
         if value in self.also:
             return True
         if math.isnan(value) or math.isinf(value):
@@ -57,7 +59,7 @@ class Range:
         return self.least <= value <= self.most
 
     def words(self, value: float) -> str:
-        """Return the range in words for a value that is not in it; a far end is left out."""
+        """Return the range in words for a value outside it. A limit far away is left out."""
         low, high = math.isfinite(self.least), math.isfinite(self.most)
         high = high and (value >= self.most or self.most < FAR)
         parts = []
@@ -72,7 +74,7 @@ class Range:
         return said + "".join(f", or {number:g}" for number in self.also)
 
     def why(self, value: float) -> str:
-        """Return what is wrong with a value, empty where nothing is known."""
+        """Return what is wrong with a value, empty if unknown."""
         return self.low if value <= self.least else self.high if value >= self.most else ""
 
 
@@ -82,7 +84,7 @@ def _plain(number: float) -> str:
 
 @lru_cache(maxsize=1)
 def limits() -> Mapping[str, tuple[Range, ...]]:
-    """Return the ranges of each numeric field that was tried; none where TRL takes every number."""
+    """Return the ranges that TRL enforces, by field."""
     read = json.loads(FILE.read_text(encoding="utf-8"))["fields"]
     return {
         name: tuple(Range(**{**row, "also": tuple(row.get("also", ()))}) for row in rows)
@@ -122,7 +124,7 @@ RANGES: Mapping[str, Range] = {
     "lora_alpha": Range(1),
     "lora_dropout": _NO_DROPOUT,
 }
-"""What TRL takes without a word and nobody means; `limits` has what it refuses."""
+"""Ranges of values that make sense. TRL accepts others silently."""
 
 _STRATEGIES = {
     "logging_steps": "logging_strategy",
@@ -132,7 +134,7 @@ _STRATEGIES = {
 
 
 def range_findings(s: Settings) -> list[Finding]:
-    """Return an error for every number that its field cannot take."""
+    """Return an error for every number outside its field's range."""
     given = {name: value for arguments in s.parts.values() for name, value in arguments.items()}
     numbers = list(given.items())
     sampling = given.get("generation_kwargs")
@@ -147,12 +149,12 @@ def range_findings(s: Settings) -> list[Finding]:
 
 
 def _refusing(s: Settings, name: str, value: Any) -> Iterator[Range]:
-    """Give the first range that a number is not in."""
+    """Yield the first range that the number is not in."""
     info = s.fields.get(name)
     if info is None or not _is_number(value) or not kinds_of(info.annotation) & {"int", "float"}:
         return
     if name in _STRATEGIES and s.strategy(_STRATEGIES[name]) != "steps":
-        return  # without its strategy nothing reads it
+        return  # only read with the strategy "steps"
     ours = [RANGES[name]] if name in RANGES else []
     for allowed in (*ours, *limits().get(name, ())):
         if all(s.get(key) == wanted for key, wanted in allowed.when.items()) and not allowed.holds(value):

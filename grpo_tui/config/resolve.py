@@ -1,7 +1,7 @@
-"""`load_config`: a TRL config file and `--set` overrides → a checked `RunConfig`, or every error at once.
+"""Turn a TRL config file and `--set` overrides into a checked `RunConfig`, or report all errors at once.
 
-A file without the section `grpo_tui:` means what `trl grpo --config` makes of it. It does not load models,
-data or rewards, and imports neither torch nor TRL.
+A file without a `grpo_tui:` section means what `trl grpo --config` makes of it. Neither torch nor TRL is
+imported.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from grpo_tui.core.findings import Finding, Fix, errors_of
 from grpo_tui.core.text import one_line
 
 MOST_SHOWN = 120
-"""Characters of a name in a message."""
+"""Maximum length of a name in a message."""
 
 
 def cross_findings(s: Settings, refused: Sequence[Finding]) -> list[Finding]:
-    """Check the keys against each other.
+    """Check keys against each other.
 
     Args:
-        s: the config; without the number of its processes the batch arithmetic is left out.
-        refused: the errors of single keys; what they explain already is not reported as missing.
+        s: The config. Without a world size the batch arithmetic is skipped.
+        refused: Errors of single keys. A key that they concern is not reported as missing too.
     """
     explained = {f.field for f in refused} | {f.fix.field for f in refused if f.fix is not None}
     in_section = s.document.values.get("grpo_tui")
@@ -59,7 +59,7 @@ def cross_findings(s: Settings, refused: Sequence[Finding]) -> list[Finding]:
     if name and not asked.get("dataset") and not s.get("datasets") and _is_no_file(str(name)):
         found.append(_no_such_file(s, str(name)))
     found += _reward_findings(s, asked.get("rewards"))
-    if SECTION in explained:  # a section that is called otherwise: what is missing stands there
+    if SECTION in explained:  # a misspelled section, which may contain what is missing
         explained |= {"dataset_name", "reward_funcs"}
     found = [f for f in found if f.field not in explained]
     found += row_findings(s, "unsupported")
@@ -71,7 +71,7 @@ def cross_findings(s: Settings, refused: Sequence[Finding]) -> list[Finding]:
 
 
 def _local_model_findings(s: Settings) -> list[Finding]:
-    """A model written as a path must be a folder that holds one; anything else is a name of the Hub."""
+    """Check that a model given as a path is a folder with a model. Other names may be on the Hub."""
     name, key = str(s.get("model_name_or_path") or ""), "model_name_or_path"
     path = Path(name).expanduser()
     if not name:
@@ -95,7 +95,7 @@ def _local_model_findings(s: Settings) -> list[Finding]:
 
 
 def _is_no_file(name: str) -> bool:
-    """Whether a name is that of a data file, which no dataset of the Hub has, and is not there."""
+    """Return whether a dataset name is that of a data file that does not exist."""
     local = "/" not in name or name.startswith(("/", "./", "../", "~"))
     return local and name.lower().endswith(DATA_SUFFIXES) and not os.path.exists(Path(name).expanduser())
 
@@ -139,7 +139,7 @@ def _reward_findings(s: Settings, in_section: Any) -> Iterator[Finding]:
 
 
 MOST_UNKNOWN = 20
-"""Unknown keys that are told one by one; a file with more is not a config."""
+"""Maximum number of unknown keys reported one by one. A file with more is probably not a config."""
 
 _MODEL_PATHS = ("model_name_or_path", "reward_model_name_or_path")
 _FILE_PATHS = ("dataset_name", "resume_from_checkpoint", "deepspeed", "fsdp_config", "accelerator_config")
@@ -156,22 +156,20 @@ BEYOND_OVERRIDE = (
     "config.missing-dataset",
     "config.missing-reward",
 )
-"""Errors that leave no config to start, whatever a person insists on; so are those of the section."""
+"""Errors that leave no config to start, even with `--force`. So do errors in the section."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inspected:
-    """A config as far as it could be read, with everything found on the way.
+    """A config as far as it could be read, with all findings.
 
     Attributes:
-        file: the file, absolute; None when the config came from elsewhere.
-        document: values and lines; empty when the file cannot be read.
-        parts: coerced arguments by dataclass; a value that does not fit is left out.
-        section: the section `grpo_tui:`.
-        fields: all fields of TRL; empty when it is not installed.
-        findings: errors, warnings and notices in the order they were met.
-        config: the config; None when an error leaves none (`BEYOND_OVERRIDE`). With other errors it is
-            there, for a start on purpose.
+        file: The absolute path, None if the config is not from a file.
+        document: Values and lines, empty if the file cannot be read.
+        parts: Converted arguments by dataclass, without values that do not fit.
+        fields: TRL's fields, empty if TRL is not installed.
+        findings: In order of discovery.
+        config: None after an error of `BEYOND_OVERRIDE`. Other errors leave one, which `--force` can start.
     """
 
     file: Path | None
@@ -184,27 +182,27 @@ class Inspected:
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = (), *, world_size: int | None = 1) -> RunConfig:
-    """Read, override, coerce and check a config file.
+    """Read and check a config file.
 
     Args:
-        path: the YAML file.
-        overrides: `K=V` texts; V is YAML, K may be dotted (`grpo_tui.holdout=8`,
+        path: The YAML file.
+        overrides: `K=V` texts. V is YAML, K may be dotted (`grpo_tui.holdout=8`,
             `grpo_tui.rewards.0.weight=2`).
-        world_size: number of training processes for the batch arithmetic; None leaves that check out.
+        world_size: Number of training processes for the batch arithmetic. None skips that check.
 
     Raises:
-        ConfigError: the file cannot start a run; all its errors are in `findings`.
+        ConfigError: The file cannot start a run. `findings` has all errors.
     """
     return _without_errors(inspect_config(path, overrides, world_size=world_size))
 
 
 def reload_config(config: RunConfig, overrides: Sequence[str], *, world_size: int | None = 1) -> RunConfig:
-    """Check a saved config anew with more overrides, without its file, which may have changed since.
+    """Check a stored config again with more overrides, without its file, which may have changed.
 
-    Names in it are looked up from where it was loaded first, not from where this is called.
+    File names are resolved from where it was first loaded.
 
     Raises:
-        ConfigError: the overrides do not fit.
+        ConfigError: The overrides are invalid.
     """
     return _without_errors(inspect_saved(config, overrides, world_size=world_size))
 
@@ -217,14 +215,14 @@ def inspect_config(
     text: str | None = None,
     document: yaml_lines.YamlDocument | None = None,
 ) -> Inspected:
-    """Read a config as far as it goes; errors are findings, none is raised.
+    """Read a config as far as possible. Errors become findings.
 
     Args:
-        path: the YAML file; names in it are looked up beside it.
-        overrides: `K=V` texts, as for `load_config`.
-        world_size: number of training processes for the batch arithmetic; None leaves that check out.
-        text: what stands in an editor; the file is then not read and need not exist.
-        document: the text as it was read already; overrides are written into it.
+        path: The YAML file. File names in it are looked up next to it.
+        overrides: As for `load_config`.
+        world_size: As for `load_config`.
+        text: Text of an editor. The file is then not read and need not exist.
+        document: The parsed text. It is changed by the overrides.
     """
     file = Path(path).expanduser().absolute()
     try:
@@ -238,7 +236,7 @@ def inspect_config(
 def inspect_saved(
     config: RunConfig, overrides: Sequence[str] = (), *, world_size: int | None = 1
 ) -> Inspected:
-    """Look at a saved config again, as `inspect_config` does at a file."""
+    """Inspect a stored config, as `inspect_config` does with a file."""
     document = yaml_lines.YamlDocument(copy.deepcopy(config.raw))
     cwd = Path(config.cwd or Path.cwd())
     places = Places(config.path.parent if config.path is not None else cwd, cwd)
@@ -294,7 +292,7 @@ def _inspect(
 
 
 class _Resolver:
-    """Sorts the keys of one document into TRL's dataclasses, coercing each value."""
+    """Assigns the keys of a document to TRL's dataclasses and converts their values."""
 
     def __init__(self, document: yaml_lines.YamlDocument, fields: Any, places: Places) -> None:
         self.document = document
@@ -329,7 +327,7 @@ class _Resolver:
         return parts
 
     def _strange(self, key: str, value: Any) -> None:
-        """Refuse a key that TRL does not have, and all that would be lost with it."""
+        """Report a key that TRL does not have, and the settings inside it."""
         rule = "config.removed-key" if key in REMOVED else "config.unknown-key"
         present = self.document.values
         message, fix = explain(key, value, self.fields, SECTION_KEYS, present=present, fits=self._fits)
@@ -353,7 +351,7 @@ class _Resolver:
         value = coerced.value
         if isinstance(value, dict):
             value = self._nested(value, (info.name,))
-            # What the file meant, so that the saved values are read the same without its quotes.
+            # Store the meaning, so that the saved values are read the same without the file's quotes.
             self.document.values[info.name] = copy.deepcopy(value)
         if info.name == "model_init_kwargs" and isinstance(value, dict) and "torch_dtype" in value:
             self._add(
@@ -373,13 +371,13 @@ class _Resolver:
         return value
 
     def _anchored(self, key: str, written: str, found: str) -> str:
-        """Tell when a name is taken from beside the config, where TRL itself would not have looked."""
+        """Report a file found next to the config, where TRL itself would not look."""
         if found != written and not os.path.exists(self.places.cwd / Path(written).expanduser()):
             self._add("config.beside", "info", key, f"{key} is {written} beside the config: {found}", None)
         return found
 
     def _nested(self, value: dict[str, Any], path: yaml_lines.Path) -> dict[str, Any]:
-        """Read `1e-5` written without quotes inside a mapping as the number it is meant to be."""
+        """Convert unquoted numbers inside a mapping such as `1e-5`, which YAML reads as strings."""
         read: dict[str, Any] = {}
         for key, item in value.items():
             where = (*path, str(key))
@@ -398,7 +396,6 @@ class _Resolver:
         return read
 
     def _old_numbers(self, path: yaml_lines.Path, value: Any) -> None:
-        """Look at every number of a mapping or list."""
         inner = (
             value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
         )
@@ -407,7 +404,7 @@ class _Resolver:
         self._old_number(path, value)
 
     def _old_number(self, path: yaml_lines.Path, value: Any) -> None:
-        """Tell of a number that YAML 1.1 reads otherwise than people do: 020 as 16, 1:30 as 90."""
+        """Warn about a number that YAML 1.1 reads differently: 020 as 16, 1:30 as 90."""
         written = self.document.plain.get(path, "")
         if not isinstance(value, int | float) or isinstance(value, bool):
             return
@@ -471,7 +468,7 @@ class _Resolver:
         removable = error.remove or (key not in _MODEL_PATHS and not isinstance(info.default, NoDefault))
         suggestion = error.suggestion
         if suggestion is None and isinstance(self.document.values[key], bool):
-            suggestion = self.document.plain.get((key,))  # `run_name: on`, meant as a text
+            suggestion = self.document.plain.get((key,))  # `run_name: on`, meant as text
         fix = Fix(key, suggestion) if suggestion is not None or removable else None
         self._add("config.type", "error", key, str(error), fix)
 

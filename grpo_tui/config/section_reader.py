@@ -342,7 +342,7 @@ def _reward(values: SectionValues, index: int, item: Any) -> RewardEntry | None:
     name = values.text((*path, "name"), item.get("name"))
     source = values.text((*path, "source"), item.get("source")) or name
     if not source and any(REWARD_ALIASES.get(str(key)) == "source" for key in item):
-        return None  # told already, with its fix
+        return None  # already reported, with its fix
     if not source:
         values.error(
             "section.missing",
