@@ -1,12 +1,12 @@
-"""Everything a user can do, in one table: it feeds the key bindings, the palette, the footer and the help.
+"""Every user action, in one table that feeds the key bindings, the palette, the footer and the help.
 
-The rows are in the order of the help: by group, the frequent ones first. What an action does is in the
-screen (or the app) as `action_<id with _>`. Keys follow three rules, which `tests/ui/test_keys.py` holds:
+Rows are in the order of the help: by group, frequent ones first. The screen (or the app) implements an action
+as `action_<id with _ for .>`. Keys follow three rules, checked by `tests/ui/test_keys.py`:
 
 1. Capitals, `=` and ctrl act: only they change a run or a file, or start work on a GPU. Each has one verb.
 2. The core keys have one verb wherever they are bound: `? q 1-6 [ ] , . n N j k g G s y e space enter esc
    tab m z > ctrl+p`.
-3. Any other lower-case letter opens or toggles something of its pane.
+3. Any other lower-case letter opens or toggles something in its pane.
 """
 
 from __future__ import annotations
@@ -24,41 +24,44 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One thing a user can do."""
+    """One user action and the places where it appears."""
 
     id: str
     key: str
-    """As Textual names it; empty when only the palette has it."""
+    """Textual's name of the key; empty when the action is only in the palette."""
     label: str
-    """A word or two, for the footer."""
+    """One or two words, for the footer."""
     title: str
-    """What the palette calls it, in six words at most."""
+    """Name in the palette, at most six words."""
     help: str
-    """One sentence, for the help and the palette."""
+    """One or two sentences for the help and the palette."""
     pane: str
-    """`all`, a pane of the header by its name in lower case, or a screen that opens over them: `hardware`,
-    `probes`, `data`, `chart`, `overlay`, and `zoom` for what the last two share."""
+    """`all`, a pane's name in lower case, or a screen opened on top of a pane (`hardware`, `chart`, …).
+    `zoom` holds what `chart` and `overlay` share.
+    """
     group: str
-    """What it is listed under in the help of its pane."""
+    """Heading in the help."""
     needs: str = ""
-    """What the open run must be: `open`, `process` (it has one), `live` (and takes commands), `running`,
-    `paused` or `reward`; in the list of runs
-    `chosen`, `ended` or `marked`; empty for nothing."""
+    """Required state; empty for none.
+
+    Of the open run: `open`, `process` (has a process), `live` (accepts commands), `running`, `paused`,
+    `reward` (a reward call is running). In Runs: `chosen`, `ended`, `marked`.
+    """
     footer: int = 0
-    """Rank in the footer, 1 first; 0 for not there."""
+    """Rank in the footer, 1 first; 0 keeps the action out of the footer."""
     dangerous: bool = False
-    """Asks once before it is done."""
+    """Asks for confirmation once."""
     part: str = ""
-    """What must show, or have the focus, for the footer to name it: a lower part of Train, `large`, `chart`;
-    in Rewards `scored`, `weights` or `busy`; in the data view
-    `matches`; in Config `form`, `text`, `search`, `empty`, `edited`, `found`
-    or `fixable`; `typing` where a letter is no key; or a state of the open run. Several are parted by
-    commas."""
+    """Comma-separated parts; the footer lists the action only while one of them applies.
+
+    A part is what is shown, focused or true in a screen (`log`, `chart`, `reader`, `busy`, …; each screen
+    passes its own to `for_footer`), or a state of the open run.
+    """
     shown: str = ""
-    """How the key is written, when not as it is named; in the footer with its partner, `[ ]`."""
+    """The key as written, if it differs from its name. In the footer together with its partner: `[ ]`."""
 
     does: str = ""
-    """The Textual action, when it is not named as this one is."""
+    """The Textual action, if it differs from the id."""
 
     @property
     def method(self) -> str:
@@ -67,24 +70,24 @@ class Action:
 
     @property
     def target(self) -> str:
-        """The Textual action with its owner, for a click or the palette."""
+        """The Textual action with its namespace, for clicks and the palette."""
         return f"{'app' if self.pane == 'all' else 'screen'}.{self.method}"
 
     @property
     def key_shown(self) -> str:
-        """The key as the footer names it."""
+        """The key as the footer shows it."""
         return self.shown or self.key
 
     @property
     def key_alone(self) -> str:
-        """The key without the one it shares a name with in the footer."""
+        """The key without its partner in the footer."""
         pair = self.key_shown.split()
         return self.key if self.key in pair else pair[-1] if pair else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What the list of runs has to act on: the run under the cursor, and how many are marked."""
+    """The run under the cursor in Runs, and the number of marked runs."""
 
     row: RunRow | None = None
     marked: int = 0
@@ -594,7 +597,7 @@ MOVED: tuple[tuple[str, str, str], ...] = (
     ("s", "Stop", "S"),
     ("a", "Abort reward", "A"),
 )
-"""Keys that steered a run in Train once: they name the key that does now, and do nothing."""
+"""Former steering keys of Train, as (old key, verb, new key). Pressing one only names its replacement."""
 
 __all__ = ["ACTIONS", "MOVED", "Action", "Listed", "action", "bindings", "for_footer", "on_pane", "refusal"]
 
@@ -614,12 +617,12 @@ _BY_ID = {action.id: action for action in ACTIONS}
 
 
 def action(action_id: str) -> Action:
-    """The action of this name."""
+    """Return the action with this id."""
     return _BY_ID[action_id]
 
 
 def bindings(pane: str) -> list[BindingType]:
-    """Key bindings of a pane, `all` for those of the app."""
+    """Return the key bindings of a pane; `all` gives the app's."""
     return [
         Binding(a.key, a.method, a.label or a.help, id=a.id, show=False)
         for a in ACTIONS
@@ -628,13 +631,13 @@ def bindings(pane: str) -> list[BindingType]:
 
 
 def on_pane(pane: str) -> list[Action]:
-    """The actions of a pane and those that are everywhere."""
+    """Return the actions of a pane, followed by the global ones."""
     own = (pane, "zoom") if pane in ("chart", "overlay") else (pane,)
     return [a for a in ACTIONS if a.pane in (*own, "all")]
 
 
 def refusal(a: Action, view: TrainView | None, listed: Listed | None = None) -> str | None:
-    """Why an action cannot be done now, in a sentence; None when it can."""
+    """Return a sentence that says why an action is unavailable; None when it is available."""
     if not a.needs:
         return None
     if a.pane == "runs":
@@ -682,7 +685,7 @@ def _refusal_in_list(needs: str, listed: Listed) -> str | None:
 def for_footer(
     pane: str, view: TrainView | None, listed: Listed | None = None, parts: Collection[str] = ()
 ) -> list[Action]:
-    """What the footer names here and now, most important first, what belongs to the shown part before all."""
+    """Return the footer's actions, most important first. Those of the shown part come before all others."""
     shown = {*parts, view.state} if view is not None else set(parts)
     found: Iterable[Action] = (
         a

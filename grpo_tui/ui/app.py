@@ -1,4 +1,4 @@
-"""The application: it opens runs, hands out what the workers bring, and carries keys to the run."""
+"""The application: opens runs, passes on what worker threads deliver, sends commands to the open run."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ if TYPE_CHECKING:
 
 TITLE_EVERY_S = 1.0
 MOST_WORKERS = 32
-"""Threads that may work for the screen at a time; they are started when they are needed."""
+"""Upper limit of worker threads. Each is started when it is first needed."""
 NICENESS = 10
-"""The screen gives way to training on a shared processor."""
+"""Training has priority on a shared CPU."""
 
 WIDTHS: list[tuple[int, str]] | None = [(0, "-narrow"), (100, "-medium"), (160, "-wide")]
 HEIGHTS: list[tuple[int, str]] | None = [
@@ -101,10 +101,10 @@ class GrpoApp(TunedApp):
     """The workbench.
 
     Args:
-        roots: Folders under which runs are looked for.
-        run: A run folder to open at once.
-        rewards: Rewards to open at once, in their pane.
-        config: A config to open at once, in its pane.
+        roots: Folders to search for runs.
+        run: A run folder to open at start.
+        rewards: Rewards to open at start, in the Rewards pane.
+        config: A config to open at start, in the Config pane.
         clock: Wall clock, in seconds since the epoch.
     """
 
@@ -142,16 +142,16 @@ class GrpoApp(TunedApp):
         self._poller: Poller | None = None
         self._then: dict[str, list[Callable[[Outcome], None]]] = {}
         self.turning = ""
-        """`pause` or `resume` while the newest of them is on its way; empty when none is."""
+        """`pause` or `resume` while the latest of these commands is pending, otherwise empty."""
         self.ascii_only = few_glyphs(os.environ)
         self._preference_file = PreferenceFile()
         self.preferences, self._trouble = self._preference_file.read()
         self._title: TerminalTitle | None = None
         self._hinted = False
         self._lived: str | None = None
-        """The folder of the run that was live at the last look."""
+        """Folder of the run that was live in the previous view."""
         self._watched: str | None = None
-        """The folder of the run whose errors are told, and those that need not be told again."""
+        """Folder whose errors are reported. `_errors` holds what was reported or was there at the start."""
         self._errors: set[tuple[str, int | None]] = set()
         self.rows: tuple[RunRow, ...] = ()
         self.rows_complete = False
@@ -161,9 +161,9 @@ class GrpoApp(TunedApp):
             config = ConfigRequest(rewards.file, rewards.overrides, in_rewards=True)
         self._rewards_request, self._config_request = rewards, config
         self.before_leaving: Callable[[Callable[[], None]], bool] | None = None
-        """Asked before the screen is left: whether to wait, for it will leave by itself."""
+        """Called before the app exits. Returns True to defer: it then calls its argument itself, or stays."""
         self._consent: list[ConsentAsked] = []
-        """What waits for an answer; the first one is asked."""
+        """Questions waiting for an answer. The first one is on screen."""
         self._generations_request: tuple[str, int | None] | None = None
         self._ended = threading.Event()
         for theme in THEMES:
@@ -171,7 +171,7 @@ class GrpoApp(TunedApp):
         self.theme = NAMES.get(self.preferences.theme) or first_theme(os.environ)
 
     def get_driver_class(self) -> type[Driver]:
-        """Textual's choice, in the form that never waits for the terminal."""
+        """Return Textual's choice, or `PatientDriver` in place of its Linux driver."""
         found = super().get_driver_class()
         return PatientDriver if found is LinuxDriver else found
 
@@ -197,7 +197,7 @@ class GrpoApp(TunedApp):
     def _start_workers(self) -> None:
         from concurrent.futures import ThreadPoolExecutor
 
-        # Python's own pool has six threads on two processors: workers that live long would fill it.
+        # Python's default pool has six threads on two CPUs. Long-lived workers would fill it.
         threads = ThreadPoolExecutor(MOST_WORKERS, thread_name_prefix="worker")
         asyncio.get_running_loop().set_default_executor(threads)
         self.run_worker(self._watch_runs, thread=True, group="runs", exit_on_error=False)
@@ -213,7 +213,7 @@ class GrpoApp(TunedApp):
     def _watch_runs(self) -> None:
         from grpo_tui.ui.runs_watch import RunsWatch
 
-        # The open run is listed wherever it lies.
+        # The open run is listed even when it is outside the roots.
         roots = self._roots if self._first_run is None else (*self._roots, self._first_run)
         RunsWatch(roots, self.post_message, self._ended).run()
 
@@ -225,12 +225,11 @@ class GrpoApp(TunedApp):
 
     @property
     def roots(self) -> tuple[Path, ...]:
-        """The folders that are looked through for runs."""
         return self._roots
 
     @property
     def places(self) -> str:
-        """The folders that are looked through, in words."""
+        """The search roots as text for the user, at most 60 cells."""
         return one_line(", ".join(_short(root) for root in self._roots), 60)
 
     def on_runs_listed(self, message: RunsListed) -> None:
@@ -238,7 +237,7 @@ class GrpoApp(TunedApp):
         self.runs_signal.publish((message.rows, message.complete))
 
     def on_consent_asked(self, message: ConsentAsked) -> None:
-        """Ask before code runs that is not the user's own; one question at a time."""
+        """Ask before running code that is not the user's own, one question at a time."""
         self._consent.append(message)
         if len(self._consent) == 1:
             self._ask_consent()
@@ -273,7 +272,7 @@ class GrpoApp(TunedApp):
         self.push_screen(MenuDialog("run this code?", choices, sentences, at=1), answered)
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
-        """A worker that failed is said aloud, for the screen would stand still without a reason."""
+        """Report a failed worker. Otherwise the screen would freeze without explanation."""
         if event.state == WorkerState.ERROR:
             reason = one_line(repr(event.worker.error), 300)
             self.notify(f"{event.worker.group} ended: {reason}", severity="error", timeout=60)
@@ -287,7 +286,7 @@ class GrpoApp(TunedApp):
         timeout: float | None = None,
         markup: bool = False,
     ) -> None:
-        """Say something, by default not as markup: names and errors come from outside."""
+        """Show a notification. Markup is off by default, because names and errors come from outside."""
         super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
 
     # -- keys everywhere -------------------------------------------------------------------------
@@ -299,12 +298,11 @@ class GrpoApp(TunedApp):
         self._to_pane("config")
 
     def show_config(self, request: ConfigRequest) -> None:
-        """Open this config in its pane."""
         self._config_request = request
         self.switch_mode("config")
 
     def take_config_request(self) -> ConfigRequest | None:
-        """What the pane Config was asked to open since it was last looked at."""
+        """Return the config the pane was asked to open, once."""
         request, self._config_request = self._config_request, None
         return request
 
@@ -312,16 +310,15 @@ class GrpoApp(TunedApp):
         self.switch_mode("rewards")
 
     def show_rewards(self, request: RewardsRequest) -> None:
-        """Show these rewards, or these samples, in their pane."""
         self.offer_rewards(request)
         self.switch_mode("rewards")
 
     def offer_rewards(self, request: RewardsRequest) -> None:
-        """Show these rewards when their pane is looked at next."""
+        """Set what the Rewards pane loads the next time it is shown."""
         self._rewards_request = request
 
     def take_rewards_request(self) -> RewardsRequest | None:
-        """What the pane Rewards was asked for since it was last looked at."""
+        """Return what the Rewards pane was asked to show, once."""
         request, self._rewards_request = self._rewards_request, None
         return request
 
@@ -336,12 +333,12 @@ class GrpoApp(TunedApp):
         self._to_pane("generations")
 
     def show_generations(self, query: str = "", group: int | None = None) -> None:
-        """Show what a query finds in Generations, with the cursor on a group."""
+        """Show the matches of a query in Generations, with the cursor on a group."""
         self._generations_request = (query, group)
         self._to_pane("generations")
 
     def take_generations_request(self) -> tuple[str, int | None] | None:
-        """The query and the group that Generations was asked for since it was last looked at."""
+        """Return the query and the group that Generations was asked for, once."""
         request, self._generations_request = self._generations_request, None
         return request
 
@@ -349,7 +346,7 @@ class GrpoApp(TunedApp):
         self._to_pane("results")
 
     def _to_pane(self, mode: str) -> None:
-        """Show a pane; its number pressed again leaves what was opened over it."""
+        """Show a pane. When it is already shown, close the screens on top of it."""
         again = self.current_mode == mode
         self.switch_mode(mode)
         while again and len(self.screen_stack) > 1:
@@ -373,7 +370,7 @@ class GrpoApp(TunedApp):
             self.push_screen(Palette([Names], id="--command-palette"))
 
     def action_app_help(self) -> None:
-        """Keys and words, unless what has the focus has a meaning of its own."""
+        """Show keys and terms, unless the screen has its own help for what is focused."""
         from grpo_tui.ui.screens.reading import HelpScreen
 
         asked = getattr(self.screen, "help_here", None)
@@ -383,19 +380,19 @@ class GrpoApp(TunedApp):
             self.push_screen(HelpScreen(getattr(self.screen, "PANE", self.current_mode)))
 
     def action_app_suspend(self) -> None:
-        """Stop the screen and give the shell its terminal; a run goes on."""
+        """Suspend the app and return to the shell. Training continues."""
         if can_be_continued():
             self.action_suspend_process()
         else:
             self.notify("Cannot suspend: grpo-tui was not started from a shell.")
 
     def action_app_leave(self) -> None:
-        """Leave, unless a person has to decide first what becomes of unsaved changes."""
+        """Exit, unless the user first has to decide about unsaved changes."""
         if self.before_leaving is None or not self.before_leaving(self.leave_now):
             self.leave_now()
 
     def leave_now(self) -> None:
-        """Leave; what was a live run goes on without the screen."""
+        """Exit. A live run keeps training."""
         if self._poller is None and self._first_run is not None:
             self._follow(self._first_run)
         self.exit(self.farewell)
@@ -407,13 +404,13 @@ class GrpoApp(TunedApp):
         self.action_app_leave()
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """The palette: every action that can be done here and now."""
+        """Yield every action that is currently available, for the command palette."""
         for a in self.offered(screen):
             keys = f" ({a.key_alone})" if a.key_alone else ""
             yield SystemCommand(a.title, a.help + keys, partial(self.run_action, a.target))
 
     def offered(self, screen: Screen[Any]) -> list[Action]:
-        """Return what can be done here and now, each once, whatever keys it has."""
+        """Return the actions that are currently available, each once even if several keys run it."""
         listed = screen.listed if isinstance(screen, RunsScreen) else None
         here = on_pane(getattr(screen, "PANE", self.current_mode))
         possible = [a for a in here if a.id != "app.palette" and refusal(a, self.view, listed) is None]
@@ -422,7 +419,6 @@ class GrpoApp(TunedApp):
     # -- the run ---------------------------------------------------------------------------------
 
     def open_run(self, path: Path) -> None:
-        """Follow a run and show it in Train."""
         if self._poller is None or self._poller.folder.root != path:
             self.view = None
             self.view_signal.publish(None)
@@ -443,19 +439,18 @@ class GrpoApp(TunedApp):
         self.run_worker(self._poller.run, thread=True, group="poller", exit_on_error=False)
 
     def on_run_advanced(self, message: RunAdvanced) -> None:
-        """Hand the newest view on; one of a run that was left meanwhile is passed over."""
+        """Publish the newest view. Ignore one that belongs to a previously open run."""
         if message.source is self._poller:
             self.view = message.view
             self.view_signal.publish(message.view)
 
     @property
     def run_folder(self) -> RunFolder | None:
-        """The open run's folder."""
         return None if self._poller is None else self._poller.folder
 
     @property
     def farewell(self) -> str:
-        """What a person should know on leaving; empty when no live run is open."""
+        """Text to print on exit. Empty when no live run is open."""
         if self._poller is None:
             return ""
         live = self.view.live if self.view is not None else self._poller.looks_live()
@@ -464,7 +459,7 @@ class GrpoApp(TunedApp):
         )
 
     def let_go(self, screen: Screen[Any]) -> None:
-        """Leave no signal that holds a closed screen until it is published again, which may take long."""
+        """Unsubscribe a closed screen, which the signal would otherwise keep alive until its next value."""
         self.view_signal.unsubscribe(screen)
 
     # -- commands --------------------------------------------------------------------------------
@@ -472,7 +467,7 @@ class GrpoApp(TunedApp):
     def steer(
         self, kind: str, args: Mapping[str, Any] | None = None, then: Callable[[Outcome], None] | None = None
     ) -> None:
-        """Send a command to the open run; `then` gets its outcome when it was applied."""
+        """Send a command to the open run. `then` gets the outcome if the command is applied."""
         if self._poller is None:
             return
         if then is not None:
@@ -482,7 +477,7 @@ class GrpoApp(TunedApp):
         self._poller.send(kind, args)
 
     def on_command_ended(self, message: CommandEnded) -> None:
-        """An applied command shows in the event line; a refused one is said aloud."""
+        """Report a rejected command. An applied one appears among the events."""
         from grpo_tui.present.events import command_row
 
         then = self._waiting_for(message.command.kind)
@@ -494,7 +489,6 @@ class GrpoApp(TunedApp):
             then(message.outcome)
 
     def on_command_lost(self, message: CommandLost) -> None:
-        """Say why a command could not be sent."""
         self._waiting_for(message.kind)
         self._turned(message.kind)
         self.notify(f"{message.kind}: {message.reason}", severity="error", timeout=10)
@@ -504,14 +498,14 @@ class GrpoApp(TunedApp):
             self.turning = ""
 
     def _waiting_for(self, kind: str) -> Callable[[Outcome], None] | None:
-        """Who waits for the oldest command of a kind; commands of one kind end in their order."""
+        """Pop the callback of the oldest command of a kind. Commands of one kind end in the order sent."""
         waiting = self._then.get(kind)
         return waiting.pop(0) if waiting else None
 
     # -- preferences -----------------------------------------------------------------------------
 
     def prefer(self, **changes: Any) -> None:
-        """Remember other preferences, named as in `Preferences`."""
+        """Save changed preferences. Names are the fields of `Preferences`."""
         self.preferences, trouble = self._preference_file.change(**changes)
         self._say_trouble(trouble)
 
@@ -531,7 +525,7 @@ class GrpoApp(TunedApp):
             self._title.show(self.view)
 
     def give_back_title(self) -> None:
-        """Put back what stood in the title before; the next second writes it again while the app runs."""
+        """Restore the previous terminal title. While the app runs, the next second sets it again."""
         if self._title is not None:
             self._title.give_back()
 
@@ -550,7 +544,7 @@ class GrpoApp(TunedApp):
     # -- bell ------------------------------------------------------------------------------------
 
     def _ring(self, view: TrainView | None) -> None:
-        """Ring once when the run that was seen alive has ended, and tell what was found wrong with it."""
+        """Ring once when a run that was live has ended, and report new errors."""
         if view is not None:
             self._tell_errors(view)
         if view is None:
@@ -563,7 +557,7 @@ class GrpoApp(TunedApp):
                 self.bell()
 
     def _tell_errors(self, view: TrainView) -> None:
-        """Say once each error that was found while the open run is watched."""
+        """Report each error found since the run was opened, once."""
         found = {(one.id, one.first_step): one for one in view.findings if one.severity == "error"}
         if self._watched != view.folder:
             self._watched, self._errors = view.folder, set(found)
@@ -583,7 +577,7 @@ class GrpoApp(TunedApp):
     # -- clipboard -------------------------------------------------------------------------------
 
     def copy(self, what: str, text: str) -> None:
-        """Put a text into the clipboard of the person's own machine, by way of the terminal, and say so."""
+        """Copy text to the clipboard of the user's own machine through the terminal, and confirm it."""
         kept, whole = fitting(text), safe(text)
         self.copy_to_clipboard(kept)
         count = f"{len(kept):,} characters"
@@ -595,7 +589,7 @@ class GrpoApp(TunedApp):
         self.notify(f"Copied {one_line(what, 60)}: {count}.{hint}")
 
     def copy_to_clipboard(self, text: str) -> None:
-        """Write the sequence that a terminal takes into its clipboard, also from inside tmux or screen."""
+        """Write the terminal's clipboard sequence. Works inside tmux and screen too."""
         self._clipboard = text
         self._write(sequences(text, os.environ))
 
@@ -613,16 +607,12 @@ def run_app(
     rewards: RewardsRequest | None = None,
     config: ConfigRequest | None = None,
 ) -> str:
-    """Show the workbench until it is left.
+    """Run the workbench until the user leaves.
 
-    Args:
-        roots: Folders under which runs are looked for.
-        run: A run folder to open at once.
-        rewards: Rewards to open at once.
-        config: A config to open at once.
+    The arguments are those of `GrpoApp`.
 
     Returns:
-        The line to print on leaving; empty when there is nothing to say.
+        The line to print on exit; empty when there is nothing to say.
     """
     with contextlib.suppress(OSError, AttributeError):
         os.nice(NICENESS)

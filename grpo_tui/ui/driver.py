@@ -1,6 +1,6 @@
-"""What is written to a terminal on a bad line: few bytes, and nothing once the terminal is gone.
+"""Terminal output for slow connections: fewer bytes, and none once the terminal is gone.
 
-`PatientDriver` in `textual_private.py` writes by it.
+Used by `PatientDriver` in `textual_private.py`.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import NamedTuple, TextIO
 
 RENDITION = re.compile(r"\x1b\[([0-9;]*)m")
 MOVES = re.compile(r"(?:\x1b\[[0-9;]*H|\r|\n)*")
-"""What may stand between two texts and shows no colour itself."""
+"""Sequences between two texts that show no color themselves."""
 OFF = {"1": "22", "2": "22", "3": "23", "4": "24", "5": "25", "6": "25", "7": "27", "8": "28", "9": "29",
        "21": "24", "53": "55"}  # fmt: skip
-"""The parameter that ends an attribute."""
+"""SGR parameter that ends each attribute."""
 SEEN_ON_BLANKS = frozenset(("4", "7", "9", "21", "53"))
-"""Attributes that show where there is no ink."""
+"""Attributes that are visible on spaces."""
 
 
 class TextStyle(NamedTuple):
-    """How text is drawn: parameters of the sequence that asks for it; empty is the terminal's own."""
+    """SGR parameters for foreground, background and other attributes. Empty means the terminal's default."""
 
     ink: str = ""
     ground: str = ""
@@ -33,16 +33,16 @@ PLAIN = TextStyle()
 
 
 def merge_styles(data: str) -> str:
-    """The same picture in fewer bytes: colours are sent only where they change.
+    """Return the same picture in fewer bytes, with colors sent only where they change.
 
-    Textual ends each piece of text with a reset and begins the next with its whole style, some 45 bytes a
-    piece: two thirds of what a live view sends.
+    Textual ends each piece of text with a reset and starts the next with its full style, about 45 bytes a
+    piece. That is two thirds of what a live view sends.
 
     Args:
-        data: What is to be written, beginning at the terminal's default colours and ending there.
+        data: Output that starts and ends at the terminal's default colors.
 
     Returns:
-        `data` itself when it holds a sequence that this module does not know how to join.
+        `data` unchanged if it contains a sequence this module cannot merge.
     """
     pieces = RENDITION.split(data)
     out = [pieces[0]]
@@ -68,7 +68,7 @@ def merge_styles(data: str) -> str:
 
 @lru_cache(maxsize=2048)
 def read_look(before: TextStyle, parameters: str) -> TextStyle | None:
-    """The look after a sequence; None when it holds a parameter that is not known."""
+    """Return the style after an SGR sequence; None when it has an unknown parameter."""
     ink, ground, others = before
     words = parameters.split(";")
     at = 0
@@ -99,7 +99,7 @@ def read_look(before: TextStyle, parameters: str) -> TextStyle | None:
 
 @lru_cache(maxsize=2048)
 def change(now: TextStyle, wanted: TextStyle) -> str:
-    """The shortest sequence from one look to another."""
+    """Return the shortest sequence that changes one style into another."""
     if now == wanted:
         return ""
     if wanted == PLAIN:
@@ -116,17 +116,17 @@ def change(now: TextStyle, wanted: TextStyle) -> str:
 
 
 class LastingFile:
-    """The terminal as a file; once it is gone, writing does nothing and the process is hung up.
+    """The terminal as a file. Once the terminal is gone, writes do nothing and the process gets SIGHUP.
 
-    It writes past the buffer of Python's own file: its lock would be held while a terminal takes nothing, and
-    whoever flushes standard error at exit would wait for it for ever.
+    Bypasses the buffer of Python's own file. Its lock would be held while a stalled terminal accepts no data,
+    and flushing standard error at exit would then block forever.
     """
 
     def __init__(self, file: TextIO) -> None:
         self._file, self._gone = file, False
 
     def write(self, text: str) -> None:
-        """Write, as long as there is a terminal."""
+        """Write text if the terminal is still there."""
         if not self._gone:
             left = text.encode(self._file.encoding, errors="backslashreplace")
             try:
@@ -136,14 +136,12 @@ class LastingFile:
                 self._hang_up()
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: writes are not buffered."""
 
     def fileno(self) -> int:
-        """The terminal's descriptor."""
         return self._file.fileno()
 
     def isatty(self) -> bool:
-        """Whether it is a terminal."""
         return self._file.isatty()
 
     def _hang_up(self) -> None:

@@ -1,6 +1,6 @@
-"""Ask the store for pages in a thread, so that scrolling and searching never make the screen wait.
+"""Query the store in a thread, so that scrolling and searching never block the screen.
 
-Of one kind of question only the newest is answered.
+Only the newest waiting question of each kind is answered.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _Asked = tuple[Callable[["Stores"], Any], Callable[[Any], object], _Failed | Non
 
 
 class Stores:
-    """The readers of one run, opened when they are first asked."""
+    """Readers of one run, each opened on first use."""
 
     def __init__(self, database: Path) -> None:
         self._database = database
@@ -37,21 +37,21 @@ class Stores:
 
     @property
     def log(self) -> LogReader:
-        """The output."""
+        """Reader of the process's output."""
         if self._log is None:
             self._log = LogReader(self._database)
         return self._log
 
     @property
     def run(self) -> RunReader:
-        """All else."""
+        """Reader of everything else that is recorded."""
         if self._run is None:
             self._run = RunReader(self._database)
         return self._run
 
     @property
     def search(self) -> Search:
-        """The completions, by a query."""
+        """Query interface for completions."""
         if self._search is None:
             from grpo_tui.store.search import Search
 
@@ -59,7 +59,7 @@ class Stores:
         return self._search
 
     def refresh(self) -> None:
-        """Let go of a file that another one has replaced."""
+        """Close the readers when another file has replaced the database."""
         stat = os.stat(self._database)
         file = (stat.st_dev, stat.st_ino)
         if file != self._file:
@@ -67,7 +67,7 @@ class Stores:
             self._file = file
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close the open readers."""
         for reader in (self._log, self._run, self._search):
             if reader is not None:
                 with contextlib.suppress(Exception):
@@ -76,11 +76,11 @@ class Stores:
 
 
 class Pages:
-    """Answers questions about one run; `run` is the body of the thread.
+    """Answers questions about one run. Call `run` in a thread.
 
     Args:
-        database: The run's `run.db`; it need not exist yet.
-        deliver: Runs a callback in the thread of the screen.
+        database: The run's `run.db`. It need not exist yet.
+        deliver: Runs a callback in the screen's thread.
     """
 
     def __init__(self, database: Path, deliver: Callable[[Callable[[], object]], object]) -> None:
@@ -94,23 +94,24 @@ class Pages:
         then: Callable[[T], object],
         failed: _Failed | None = None,
     ) -> None:
-        """Have a question answered; an older one of the same kind that still waits is given up.
+        """Queue a question. It replaces a waiting one of the same kind.
 
         Args:
             kind: What the question is about.
-            question: Asks the store, in the thread.
-            then: Gets the answer, in the thread of the screen; not called when the store cannot be read, nor
-                once `stop` was called: what it would show is another run's by then.
-            failed: Gets a sentence in the place of the answer, when the store cannot be read.
+            question: Reads the store, in the worker thread.
+            then: Receives the answer, in the screen's thread. Not called when the store cannot be read or
+                after `stop`,
+                when the answer would belong to another run.
+            failed: Receives an error sentence instead when the store cannot be read.
         """
         self._jobs.ask(kind, (question, then, failed))
 
     def stop(self) -> None:
-        """End the thread soon; what still waits is not answered."""
+        """Ask the thread to end. Waiting questions are dropped."""
         self._jobs.stop()
 
     def run(self) -> None:
-        """Answer until stopped."""
+        """Answer questions until stopped."""
         try:
             while (asked := self._jobs.next()) is not None:
                 question, then, failed = asked
@@ -128,13 +129,12 @@ class Pages:
             self._stores.close()
 
     def _answer(self, then: Callable[[Any], object], answer: Any) -> None:
-        """In the thread of the screen, which may have stopped this meanwhile."""
+        """Deliver an answer in the screen's thread, unless `stop` was called meanwhile."""
         if not self._jobs.stopped.is_set():
             then(answer)
 
 
 def _sentence(error: Exception) -> str:
-    """What keeps a question from its answer, for the person."""
     if isinstance(error, FileNotFoundError):
         return "run.db no longer exists"
     return f"run.db cannot be read: {one_line(str(error) or type(error).__name__, 300)}"

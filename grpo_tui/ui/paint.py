@@ -1,7 +1,7 @@
-"""Lines of coloured text, and widgets that paint them.
+"""Lines of colored text, and widgets that paint them.
 
-A line is a sequence of spans: a text, the role of its colour, and at most one action of this program that a
-click runs. Text is never read as markup; control characters that got this far are made visible.
+A line is a sequence of spans: text, a color role, and optionally an action to run on click. Text is never
+read as markup. Control characters that get this far are made visible.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ from grpo_tui.core.text import safe, shorten
 from grpo_tui.present.glyphs import to_ascii
 
 ONE_CELL_EACH = re.compile("[ -~\u00b7\u2013-\u2026\u2190-\u22ff\u2500-\u259f\u25b2-\u25d0\u2800-\u28ff]*")
-"""Characters that take a cell each and join with no neighbour: what this program draws itself, and ASCII."""
+"""Characters that are one cell wide and never combine with a neighbor: ASCII, and what this program draws
+itself.
+"""
 APART = 10
-"""Equal cells between two other stretches; fewer are sent along, for moving the cursor costs as much."""
+"""Regions closer than this many cells are merged, because moving the cursor costs about as many bytes."""
 
 
 def changed_regions(old: Sequence[Line], new: Sequence[Line], size: Size) -> list[Region]:
-    """Where two lots of lines differ, as regions of one line each, so that no more is painted and sent.
+    """Return the regions that differ between two lists of lines, each one line high.
 
-    A terminal may hang on a slow line, and most of what a live view repaints is there already.
+    Repainting only these keeps output small: most of a live view is already on screen, and the connection may
+    be slow.
 
     Args:
-        old: The lines that stand there.
-        new: The lines that shall.
-        size: Cells that are seen of them.
+        size: The visible part of the lines, in cells.
     """
     regions = []
     for y in range(size.height):
@@ -51,7 +52,7 @@ def changed_regions(old: Sequence[Line], new: Sequence[Line], size: Size) -> lis
 
 
 def _changed_columns(a: Line, b: Line, width: int) -> Iterator[tuple[int, int]]:
-    """First and last cell, exclusive, of what differs between two lines."""
+    """Yield the column ranges (end exclusive) that differ between two lines."""
     same, first = _same_spans(a, b)
     cells, others = _cells(a[same:], width - first), _cells(b[same:], width - first)
     if cells is None or others is None:
@@ -75,10 +76,10 @@ def _changed_columns(a: Line, b: Line, width: int) -> Iterator[tuple[int, int]]:
 
 
 def _cells(line: Line, room: int) -> list[tuple[str, str, str]] | None:
-    """Each cell's character, role and action.
+    """Return each cell's character, role and action.
 
-    None when some character may take another number of cells, or when there are too many for the room and the
-    line is cut.
+    None when a character may not be one cell wide, or when the line is longer than `room` and so gets
+    truncated.
     """
     cells: list[tuple[str, str, str]] = []
     for text, role, action in line:
@@ -89,7 +90,7 @@ def _cells(line: Line, room: int) -> list[tuple[str, str, str]] | None:
 
 
 def _same_spans(a: Line, b: Line) -> tuple[int, int]:
-    """How many spans both lines begin with, and their cells."""
+    """Return how many leading spans two lines share, and their width in cells."""
     count = x = 0
     for one, other in zip(a, b, strict=False):
         if one != other:
@@ -105,34 +106,34 @@ ROLES = (
     "line2", "line3", "line4", "line5", "line6", "cursor",
 )  # fmt: skip
 COMPONENTS = {f"role--{role}" for role in ROLES}
-"""The app's component classes; held by each widget they would all be styled anew at each change of pane."""
+"""Component classes of the app. If every widget had them, each change of pane would restyle all of them."""
 
 
 class Span(NamedTuple):
-    """A piece of a line."""
+    """A piece of a line: text in one color role."""
 
     text: str
     role: str = "text"
     action: str = ""
-    """A Textual action that a click runs; never made from outside text."""
+    """Textual action to run on click. Never built from outside text."""
 
 
 Line = Sequence[Span]
 
 
 def width_of(line: Line) -> int:
-    """Terminal cells that a line takes."""
+    """Return the width of a line in cells."""
     return sum(cell_len(span.text) for span in line)
 
 
 def pad(text: str, width: int, *, right: bool = False) -> str:
-    """The text cut or filled to exactly `width` cells; `right` puts it at the right edge."""
+    """Truncate or pad text to exactly `width` cells; `right` aligns it right."""
     short = shorten(text, width) if cell_len(text) > width else text
     return " " * (width - cell_len(short)) + short if right else set_cell_size(short, width)
 
 
 def fitting(parts: Sequence[tuple[int, Line]], width: int, gap: int = 3) -> list[Span]:
-    """As many parts as fit, side by side in their order; those with the highest number go first."""
+    """Join as many parts as fit, in order. Parts with the highest number are dropped first."""
     kept = list(parts)
     while kept and sum(width_of(line) for _, line in kept) + gap * (len(kept) - 1) > width:
         if len(kept) == 1:
@@ -147,7 +148,7 @@ def fitting(parts: Sequence[tuple[int, Line]], width: int, gap: int = 3) -> list
 
 
 def spread(left: Line, right: Line, width: int) -> list[Span]:
-    """Left part at the left, right part at the right edge; the right one goes when both do not fit."""
+    """Put one part at each edge. The right one is dropped when both do not fit."""
     space = width - width_of(left) - width_of(right)
     if not right or space < 1:
         return list(left)
@@ -155,7 +156,7 @@ def spread(left: Line, right: Line, width: int) -> list[Span]:
 
 
 def ruled(parts: Sequence[Line], width: int, right: Line = ()) -> list[Span]:
-    """A section's title: `─ title ── part ── part ─────── right ─`; parts that do not fit are left out."""
+    """Draw a section title: `─ title ── part ── part ─────── right ─`. Parts that do not fit are dropped."""
     kept = list(parts)
 
     def used() -> int:
@@ -179,7 +180,7 @@ def ruled(parts: Sequence[Line], width: int, right: Line = ()) -> list[Span]:
 
 
 def headed(words: Sequence[tuple[int, str, str]], width: int) -> list[Span]:
-    """A rule with words set into it, each as (first cell, word, role), in order of their cells."""
+    """Draw a rule with words in it, each given as (first cell, word, role) in order of position."""
     line: list[Span] = []
     at = 0
     for start, word, role in words:
@@ -192,7 +193,7 @@ def headed(words: Sequence[tuple[int, str, str]], width: int) -> list[Span]:
 
 
 def wrapped(text: str, room: int) -> list[str]:
-    """The text in rows of at most `room` cells, line breaks kept; nothing is left out."""
+    """Wrap text to at most `room` cells a row. Keeps line breaks and all characters."""
     rows: list[str] = []
     for row in safe(text).split("\n"):
         row = row.expandtabs(4)
@@ -209,17 +210,17 @@ def _click(action: str) -> Style:
 
 
 class Painter(Widget):
-    """What turns lines into strips in a widget's own colours."""
+    """A widget that turns lines into strips in its own colors."""
 
     _palette: dict[str, Style] | None = None
 
     def notify_style_update(self) -> None:
-        """Forget the colours, which another theme or state may have changed."""
+        """Clear cached colors: the theme or the widget's state may have changed."""
         self._palette = None
         super().notify_style_update()
 
     def painted(self, line: Line, width: int) -> Strip:
-        """A line as a strip of exactly `width` cells."""
+        """Return the line as a strip of exactly `width` cells."""
         plain = bool(getattr(self.app, "ascii_only", False))
         base = self._role("")
         segments, used = [], 0
@@ -238,7 +239,7 @@ class Painter(Widget):
         return style + _click(span.action) if span.action else style
 
     def _role(self, role: str) -> Style:
-        """The style of one or several roles; kept, for Textual works each out from all ancestors."""
+        """Return the style of space-separated roles. Cached: Textual derives each from all ancestors."""
         if self._palette is None:
             self._palette = {}
         style = self._palette.get(role)
@@ -251,7 +252,7 @@ class Painter(Widget):
 
 
 def _cut(segments: list[Segment], width: int, sign: str) -> Strip:
-    """The segments cut at `width`, the cut shown."""
+    """Truncate segments to `width`, ending in `sign`."""
     kept: list[Segment] = []
     left = width
     for segment in segments:
@@ -265,7 +266,7 @@ def _cut(segments: list[Segment], width: int, sign: str) -> Strip:
 
 
 class LinePane(Painter):
-    """A widget of a few lines, laid out anew for each size."""
+    """A widget of a few lines, laid out again for each size."""
 
     DEFAULT_CSS = "LinePane { height: auto; width: 1fr; }"
 
@@ -274,11 +275,11 @@ class LinePane(Painter):
         self._laid: tuple[Size, list[Line]] | None = None
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """The lines for this size; more than `height` of them are not shown."""
+        """Return the lines for this size. Lines beyond `height` are not shown."""
         raise NotImplementedError
 
     def changed(self, *, layout: bool = False) -> None:
-        """Lay out again and paint the lines that differ; `layout` when the height may have changed."""
+        """Lay out again and repaint the lines that differ. Pass `layout` when the height may have changed."""
         size, before = self.size, self._laid
         self._laid = None
         if layout or before is None or before[0] != size or not size.area:
@@ -290,7 +291,6 @@ class LinePane(Painter):
             self.refresh(*regions)
 
     def render_line(self, y: int) -> Strip:
-        """Paint one line."""
         size = self.size
         if self._laid is None or self._laid[0] != size:
             self._laid = (size, self.lines(size.width, size.height))
@@ -299,7 +299,7 @@ class LinePane(Painter):
 
 
 class LineScroll(ScrollView, Painter, can_focus=True):
-    """A list of any length, of which only the visible lines are painted."""
+    """A scrollable list of any length that paints only its visible lines."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("g", "scroll_home", "first", show=False),
@@ -315,11 +315,11 @@ class LineScroll(ScrollView, Painter, can_focus=True):
         self._laid_width = -1
 
     def lines(self, width: int) -> Sequence[Line]:
-        """All lines for this width."""
+        """Return all lines for this width."""
         raise NotImplementedError
 
     def changed(self) -> None:
-        """Lay out again and paint the visible lines that differ; a hidden list waits until it is shown."""
+        """Lay out again and repaint the visible lines that differ. A hidden list waits until it is shown."""
         size, top = self.scrollable_content_region.size, self.scroll_offset.y
         before, same_width = self._lines, size.width == self._laid_width
         self._laid_width = size.width
@@ -337,16 +337,13 @@ class LineScroll(ScrollView, Painter, can_focus=True):
             self.refresh()
 
     def watch_show_vertical_scrollbar(self) -> None:
-        """The scroll bar takes a column away, or gives it back."""
         self.call_after_refresh(self.on_resize)
 
     def on_resize(self) -> None:
-        """Lay out for the new width."""
         if self.scrollable_content_region.width != self._laid_width:
             self.changed()
 
     def render_line(self, y: int) -> Strip:
-        """Paint one visible line."""
         row = y + self.scroll_offset.y
         line = self._lines[row] if row < len(self._lines) else ()
         return self.painted(line, self.scrollable_content_region.width)

@@ -1,4 +1,4 @@
-"""Follow one run in a thread of its own: ask, fold, post one frozen view; carry commands and outcomes."""
+"""Follow one run in a thread: post a frozen view of what is new, send commands, report outcomes."""
 
 from __future__ import annotations
 
@@ -26,26 +26,25 @@ from grpo_tui.ui.messages import CommandEnded, CommandLost, RunAdvanced
 POLL_S = 0.25
 STATUS_EVERY_S = 1.0
 POST_APART_S = 0.45
-"""Views come at least so far apart: two a second are as much as a person reads."""
+"""Minimum time between two views. Nobody reads more than two a second."""
 STUMBLE_APART_S = 30.0
-"""A view that cannot be made twice within this time is a fault, no accident."""
+"""A second error within this time is treated as a fault and ends the thread."""
 ALONE_AFTER_S = 20.0
-"""Without a key for so long, nobody is taken to steer, and looking costs the training less."""
+"""After this long without a key press, views come less often to leave more CPU to training."""
 ALONE_APART_S = 2.0
-"""How far apart views come then; a run that pauses, fails or ends is shown at once all the same."""
+"""Minimum time between two views in that state. A run that pauses, fails or ends is shown at once."""
 ALONE_POLL_S = 1.0
 QUIET_POST_S = 20.0
-"""How often a run that does not move is shown again, for its times to go on."""
+"""How often a run without news is posted again, to update its ages and durations."""
 
 
 class Poller:
-    """Follows the run in `root`; `run` is the body of the thread.
+    """Follows the run in `root`. Call `run` in a thread.
 
     Args:
-        root: the run folder.
-        post: takes the messages, from this thread.
-        clock: the wall clock.
-        untouched_s: for how many seconds no key was pressed.
+        post: Receives the messages, called from that thread.
+        clock: Wall clock, in seconds since the epoch.
+        untouched_s: Returns the seconds since the last key press.
     """
 
     def __init__(
@@ -66,24 +65,24 @@ class Poller:
         self._begin()
 
     def send(self, kind: str, args: Mapping[str, Any] | None = None) -> None:
-        """Have a command written into the mailbox; returns at once."""
+        """Queue a command for the mailbox and return at once. Safe from any thread."""
         self._requests.put((kind, dict(args or {})))
         self._wake.set()
 
     def stop(self) -> None:
-        """End the thread soon."""
+        """Ask the thread to end."""
         self._stopped.set()
         self._wake.set()
 
     def looks_live(self) -> bool:
-        """One look of a few milliseconds, for who leaves before the first view came."""
+        """Read the status once, for a user who leaves before the first view. Takes a few milliseconds."""
         try:
             return read_status(self.folder.root).live
         except Exception:  # what cannot be read is not said to go on
             return False
 
     def run(self) -> None:
-        """Look again and again until stopped."""
+        """Poll until stopped."""
         try:
             while not self._stopped.is_set():
                 urgent = self._write_requests() | self._take_outcomes()
@@ -101,9 +100,9 @@ class Poller:
     # -- the run ---------------------------------------------------------------------------------
 
     def _start_over(self) -> None:
-        """Fold the run afresh after a view that could not be made; the second time in a row, end with it.
+        """Read the run from the start after an error; re-raise the second one within `STUMBLE_APART_S`.
 
-        Call while the exception is handled.
+        Call this inside the `except` block.
         """
         now = time.monotonic()
         if now - self._stumbled_at < STUMBLE_APART_S:
@@ -153,13 +152,13 @@ class Poller:
         return min(self._untouched_s(), time.monotonic() - self._began_at) > ALONE_AFTER_S
 
     def _read(self) -> bool:
-        """Fold what is new; True when anything is."""
+        """Fold what is new. Return True if anything changed."""
         self._open()
         moved = False
         if self._reader is not None and self._deltas is not None and (self._reader.changed() or self._more):
             delta = self._deltas.read()
             self._state.fold(delta)
-            # What fills the screen that somebody has just opened does not wait.
+            # The last page of a run the user has just opened is shown at once.
             self._turned |= self._more and not delta.more and not self._alone
             self._more = delta.more
             moved = True
@@ -176,7 +175,7 @@ class Poller:
         return moved or shifted
 
     def _open(self) -> None:
-        """Open run.db once it exists; begin anew when another file took its place."""
+        """Open `run.db` once it exists. Start over when another file has replaced it."""
         try:
             stat = self.folder.database.stat()
         except OSError:

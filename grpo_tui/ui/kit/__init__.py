@@ -1,1 +1,1 @@
-"""What several panes are built from."""
+"""Building blocks that several panes share."""

@@ -1,4 +1,4 @@
-"""What a thread shall do: jobs that are done in turn, and of one kind only the newest."""
+"""A job queue for one thread that keeps only the newest job of each kind."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ Job = TypeVar("Job")
 
 
 class Jobs(Generic[Job]):
-    """Jobs for one thread, asked from any.
+    """Jobs for one worker thread. Any thread may add to it.
 
     Attributes:
-        stopped: set when no more is to be done.
+        stopped: Set once no more jobs will be run.
     """
 
     def __init__(self) -> None:
@@ -21,10 +21,10 @@ class Jobs(Generic[Job]):
         self.stopped = threading.Event()
 
     def ask(self, kind: str, job: Job, *, alone: bool = False) -> bool:
-        """Have a job done; an older one of its kind is given up, with `alone` every other one.
+        """Add a job. It replaces a waiting one of the same kind, or with `alone` every waiting job.
 
         Returns:
-            False when no more is done.
+            False when the queue is stopped.
         """
         with self._changed:
             if self.stopped.is_set():
@@ -37,14 +37,14 @@ class Jobs(Generic[Job]):
             return True
 
     def next(self) -> Job | None:
-        """Wait for the next job; None when no more is to be done."""
+        """Wait for the next job. Return None once the queue is stopped."""
         with self._changed:
             while not self._waiting and not self.stopped.is_set():
                 self._changed.wait()
             return None if self.stopped.is_set() else self._waiting.pop(next(iter(self._waiting)))
 
     def stop(self) -> None:
-        """End the thread soon; what still waits is not done."""
+        """End the thread after its current job. Waiting jobs are dropped."""
         with self._changed:
             self.stopped.set()
             self._changed.notify()

@@ -1,4 +1,4 @@
-"""Screens to be read and left again: lines over the pane, or over the whole screen."""
+"""Screens for reading: lines in a dialog over the pane, or over the whole screen."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from grpo_tui.ui.textual_private import LeftOnce
 from grpo_tui.ui.widgets.bars import Footer, Header
 
 LEAST_TITLE = 8
-"""Cells of a dialog's title that its keys never take."""
+"""Cells of a dialog's title that are always shown, even at the expense of its keys."""
 
 
 class DialogTitle(LinePane):
@@ -28,19 +28,16 @@ class DialogTitle(LinePane):
         self._title, self._keys = title, keys
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """Title at the left, keys at the right; the title is cut before a key is left out."""
         title = shorten(self._title, max(LEAST_TITLE, width - cell_len(self._keys) - 6))
         return [ruled([[Span(title, "title")]], width, [Span(self._keys, "dim")])]
 
 
 class ReadingScreen(LeftOnce, ModalScreen[Any], Shell):
-    """Lines over the pane.
+    """Lines to read in a dialog over the pane.
 
     Args:
-        title: what they are.
-        lines: what is read.
-        keys: the keys that the title names.
-        shape: class of the dialog.
+        keys: Key hints at the right of the title.
+        shape: CSS class that sets the dialog's size.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -70,11 +67,10 @@ class ReadingScreen(LeftOnce, ModalScreen[Any], Shell):
 
 
 class FullReadingScreen(LeftOnce, Screen[None], Shell):
-    """Lines over the whole screen, between the panes and the keys; `PANE` names its rows among the actions.
+    """Lines to read over the whole screen, between header and footer. `PANE` is its pane in the action table.
 
     Args:
-        over: the pane it is opened from.
-        lines: what is read.
+        over: The pane it is opened from, highlighted in the header.
     """
 
     PANE: ClassVar[str]

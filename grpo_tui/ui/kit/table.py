@@ -1,4 +1,4 @@
-"""A list with a cursor, and a table with columns; of any length: a row is laid out when it is looked at."""
+"""A list with a cursor, and a table with columns. Rows are laid out when visible, so any length works."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Row = TypeVar("Row")
 
 
 class LazyLines(Sequence[Line]):
-    """Lines that are made when they are asked for, and once."""
+    """Lines that are made on first access and cached."""
 
     def __init__(self, count: int, make: Callable[[int], Line]) -> None:
         self._count, self._make = count, cache(make)
@@ -46,21 +46,20 @@ MOVES: list[BindingType] = [
     Binding("home,g", "first", "first", show=False),
     Binding("end,G", "last", "last", show=False),
 ]
-"""The keys that move a cursor."""
 
 
 class CursorList(LineScroll):
-    """Rows and a cursor, which shows while the list has the focus."""
+    """A list whose cursor is visible while the list has the focus."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "open", show=False),
         *MOVES,
     ]
     OPENS = ""
-    """The action of a second click, where nobody listens to `Selected`."""
+    """Action to run on enter or a second click. When empty, `Selected` is posted."""
 
     class Selected(Message):
-        """A row was chosen with enter or a second click."""
+        """Posted when a row is chosen with enter or a second click."""
 
         def __init__(self, rows: CursorList, place: int) -> None:
             super().__init__()
@@ -68,11 +67,10 @@ class CursorList(LineScroll):
 
         @property
         def control(self) -> CursorList:
-            """The list."""
             return self.rows
 
     class Highlighted(Message):
-        """A person moved the cursor."""
+        """Posted when the user moves the cursor."""
 
         def __init__(self, rows: CursorList) -> None:
             super().__init__()
@@ -80,11 +78,10 @@ class CursorList(LineScroll):
 
         @property
         def control(self) -> CursorList:
-            """The list."""
             return self.rows
 
     class Turned(Message):
-        """What a title says of the list has changed."""
+        """Posted when what a title shows about the list has changed."""
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
@@ -92,43 +89,39 @@ class CursorList(LineScroll):
 
     @property
     def count(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
         raise NotImplementedError
 
     def moved(self) -> None:
-        """Called after a person moved the cursor; says so."""
+        """Post `Highlighted`. Called after the user moves the cursor."""
         self.post_message(self.Highlighted(self))
 
     def action_move(self, by: int) -> None:
-        """Move the cursor; one that was scrolled out of sight comes back first."""
+        """Move the cursor. One that was scrolled out of view is first brought back."""
         top, height = self.scroll_offset.y, self._height
         at = min(max(self.cursor, top), top + height - 1)
         self.put(at + by)
         self.moved()
 
     def action_page(self, by: int) -> None:
-        """A page on or back."""
         self.action_move(by * max(1, self._height - 1))
 
     def action_first(self) -> None:
-        """The first row."""
         self.put(0)
         self.moved()
 
     def action_last(self) -> None:
-        """The last row."""
         self.put(self.count - 1)
         self.moved()
 
     def action_open(self) -> None:
-        """Choose the row under the cursor."""
         if self.OPENS:
             self.screen.run_worker(self.run_action(self.OPENS))
         elif self.count:
             self.post_message(self.Selected(self, self.cursor))
 
     def put(self, place: int) -> None:
-        """Put the cursor there, and bring it into sight."""
+        """Move the cursor to a row and scroll it into view. Posts no message."""
         self.cursor = min(max(0, place), max(0, self.count - 1))
         self.changed()
         top = self.scroll_offset.y
@@ -138,7 +131,7 @@ class CursorList(LineScroll):
             self.scroll_to(y=self.cursor - self._height + 1, animate=False, force=True)
 
     def on_click(self, event: Click) -> None:
-        """A click chooses, a second one opens."""
+        """Move the cursor to the clicked row, or open it on a second click."""
         place = event.y + self.scroll_offset.y
         if not 0 <= place < self.count:
             return
@@ -150,7 +143,7 @@ class CursorList(LineScroll):
             self.action_open()
 
     def watch_has_focus(self, focused: bool) -> None:
-        """The cursor shows, or hides; the event of it comes before the list knows."""
+        """Repaint: the cursor is shown only while focused."""
         super().watch_has_focus(focused)
         self.changed()
 
@@ -164,13 +157,14 @@ class Column(Generic[Row]):
     """A column of a table.
 
     Attributes:
-        title: the word over it; blanks before or behind it move it away from the edge.
-        width: cells, with the gap.
-        cell: what it shows of a row: a span that is cut or filled, or spans of exactly its width.
-        right: whether title and spans are at the right edge.
-        gap: blanks behind the cell.
-        priority: the column with the highest leaves first when it gets narrow; one with 0 stays.
-        role: of the title.
+        title: Heading. Leading or trailing spaces move it away from the column's edge.
+        width: In cells, including the gap. 0 leaves the column out.
+        cell: Returns one span to pad or truncate, or several spans that together are exactly `width` cells
+            wide.
+        right: Align title and single spans right.
+        gap: Spaces after a single span.
+        priority: The column with the highest value is dropped first when space is short. 0 is never dropped.
+        role: Color role of the title.
     """
 
     title: str
@@ -183,12 +177,12 @@ class Column(Generic[Row]):
 
 
 def cells(columns: Iterable[Column[Row]]) -> int:
-    """Return the cells that the columns take."""
+    """Return the total width of the columns."""
     return sum(column.width for column in columns)
 
 
 def fit(columns: Iterable[Column[Row]], width: int) -> list[Column[Row]]:
-    """Return the columns that have room in `width` cells."""
+    """Return the columns that fit into `width` cells."""
     kept = [column for column in columns if column.width]
     while cells(kept) > width:
         last = max(kept, key=lambda column: column.priority)
@@ -199,7 +193,7 @@ def fit(columns: Iterable[Column[Row]], width: int) -> list[Column[Row]]:
 
 
 def heading(columns: Iterable[Column[Row]], width: int, title: str = "", edge: int = 1) -> Line:
-    """Return a rule with the titles over their columns; `edge` is the cell in which the first one begins."""
+    """Return a rule with the titles over their columns. The first column starts at cell `edge`."""
     words = [(2, title, "title")] if title else []
     for column in columns:
         if word := column.title.strip():
@@ -211,7 +205,7 @@ def heading(columns: Iterable[Column[Row]], width: int, title: str = "", edge: i
 
 
 def row_line(columns: Iterable[Column[Row]], row: Row, mark: str, tail: str) -> Line:
-    """Return a row: the mark of the cursor and the cells, `tail` added to the role of each."""
+    """Return a row: the cursor mark and the cells. `tail` is appended to every role."""
     line = [Span(mark, "accent" + tail)]
     for column in columns:
         made = column.cell(row)
@@ -224,7 +218,7 @@ def row_line(columns: Iterable[Column[Row]], row: Row, mark: str, tail: str) -> 
 
 
 class Heading(LinePane):
-    """The line over a table."""
+    """The line with the column titles of a table."""
 
     def __init__(self, table: Table[Any], id: str) -> None:
         super().__init__(id=id)
@@ -235,32 +229,32 @@ class Heading(LinePane):
 
 
 class Table(CursorList, Generic[Row], inherit_bindings=False):
-    """Rows in columns under a heading; `Highlighted` is posted when the cursor moved."""
+    """Rows in columns under a heading."""
 
     BINDINGS: ClassVar[list[BindingType]] = MOVES
     MARK = "❙"
-    """The sign of the cursor."""
+    """Cursor sign at the start of a row."""
     ALWAYS_LIT = False
-    """Whether the row under the cursor is lit without the focus too."""
+    """Highlight the row under the cursor even without focus."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.rows: Sequence[Row] = ()
         self.waits: list[Line] = []
-        """What is said where there is no row."""
+        """Shown while there are no rows."""
 
         self._over: Heading | None = None
 
     def columns(self, width: int) -> Sequence[Column[Row]]:
-        """Return the columns that have room, of the table as it is now."""
+        """Return the columns to show at this width."""
         raise NotImplementedError
 
     def heading(self, width: int) -> Line:
-        """Return the line over the table."""
+        """Return the heading line."""
         return heading(self.columns(width), width)
 
     def over(self, id: str) -> Heading:
-        """Return a widget for the line over the table, which changes with it."""
+        """Return a heading widget that is updated together with the table."""
         self._over = Heading(self, id)
         return self._over
 
@@ -275,11 +269,9 @@ class Table(CursorList, Generic[Row], inherit_bindings=False):
 
     @property
     def selected(self) -> Row | None:
-        """The row under the cursor."""
         return self.rows[self.cursor] if self.cursor < len(self.rows) else None
 
     def lines(self, width: int) -> Sequence[Line]:
-        """Return a line for each row, made when it is looked at."""
         if not self.rows:
             return self.waits
         rows, cursor, make = self.rows, self.cursor, self.maker(width)
@@ -292,8 +284,9 @@ class Table(CursorList, Generic[Row], inherit_bindings=False):
         return LazyLines(len(rows), line)
 
     def maker(self, width: int) -> Callable[[Row, str, str], Line]:
-        """Return what makes the line of a row, its mark, and what is added to its roles.
+        """Return a function that makes the line of a row from the row, its mark and a suffix for its roles.
 
-        It keeps all that a line depends on as it is now: lines are compared with what they were before.
+        The function must capture everything a line depends on, because new lines are compared with the
+        previous ones.
         """
         return partial(row_line, self.columns(width))
