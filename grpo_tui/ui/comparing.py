@@ -1,6 +1,6 @@
-"""Compare a model of a run with its base: a child process does what `grpo-tui compare` does.
+"""Compare a model of a run with its base by running `grpo-tui compare` in a child process.
 
-What it generates is kept as it comes, so a comparison that was stopped continues when it is started again.
+Answers are saved as they are generated, so a stopped comparison continues when started again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def code_to_compare(root: Path, model: Path) -> tuple[Code, ...]:
-    """Return what a comparison would run that is not the user's own and has no yes."""
+    """Return the code a comparison would run that is not the user's own and was not approved."""
     try:
         config = RunConfig.from_json(read_spec(RunFolder(root).spec).config, root)
     except (OSError, ValueError):
@@ -36,13 +36,13 @@ def code_to_compare(root: Path, model: Path) -> tuple[Code, ...]:
 
 
 class Comparing:
-    """One comparison; `run` waits for it in a thread of its own.
+    """One comparison. Call `run` in a thread.
 
     Args:
-        name: of the model, as the command takes it.
+        name: The model, as `grpo-tui compare` accepts it.
 
     Attributes:
-        stage: what it does now.
+        stage: Current stage, as reported by the command.
     """
 
     def __init__(self, name: str) -> None:
@@ -52,23 +52,19 @@ class Comparing:
 
     @property
     def line(self) -> str:
-        """What it does, and for how long."""
+        """Current stage and elapsed time, for the user."""
         doing = "stopping" if self.cancelled else self.stage
         return f"comparing {Path(self.name).name}, {duration(time.monotonic() - self._began)}: {doing}"
 
     @property
     def cancelled(self) -> bool:
-        """Whether a person stopped it."""
         return self._child.cancelled()
 
     def run(self, tell: Callable[[], object]) -> tuple[bool, str]:
-        """Wait until it has ended.
-
-        Args:
-            tell: called, from this thread, when the stage has changed.
+        """Wait for the comparison to end. `tell` is called after each change of stage, from this thread.
 
         Returns:
-            Whether it came to a result, and the verdict or what was wrong.
+            Whether it has a result, and the verdict or what went wrong.
         """
 
         def told(line: str) -> None:
@@ -87,5 +83,5 @@ class Comparing:
         return False, done.trouble
 
     def cancel(self) -> None:
-        """Stop it as ctrl+c does; from any thread."""
+        """Stop it as ctrl+c does. Safe from any thread."""
         self._child.cancel()

@@ -1,7 +1,6 @@
-"""Looks at an open config from a thread: what its text means, and whether its file has changed on disk.
+"""Evaluate the open config in a thread, and watch its file for changes.
 
-What is asked is put down and done in turn; of one kind only the newest counts. A second thread looks at the
-file each second.
+Jobs run one after another; only the newest of each kind counts. A second thread checks the file every second.
 """
 
 from __future__ import annotations
@@ -34,13 +33,12 @@ if TYPE_CHECKING:
 
 
 class ConfigCheck:
-    """The full check, one at a time; `run` is the body of a thread.
+    """The full check, one at a time. Call `run` in a thread.
 
-    What was found is kept while neither the config nor a file it names changes, and so are the processes that
-    look.
+    Findings are cached until the config or a file it names changes. The checking processes are kept as well.
 
     Args:
-        post: takes a message for the screen, from any thread.
+        post: Takes messages for the screen, from any thread.
     """
 
     def __init__(self, post: Callable[[Message], object]) -> None:
@@ -52,12 +50,12 @@ class ConfigCheck:
         self._children: Children | None = None
 
     def run(self, snapshot: Snapshot, ranks: ConfigRanks, root: Path | None) -> None:
-        """Check a config; each part is told when it is known.
+        """Check a config. Each result is posted as soon as it is known.
 
         Args:
-            snapshot: the config as it stands in the editor.
-            ranks: its processes.
-            root: the run folder when a person named one.
+            snapshot: The config as it is in the editor.
+            ranks: Its processes.
+            root: Run folder, if the user named one.
         """
         from grpo_tui.preflight.run import Children, Memory, check
         from grpo_tui.preflight.static import Launch, Source
@@ -95,15 +93,14 @@ class ConfigCheck:
 
     @property
     def cancelled(self) -> bool:
-        """Whether somebody has had enough of it."""
         return self._cancel.is_set()
 
     def cancel(self) -> None:
-        """End the check soon."""
+        """Ask the check to end."""
         self._cancel.set()
 
     def close(self) -> None:
-        """End it, and the processes that are kept."""
+        """End the check and its processes."""
         self._closed = True
         self._cancel.set()
         with self._turn:
@@ -113,16 +110,16 @@ class ConfigCheck:
 
 
 LOOK_S = 1.0
-"""Seconds between two looks at the file."""
+"""Interval between checks of the file."""
 Stamp = tuple[int, int] | None
 
 
 class ConfigWorker:
-    """`run` and `watch` are the bodies of two threads.
+    """Evaluates configs. Call `run` and `watch` in two threads.
 
     Args:
-        post: takes a message for the screen, from any thread.
-        roots: where runs are looked for that tell how fast this machine is.
+        post: Takes messages for the screen, from any thread.
+        roots: Folders whose runs show how fast this machine is.
     """
 
     def __init__(self, post: Callable[[Message], object], roots: Sequence[Path] = ()) -> None:
@@ -130,40 +127,40 @@ class ConfigWorker:
         self._jobs: Jobs[Snapshot] = Jobs()
         self._before: Evaluation | None = None
         self._followed: tuple[Path | None, Stamp] = (None, None)
-        """The file and how it was last seen, exchanged as one by whichever thread."""
+        """The file and its last known state. Replaced as one tuple, because both threads use it."""
         self._machine: Machine | None = None
         self._shapes: dict[str, ModelShape | None] = {}
         self._rates: dict[str, tuple[Rate, ...]] = {}
         self.run_dir: Path | None = None
-        """Where the run goes, when a person named a folder."""
+        """Run folder, if the user named one."""
         self.device: Device | None = None
-        """What the run shall fit on; what it is put on here when None."""
+        """The device the run should fit on; None for what it would use on this machine."""
         self.checked: tuple[str, Preflight] | None = None
-        """The last full check, and the text that it was of."""
+        """The text last checked in full, and the result."""
 
     @property
     def machine(self) -> Machine | None:
-        """This machine, once it was looked at."""
+        """This machine; None until it was inspected."""
         return self._machine
 
     # -- asked by the screen; returns at once ------------------------------------------------------
 
     def evaluate(self, snapshot: Snapshot) -> None:
-        """Look at a config as it stands now."""
+        """Queue a config for evaluation."""
         self._jobs.ask("evaluate", snapshot)
 
     def follow(self, file: Path | None) -> None:
-        """Look at this file from now on, as it is now; None for none."""
+        """Watch this file for changes from its current state; None for no file."""
         self._followed = (file, None if file is None else stamp_of(file))
 
     def stop(self) -> None:
-        """End both threads soon."""
+        """Ask both threads to end."""
         self._jobs.stop()
 
     # -- the threads -----------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Do what is asked until stopped; TRL's fields are read before anybody asks."""
+        """Evaluate configs until stopped. TRL's fields are read first."""
         from grpo_tui.present.config_evaluate import read_fields
 
         read_fields()
@@ -171,7 +168,7 @@ class ConfigWorker:
             self._evaluate(snapshot)
 
     def watch(self) -> None:
-        """Look at the file until stopped; each change is told once."""
+        """Watch the file until stopped. Each change is posted once."""
         while not self._jobs.stopped.wait(LOOK_S):
             followed = self._followed
             file, known = followed
@@ -184,7 +181,7 @@ class ConfigWorker:
     # -- in the thread ---------------------------------------------------------------------------
 
     def _evaluate(self, snapshot: Snapshot) -> None:
-        """Fields first; what takes longer (GPUs, the model's sizes, earlier runs) when it is known."""
+        """Post the fields first. GPUs, model size and earlier runs take longer and follow when known."""
         from grpo_tui.present.config_evaluate import evaluate
 
         before = self._before
@@ -201,7 +198,7 @@ class ConfigWorker:
             self._post(ConfigEvaluated(self._before))
 
     def _look_around(self, evaluation: Evaluation) -> bool:
-        """Find out what the plan needs of this machine; whether there was something to find out."""
+        """Collect what the plan needs to know. Return whether that included anything new about the model."""
         from grpo_tui.config.plan.model import read_shape
         from grpo_tui.preflight.machine import this_machine
         from grpo_tui.present.known_rates import known_rates
@@ -216,7 +213,7 @@ class ConfigWorker:
         return True
 
     def _judge(self, snapshot: Snapshot, inspected: Inspected, ranks: ConfigRanks) -> Sequence[Finding]:
-        """What can be said without loading anything, or what a full check of this text has found."""
+        """Return findings that need nothing loaded, or those of a full check of the same text."""
         from grpo_tui.preflight.static import Launch, of_inspected
         from grpo_tui.present.config_evaluate import start_beside
 
@@ -226,7 +223,7 @@ class ConfigWorker:
         return start_beside(of_inspected(inspected, start, self._machine).findings)
 
     def _plan(self, snapshot: Snapshot, inspected: Inspected, ranks: ConfigRanks) -> Plan | None:
-        """The plan on this machine, with what a full check has counted."""
+        """Plan the run on this machine, using counts from a full check if there was one."""
         from grpo_tui.config.plan.model import read_shape
         from grpo_tui.config.rules import Settings
         from grpo_tui.preflight.facts import Facts
@@ -260,7 +257,7 @@ def _model_of(inspected: Inspected) -> str:
 
 
 def stamp_of(file: Path) -> Stamp:
-    """What tells that a file was written: its time and size; None when it is not there."""
+    """Return modification time (ns) and size, which reveal a write; None when the file does not exist."""
     try:
         status = os.stat(file)
     except OSError:

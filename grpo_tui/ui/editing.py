@@ -1,4 +1,4 @@
-"""Open a file at a line in the person's own editor, and come back to the screen when it ends."""
+"""Open a file in the user's editor at a line, and return to the screen afterwards."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 USUAL = ("nano", "vim", "vi")
-"""Tried in this order where neither VISUAL nor EDITOR says more."""
+"""Tried in this order when neither VISUAL nor EDITOR is set."""
 WITH_COLON = ("hx", "helix", "micro", "kak", "subl", "zed", "lapce")
 """Editors that take `file:line`."""
 WITH_GOTO = ("code", "codium", "code-insiders", "cursor", "windsurf")
@@ -19,7 +19,7 @@ WITH_GOTO = ("code", "codium", "code-insiders", "cursor", "windsurf")
 
 
 def editor_command(environment: Mapping[str, str], file: Path, line: int | None) -> list[str] | None:
-    """The words that open a file at a line; None when there is no editor."""
+    """Return the command that opens a file at a line; None when no editor is found."""
     chosen = environment.get("VISUAL") or environment.get("EDITOR")
     if chosen:
         try:
@@ -39,7 +39,7 @@ def editor_command(environment: Mapping[str, str], file: Path, line: int | None)
 
 
 def edit(words: list[str]) -> str:
-    """Run an editor on the terminal, which must have been given back; returns what went wrong, or nothing."""
+    """Run an editor and return an error sentence or "". The app must have released the terminal."""
     try:
         with _signals_to_the_editor():
             code = subprocess.run(words, check=False).returncode
@@ -50,7 +50,7 @@ def edit(words: list[str]) -> str:
 
 @contextlib.contextmanager
 def _signals_to_the_editor() -> Iterator[None]:
-    """Ctrl+C is the editor's alone, and ctrl+z stops this process with it, for the shell to take over."""
+    """Leave ctrl+c to the editor, and let ctrl+z stop this process too so that the shell takes over."""
     number = signal.SIGINT, signal.SIGTSTP, signal.SIGCONT
     before = {n: signal.getsignal(n) for n in number}
     signal.signal(signal.SIGINT, _nothing)
@@ -65,4 +65,4 @@ def _signals_to_the_editor() -> Iterator[None]:
 
 
 def _nothing(number: int, frame: object) -> None:
-    """Unlike ignoring it, this is not handed on to the editor."""
+    """A handler, unlike SIG_IGN, is not inherited by the editor."""

@@ -1,7 +1,7 @@
-"""Drives the lab from a thread: loads rewards, gathers samples, scores, and scores anew when a file is saved.
+"""Run the reward lab in a thread: load rewards, gather samples, score, and score again when a file is saved.
 
-What is asked is put down and done in turn; of one kind only the newest counts. A second thread looks at the
-files, and ends a call whose rewards have changed under it.
+Jobs run one after another; only the newest of each kind counts. A second thread watches the reward files and
+ends a call whose file has changed.
 """
 
 from __future__ import annotations
@@ -71,23 +71,23 @@ if TYPE_CHECKING:
 
 
 class SavedFiles:
-    """Follows files; one thread reads them, another looks whether one was saved."""
+    """Tracks the reward files. One thread reads them while another checks whether one was saved."""
 
     def __init__(self) -> None:
         self._stamps: dict[str, Stamp] = {}
         self._read: dict[str, Stamp] = {}
 
     def forget(self) -> None:
-        """Follow none."""
+        """Stop tracking all files."""
         self._stamps = {}
 
     def before_reading(self, files: Iterable[str]) -> None:
-        """Follow these files, as they stand before they are read."""
+        """Track these files and record their state before they are read."""
         self._follow(files)
         self._read = {file: stamp(file) for file in self._stamps}
 
     def after_reading(self, files: Iterable[str]) -> None:
-        """Follow these files; what came to light while reading counts as read as it stands."""
+        """Track these files. One that was first found while reading counts as read in its current state."""
         self._follow(files)
         self._read = {**self._stamps, **self._read}
 
@@ -95,35 +95,35 @@ class SavedFiles:
         self._stamps = {file: self._stamps.get(file) or stamp(file) for file in files}
 
     def saved(self) -> list[str]:
-        """Files that were saved since they were last looked at; one that is gone was not saved."""
+        """Return the files saved since the last `seen`. A deleted file does not count as saved."""
         return [file for file, known in self._stamps.items() if stamp(file) not in (known, GONE)]
 
     def seen(self) -> None:
-        """All of them are as they stand now."""
+        """Record the current state of all files."""
         self._stamps = {file: stamp(file) for file in self._stamps}
 
     def stale(self) -> bool:
-        """Whether one of them stands otherwise than it was read: it can be seen while it is written."""
+        """Return whether a file differs from what was read, which may have been half written."""
         return any(stamp(file) != read for file, read in self._read.items())
 
 
 MODEL = "model"
-"""The kind of a sample that the model wrote, and what is said to be at work."""
+"""Kind of a sample that the model generated, and the name shown while it generates."""
 LOOK_S = 0.05
-"""Seconds between two looks at the files of the rewards."""
+"""Interval between checks of the reward files."""
 SETTLE_S = 0.02
-"""An editor may write a file in several steps."""
+"""Wait after a save: an editor may write a file in several steps."""
 LONG_S = 0.3
-"""A call that has run longer is ended when its file is saved; a shorter one is about to end by itself."""
+"""A call running longer than this is ended when its file is saved. Shorter ones end soon anyway."""
 
 
 class LabWorker:
-    """Holds one lab, its samples and its newest report; `run` and `watch` are the bodies of two threads.
+    """Owns a lab, its samples and its newest report. Call `run` and `watch` in two threads.
 
     Args:
-        post: takes a message for the screen, from any thread.
-        clock: wall clock.
-        lab: the lab to use; one of its own when None.
+        post: Takes messages for the screen, from any thread.
+        clock: Wall clock, in seconds since the epoch.
+        lab: The lab to use. With None it makes one and closes it at the end.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class LabWorker:
         self._own = lab is None
         self._jobs: Jobs[Callable[[], None]] = Jobs()
         self._cancel: threading.Event | None = None
-        """Set to end the generating that goes on; None while none does."""
+        """Set it to end the running generation; None while there is none."""
         self._busy = self._interrupted = self._superseded = False
         self._function = self._saved = ""
         self._function_at = 0.0
@@ -151,79 +151,77 @@ class LabWorker:
         self._report: Report | None = None
         self._before: Report | None = None
         self._good: Report | None = None
-        """The last one in which no function failed: what changes are counted against."""
+        """Newest report without a failed function. Changes are counted against it."""
         self._weights: tuple[float, ...] | None = None
         self._muted: frozenset[int] = frozenset()
         self._aggregation: Aggregation | None = None
-        """The modes that a person chose; the config's when None."""
+        """Modes chosen by the user; None for the config's."""
         self._about = Circumstances()
         self._unopened: Callable[[], None] | None = None
-        """What opens the config, while its code waits for a yes."""
+        """Opens the config again, while its code waits for the user's consent."""
 
     # -- asked by the screen; returns at once ------------------------------------------------------
 
     @property
     def config_file(self) -> Path | None:
-        """The file of the open config; None for functions alone."""
+        """Path of the open config; None for functions without a config."""
         return self._config.path if self._config is not None else None
 
     @property
     def config(self) -> RunConfig | None:
-        """The open config; None before one is read."""
         return self._config
 
     def open(self, config: Callable[[], RunConfig], origin: Origin, title: str) -> None:
-        """Load the rewards of a config and score samples from somewhere."""
+        """Load the rewards of a config and score samples. Drops all other jobs."""
         self._jobs.ask("open", lambda: self._open(config, origin, title), alone=True)
 
     def take(self, origin: Origin) -> None:
-        """Score samples from somewhere else."""
+        """Score samples from another source."""
         self._jobs.ask("samples", lambda: self._take(origin))
 
     def replace(self, samples: Sequence[Sample], reason: str) -> None:
-        """Score samples that a person has made or changed."""
+        """Score samples the user has written or edited."""
         self._jobs.ask("samples", lambda: self._replace(list(samples), reason))
 
     def tag(self, index: int, tags: tuple[str, ...]) -> None:
-        """Give a sample tags, which change no score."""
+        """Set the tags of a sample. Scores do not change."""
         self._jobs.ask(f"tag {index}", lambda: self._tag(index, tags))
 
     def weigh(
         self, weights: Sequence[float], muted: frozenset[int], aggregation: Aggregation | None = None
     ) -> None:
-        """Aggregate what was scored with other weights and modes; without modes in the config's."""
+        """Aggregate the existing scores with other weights and modes; None takes the config's modes."""
         self._jobs.ask("weigh", lambda: self._weigh(tuple(weights), muted, aggregation))
 
     def again(self) -> None:
-        """Load and score again."""
         self._jobs.ask("reload", lambda: self._reload("scored again"))
 
     def probe(self) -> None:
-        """Try to fool the rewards."""
+        """Test whether the rewards can be fooled."""
         self._jobs.ask("probe", self._probe)
 
     def keep(self, index: int) -> None:
-        """Keep a sample as a case, with what it gets now."""
+        """Save a sample as a case with its current scores."""
         self._jobs.ask("keep", lambda: self._keep(index))
 
     def grow(self) -> None:
-        """Try the rewards there are, and say which comes next."""
+        """Test the current rewards and suggest the next one."""
         self._jobs.ask("grow", self._grow)
 
     def add(self, seen: Growth, stage: Stage, config: Path | None) -> None:
-        """Add a reward to the file, and to a config's file where one is given; load it and score."""
+        """Add a reward to its file, and to a config if one is given. Then reload and score."""
         self._jobs.ask("add", lambda: self._add(seen, stage, config))
 
     def baseline(self) -> None:
-        """Let the model answer some rows, show the answers as samples, and say what follows."""
+        """Generate answers to some rows, show them as samples and report the baseline."""
         self._jobs.ask("baseline", self._baseline)
 
     def generate(self, index: int) -> None:
-        """Let the model answer the row of a sample; its answers come behind the group's samples."""
+        """Generate answers to a sample's prompt and insert them after its group."""
         self._jobs.ask("generate", lambda: self._generate(index))
 
     def interrupt(self) -> bool:
-        """End the call that runs; False when none does."""
+        """End the running call. Return False when none is running."""
         if not self._busy:
             return False
         self._interrupted = True
@@ -232,13 +230,12 @@ class LabWorker:
         return True
 
     def stop(self) -> None:
-        """End both threads soon, and the lab with them."""
+        """End both threads, and the lab if it was made here."""
         self._jobs.stop()
         if self._busy and not self._end_generating():
             self._lab.interrupt()
 
     def _end_generating(self) -> bool:
-        """End the generating that goes on; False when none does."""
         cancel = self._cancel
         if cancel is not None:
             cancel.set()
@@ -247,7 +244,7 @@ class LabWorker:
     # -- the threads -----------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Do what is asked until stopped."""
+        """Run jobs until stopped."""
         try:
             while (job := self._jobs.next()) is not None:
                 self._interrupted = False
@@ -270,7 +267,7 @@ class LabWorker:
                 self._lab.close()
 
     def watch(self) -> None:
-        """Look at the files of the rewards until stopped; a saved one is scored at once."""
+        """Watch the reward files until stopped. A saved file is scored at once."""
         while not self._jobs.stopped.wait(LOOK_S):
             saved = self._files.saved()
             if not saved:
@@ -335,7 +332,7 @@ class LabWorker:
             self._post(LabTrouble(one_line(trouble, 600)))
 
     def _recorded(self, origin: Origin) -> Report | None:
-        """What the run of the config has recorded of its newest step, or of one group; None for nothing."""
+        """Return what the config's run recorded for a group or its newest step; None when nothing."""
         assert self._config is not None
         run = self._config.origin
         if run is None or not RunFolder(run).database.is_file():
@@ -346,7 +343,7 @@ class LabWorker:
             return None
 
     def _show_recorded(self, *, whole: bool) -> None:
-        """Show the scores that the run recorded, for which no function is called; `whole` without a check."""
+        """Show the recorded scores, without calling a function. `whole` when no check follows."""
         found = self._recorded(self._origin)
         if found is None:
             return
@@ -375,7 +372,7 @@ class LabWorker:
         self._score(reason, time.monotonic())
 
     def _reload_saved(self, reason: str) -> None:
-        """Unless what was saved is what is loaded: a file can be seen in the middle of being written."""
+        """Reload, unless the saved content is already loaded: a write can be seen before it is complete."""
         if self._files.stale():
             self._reload(reason)
 
@@ -405,13 +402,13 @@ class LabWorker:
             self._files.after_reading(self._names())
 
     def _names(self) -> set[str]:
-        """Files that the config names, and what was loaded from them."""
+        """Return the files the config names and those they loaded."""
         assert self._config is not None
         parts = (split_file_source(entry.source) for entry in self._config.section.rewards)
         return {part[0] for part in parts if part} | set(self._lab.files)
 
     def _score(self, reason: str, start: float) -> None:
-        """Scores first, so that they are on the screen; then the checks, which call functions again."""
+        """Post the scores first. The checks come after, because they call the functions again."""
         first = self._scored()
         weights = self._weights if self._weights and len(self._weights) == len(first.functions) else None
         if weights is None:
@@ -426,7 +423,7 @@ class LabWorker:
         self._show(report(self._lab, first.samples, self._dataset, options, checked), whole=True)
 
     def _scored(self) -> Scored:
-        """Score with every function; one that a person ends is named, the others are scored."""
+        """Score with every function. One that the user interrupts is marked as failed."""
         ended: dict[int, Failure] = {}
         while True:
             left = [f.index for f in self._lab.functions if f.index not in ended]
@@ -448,7 +445,7 @@ class LabWorker:
         return replace(scored, functions=functions)
 
     def _checked(self, first: Scored) -> Scored:
-        """Call the quick functions once more, for what only a second look can tell."""
+        """Call the quick functions again, to find scores that differ between calls."""
         quick = [
             f.info.index
             for f in first.functions
@@ -475,7 +472,7 @@ class LabWorker:
         self._show(self._report, whole=self._about.whole)
 
     def _retagged(self, earlier: Report | None) -> Report | None:
-        """An earlier report with the samples' tags of now, so that it stays one of the same samples."""
+        """Copy the current tags into an earlier report, so that its samples still compare equal."""
         if earlier is None or len(earlier.scored.samples) != len(self._samples):
             return earlier
         samples = tuple(
@@ -562,8 +559,7 @@ class LabWorker:
         if trouble:
             self._post(LabTrouble(one_line(trouble, 600)))
 
-    # -- with the model of the config; a child process loads it for each and ends with it: a pane that is only
-    # -- open must not hold a GPU
+    # -- with the config's model: each job loads it in a child process, so that an open pane holds no GPU
 
     def _baseline(self) -> None:
         config = self._with_model()
@@ -618,7 +614,7 @@ class LabWorker:
 
 
 def section_for(config: RunConfig, seen: Growth, stage: Stage) -> str:
-    """The section of a config with one reward more, for a person to copy."""
+    """Return the rewards section of a config with one more reward, for the user to copy."""
     if not config.model:
         config = _weighted(config, seen.advice.weights or {})
     folder = config.path.parent if config.path is not None else seen.file.absolute().parent
@@ -638,13 +634,7 @@ def _weighted(config: RunConfig, weights: Mapping[str, float]) -> RunConfig:
 
 
 def behind_group(samples: Sequence[Sample], index: int, made: Sequence[Sample]) -> list[Sample]:
-    """Return samples with the model's answers behind the last one of a sample's group, and in that group.
-
-    Args:
-        samples: in their order.
-        index: the sample whose row was answered.
-        made: the answers.
-    """
+    """Return the samples with generated answers inserted after the group of sample `index`."""
     asked = samples[index]
     key = (asked.group, asked.prompt_key)
     place = max(i for i, s in enumerate(samples) if (s.group, s.prompt_key) == key) + 1

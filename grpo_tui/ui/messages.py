@@ -1,4 +1,4 @@
-"""Everything a worker tells the app or a pane, in one place."""
+"""Messages from worker threads to the app and its panes."""
 
 from __future__ import annotations
 
@@ -32,15 +32,14 @@ if TYPE_CHECKING:
 
 
 class Newest(Message):
-    """A message that is whole: of a burst only the last is worth painting."""
+    """A message with complete state. Of several in the queue only the last is handled."""
 
     def can_replace(self, message: Message) -> bool:
-        """Whether the one before is of the same kind."""
         return isinstance(message, type(self))
 
 
 class RunAdvanced(Newest):
-    """The open run was looked at; the view is whole, so a newer one replaces it."""
+    """A new view of the open run."""
 
     def __init__(self, view: TrainView, source: object) -> None:
         super().__init__()
@@ -48,7 +47,7 @@ class RunAdvanced(Newest):
 
 
 class CommandEnded(Message):
-    """A command that was sent from here got its outcome."""
+    """A command sent from here has an outcome."""
 
     def __init__(self, command: Command, outcome: Outcome) -> None:
         super().__init__()
@@ -56,7 +55,7 @@ class CommandEnded(Message):
 
 
 class CommandLost(Message):
-    """A command could not be written into the run folder."""
+    """A command could not be written to the run folder."""
 
     def __init__(self, kind: str, reason: str) -> None:
         super().__init__()
@@ -64,7 +63,7 @@ class CommandLost(Message):
 
 
 class RunsListed(Newest):
-    """The folders were looked through; the rows are whole, so a newer list replaces them."""
+    """The runs found so far; `complete` once all folders were read."""
 
     def __init__(self, rows: tuple[RunRow, ...], complete: bool) -> None:
         super().__init__()
@@ -72,12 +71,11 @@ class RunsListed(Newest):
 
 
 class ConsentAsked(Message):
-    """Code that is not the user's own would run; the app asks once.
+    """Code that is not the user's own is about to run. The app asks once.
 
     Args:
-        codes: what would run.
-        again: does what waits for the yes, in the app's thread.
-        otherwise: does what is left after a no.
+        again: Called in the app's thread after a yes, to retry.
+        otherwise: Called after a no.
     """
 
     def __init__(
@@ -91,7 +89,7 @@ class ConsentAsked(Message):
 
 
 class ResumeOffered(Message):
-    """The checkpoints of an ended run were looked at."""
+    """The checkpoints an ended run can be resumed from."""
 
     def __init__(self, offer: ResumeOffer) -> None:
         super().__init__()
@@ -99,7 +97,7 @@ class ResumeOffered(Message):
 
 
 class ResumeEnded(Message):
-    """The command that resumes a run has answered."""
+    """The command that resumes a run has returned."""
 
     def __init__(self, offer: ResumeOffer, started: bool, said: str) -> None:
         super().__init__()
@@ -107,7 +105,7 @@ class ResumeEnded(Message):
 
 
 class WindowLoaded(Newest):
-    """A part of a run, or of several, was read for a full-screen chart; None before anything was logged."""
+    """Data for a full-screen chart. `view` is None before anything is logged."""
 
     def __init__(self, view: BigChartView | None, options: object, trouble: str = "") -> None:
         super().__init__()
@@ -115,7 +113,7 @@ class WindowLoaded(Newest):
 
 
 class LabBusy(Message):
-    """The lab does something; `function` is the one that runs, empty for none; `since` is monotonic."""
+    """The lab is working. `function` is the running reward, if any; `since` is monotonic time."""
 
     def __init__(self, what: str, function: str, since: float) -> None:
         super().__init__()
@@ -123,11 +121,11 @@ class LabBusy(Message):
 
 
 class LabIdle(Message):
-    """What was asked is done, or has failed."""
+    """The lab has finished or failed its last job."""
 
 
 class LabScored(Newest):
-    """Samples were scored; whole, so a newer one replaces it."""
+    """A report on the scored samples."""
 
     def __init__(
         self, view: RewardsView, report: Report, samples: tuple[Sample, ...], origin: Origin
@@ -137,7 +135,7 @@ class LabScored(Newest):
 
 
 class LabTrouble(Message):
-    """The lab could not do what was asked; the text is for the user."""
+    """The lab failed. The text is shown to the user."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -145,7 +143,7 @@ class LabTrouble(Message):
 
 
 class ProbesDone(Message):
-    """The probes were scored."""
+    """The reward probes were scored."""
 
     def __init__(self, report: ProbeReport) -> None:
         super().__init__()
@@ -153,7 +151,7 @@ class ProbesDone(Message):
 
 
 class GrowthSeen(Message):
-    """The rewards were tried, to see which comes next; `section` is a config's with that one."""
+    """The next reward to add, from a test of the current ones. `section` is the config section with it."""
 
     def __init__(self, seen: Growth, section: str) -> None:
         super().__init__()
@@ -161,7 +159,7 @@ class GrowthSeen(Message):
 
 
 class RewardAdded(Message):
-    """A reward stands in its file, and in the config's where one is named."""
+    """A reward was added to its file, and to `config` if that is not None."""
 
     def __init__(self, file: Path, name: str, config: Path | None) -> None:
         super().__init__()
@@ -169,7 +167,7 @@ class RewardAdded(Message):
 
 
 class BaselineDone(Message):
-    """The model has answered some rows."""
+    """The baseline is measured."""
 
     def __init__(self, found: Baseline, generated: Generated) -> None:
         super().__init__()
@@ -177,7 +175,7 @@ class BaselineDone(Message):
 
 
 class CaseKept(Message):
-    """A sample was kept as a case, or could not be for a reason."""
+    """A sample was saved as a case, unless `trouble` says why not."""
 
     def __init__(self, path: Path, name: str, trouble: str = "") -> None:
         super().__init__()
@@ -185,7 +183,7 @@ class CaseKept(Message):
 
 
 class ConfigEvaluated(Newest):
-    """A config was looked at; whole, so a newer one replaces it."""
+    """An evaluated config."""
 
     def __init__(self, evaluation: Evaluation) -> None:
         super().__init__()
@@ -193,7 +191,7 @@ class ConfigEvaluated(Newest):
 
 
 class CheckAt(Newest):
-    """What the full check does now, in a line."""
+    """Progress of the full check, as one line."""
 
     def __init__(self, line: str) -> None:
         super().__init__()
@@ -201,7 +199,7 @@ class CheckAt(Newest):
 
 
 class ConfigChecked(Message):
-    """What the full check knows by now; `whole` when nothing more comes."""
+    """Results of the full check so far; `whole` when it is complete."""
 
     def __init__(self, snapshot: Snapshot, found: Preflight, *, whole: bool) -> None:
         super().__init__()
@@ -209,7 +207,7 @@ class ConfigChecked(Message):
 
 
 class CheckFailed(Message):
-    """The full check itself could not go on; the text is for the user."""
+    """The full check itself failed. The text is shown to the user."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -217,7 +215,7 @@ class CheckFailed(Message):
 
 
 class DiskChanged(Message):
-    """The file of the open config was written by somebody else, or is gone."""
+    """Another program wrote or deleted the file of the open config."""
 
     def __init__(self, file: Path, *, gone: bool) -> None:
         super().__init__()
@@ -225,7 +223,7 @@ class DiskChanged(Message):
 
 
 class StartEnded(Message):
-    """A run was started, or could not be; `said` is what the command said."""
+    """A run was started or failed to start. `said` is the command's output."""
 
     def __init__(self, folder: Path, started: bool, said: str) -> None:
         super().__init__()
@@ -233,7 +231,7 @@ class StartEnded(Message):
 
 
 class TrialStage(Message):
-    """A trial has come to another stage."""
+    """A trial has reached another stage."""
 
     def __init__(self, stage: str) -> None:
         super().__init__()
@@ -241,7 +239,7 @@ class TrialStage(Message):
 
 
 class TrialEnded(Message):
-    """A trial trained, saved and came back, or did not; `said` is what the command said."""
+    """A trial has ended. `came_back`: it trained, saved and reloaded. `said` is the command's output."""
 
     def __init__(self, came_back: bool, said: str) -> None:
         super().__init__()
@@ -249,7 +247,7 @@ class TrialEnded(Message):
 
 
 class DataBusy(Message):
-    """Something is done that takes a moment; empty when nothing is."""
+    """The data view is doing something slow; empty when it is done."""
 
     def __init__(self, what: str) -> None:
         super().__init__()
@@ -257,7 +255,7 @@ class DataBusy(Message):
 
 
 class DataKnown(Message):
-    """Facts and findings as far as they are known."""
+    """Facts and findings about the data so far."""
 
     def __init__(self, checked: Checked) -> None:
         super().__init__()
@@ -265,7 +263,7 @@ class DataKnown(Message):
 
 
 class DataRow(Message):
-    """A row."""
+    """A row of the dataset."""
 
     def __init__(self, view: RowView) -> None:
         super().__init__()
@@ -273,7 +271,7 @@ class DataRow(Message):
 
 
 class DataMatches(Message):
-    """The rows that hold some words."""
+    """The rows that contain the words."""
 
     def __init__(self, words: str, rows: tuple[int, ...]) -> None:
         super().__init__()
@@ -281,7 +279,7 @@ class DataMatches(Message):
 
 
 class DataGold(Message):
-    """What the rewards give for a row's right answer, or why that is not known; `codes` waits for a yes."""
+    """Rewards for a row's reference answer, or why there are none. `codes` needs the user's consent first."""
 
     def __init__(
         self, number: int, golds: Sequence[GoldReward] | None, why: str, codes: tuple[Code, ...] = ()
@@ -291,7 +289,7 @@ class DataGold(Message):
 
 
 class DataTrouble(Message):
-    """What was asked could not be done; the text is for the user, `codes` waits for a yes."""
+    """A request failed. The text is shown to the user; `codes` needs the user's consent first."""
 
     def __init__(self, text: str, codes: tuple[Code, ...] = ()) -> None:
         super().__init__()
@@ -299,11 +297,11 @@ class DataTrouble(Message):
 
 
 class ComparisonAt(Newest):
-    """The comparison that runs does something else now."""
+    """The running comparison has reached another stage."""
 
 
 class ComparisonEnded(Message):
-    """A comparison came to a result, or did not; `said` is the verdict or what was wrong."""
+    """A comparison has ended. `said` is the verdict, or what went wrong."""
 
     def __init__(self, done: bool, said: str) -> None:
         super().__init__()
@@ -311,7 +309,7 @@ class ComparisonEnded(Message):
 
 
 class Forked(Message):
-    """A run was forked into a folder, or was not; `said` is what the command said."""
+    """A fork was started or failed to start. `said` is the command's output."""
 
     def __init__(self, folder: Path, started: bool, said: str) -> None:
         super().__init__()
@@ -319,7 +317,7 @@ class Forked(Message):
 
 
 class ResultsRead(Newest):
-    """What is kept of a run was read, or why it was not; `mark` is what it was read at."""
+    """Stored results of a run, or why they cannot be read. `mark` is the state they were read at."""
 
     def __init__(self, root: Path, results: Results | None, trouble: str, mark: object) -> None:
         super().__init__()

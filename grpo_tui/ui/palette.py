@@ -1,7 +1,8 @@
-"""Textual's palette of commands, which survives what comes while it begins, searches or is left.
+"""Textual's command palette, made robust against events while it opens, searches or closes.
 
-Textual's own ends the program when its list is gone before the last results come, when the pane changes while
-it begins, when it is clicked away twice or where a resize leaves no screen, and at a page down without room.
+Textual's own crashes the program when its list is removed before the last results arrive, when the pane
+changes while it opens, when it is clicked away twice or after a resize, and on page down without room for a
+line.
 """
 
 from __future__ import annotations
@@ -23,19 +24,18 @@ if TYPE_CHECKING:
 
 
 BY_TITLE = 10.0
-"""What a match in the title counts more than one in the action's id."""
+"""Weight of a match in the title relative to one in the action's id."""
 
 
 class Names(Provider):
-    """The actions whose titles or ids hold words that begin as those that were typed."""
+    """Actions whose title or id has words that start with those typed."""
 
     async def discover(self) -> Hits:
-        """List every action while nothing is typed."""
         for name, told, run, _ in sorted(self.app.get_system_commands(self.screen), key=itemgetter(0)):
             yield DiscoveryHit(name, run, help=told)
 
     async def search(self, query: str) -> Hits:
-        """Find actions: by title before those by id, the shorter title first."""
+        """Yield matching actions: matches in the title score higher, then shorter titles."""
         typed = query.lower().split()
         app = cast("GrpoApp", self.app)
         commands = zip(app.offered(self.screen), app.get_system_commands(self.screen), strict=True)
@@ -49,15 +49,15 @@ class Names(Provider):
 
 
 def _begin(typed: list[str], words: list[str]) -> bool:
-    """Whether each of the beginnings is one of a word."""
+    """Return whether each typed prefix starts one of the words."""
     return all(any(word.startswith(begin) for word in words) for begin in typed)
 
 
 class Palette(PatientPalette):
-    """Finds an action by name."""
+    """The command palette."""
 
     _missed = False
-    """It never began, for another pane was chosen meanwhile."""
+    """It never opened, because another pane was chosen meanwhile."""
 
     def on_mount(self, event: Mount) -> None:
         if not self.is_active:  # it would look for the screen below it in the stack of another pane
@@ -65,7 +65,7 @@ class Palette(PatientPalette):
             event.prevent_default()
 
     def on_screen_resume(self, event: ScreenResume) -> None:
-        """Go when the pane comes back in which it never began."""
+        """Close when returning to the pane in which the palette never opened."""
         if self._missed:
             self.dismiss()
 
@@ -76,5 +76,5 @@ class Palette(PatientPalette):
                 await self.run_action("escape")
 
     def run_worker(self, *args: Any, **kwargs: Any) -> Worker[Any]:
-        """A search that is cut off by leaving is no error of the program."""
+        """Start a worker that does not end the program when closing interrupts a search."""
         return super().run_worker(*args, **{**kwargs, "exit_on_error": False})

@@ -1,7 +1,6 @@
-"""What a person likes: colours, charts, title, bell. One small JSON file, replaced whole at a change.
+"""User preferences (theme, charts, title, bell) in one small JSON file, and unsaved config text.
 
-A file that cannot be read gives the defaults and a word about it, never an error; names that this version
-does not know are kept.
+An unreadable file gives the defaults and a message, never an error. Unknown names in the file are kept.
 """
 
 from __future__ import annotations
@@ -20,33 +19,33 @@ FILE = "preferences.json"
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """What is remembered from one start of the program to the next."""
+    """Preferences that persist between sessions."""
 
     theme: str = ""
-    """`dark` or `light`; empty: as the terminal says of its background."""
+    """`dark` or `light`; empty follows the terminal's background."""
     title: bool = True
-    """Whether the terminal's title shows state and step."""
+    """Show state and step in the terminal title."""
     bell: bool = False
-    """Whether the bell rings once when the open run ends or fails, and for a new error."""
+    """Ring once when the open run ends or fails, and for a new error."""
     charts: tuple[str, ...] = ()
-    """Keys of the metrics chosen for the charts of Train, in their order; empty: the usual ones."""
+    """Metric keys of the charts in Train, in order; empty for the default ones."""
 
 
 DEFAULTS = Preferences()
 
 
 class PreferenceFile:
-    """The file of preferences.
+    """The preferences file.
 
     Args:
-        folder: Where it lies; by default `GRPO_TUI_CONFIG_DIR`, else the system's folder for such files.
+        folder: Its folder; by default `GRPO_TUI_CONFIG_DIR`, or the platform's config folder.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
         self.path = (folder or config_folder()) / FILE
 
     def read(self) -> tuple[Preferences, str]:
-        """What is remembered, and a word about what could not be read, empty when all could."""
+        """Return the preferences, and a message about what could not be read (else empty)."""
         try:
             found, trouble = self._values(), ""
         except FileNotFoundError:
@@ -65,10 +64,10 @@ class PreferenceFile:
         return replace(DEFAULTS, **known), trouble
 
     def change(self, **changes: Any) -> tuple[Preferences, str]:
-        """Remember other values of some preferences; what another program changed meanwhile stays.
+        """Save new values of some preferences. Others that another program changed meanwhile are kept.
 
         Returns:
-            All preferences as they are now, and why they could not be written, empty when they were.
+            All preferences as they are now, and why they could not be written (else empty).
         """
         import json
 
@@ -99,7 +98,7 @@ class PreferenceFile:
 
 
 def config_folder(environment: Mapping[str, str] | None = None) -> Path:
-    """The folder of this program's settings."""
+    """Return the folder of this program's settings."""
     chosen = (os.environ if environment is None else environment).get(FOLDER_VARIABLE)
     if chosen:
         return Path(chosen)
@@ -109,7 +108,7 @@ def config_folder(environment: Mapping[str, str] | None = None) -> Path:
 
 
 def _fitting(value: Any, default: Any) -> Any:
-    """The value when it has the default's type, else None."""
+    """Return the value if it has the type of the default, else None."""
     if isinstance(default, tuple):
         whole = isinstance(value, list) and all(isinstance(item, str) for item in value)
         return tuple(value) if whole else None
@@ -121,13 +120,12 @@ FOLDER = "unsaved"
 
 @dataclass(frozen=True, slots=True)
 class Unsaved:
-    """Changes not saved when the screen was taken away: kept, and offered when their file is opened.
+    """Unsaved text of a config, kept when the screen went away and offered when the file is opened again.
 
-    A terminal that hangs up leaves nobody to ask. One text for each file, for its owner's eyes alone.
+    A terminal that hangs up leaves no way to ask. One text per file, readable only by the user.
 
     Attributes:
-        text: the text.
-        at: when it was kept, in seconds since the epoch.
+        at: When it was kept, in seconds since the epoch.
     """
 
     text: str
@@ -135,7 +133,7 @@ class Unsaved:
 
 
 def keep_unsaved(path: Path, text: str) -> None:
-    """Keep the text of a file's draft; a disk that takes nothing more is no reason not to leave."""
+    """Keep the unsaved text of a file. A full disk is ignored, because it must not block the exit."""
     place = _place(path)
     with contextlib.suppress(OSError, UnicodeEncodeError):
         place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -145,7 +143,7 @@ def keep_unsaved(path: Path, text: str) -> None:
 
 
 def unsaved(path: Path) -> Unsaved | None:
-    """What was kept of a file's draft, None when nothing was."""
+    """Return the unsaved text kept for a file; None when there is none."""
     place = _place(path)
     try:
         with place.open(encoding="utf-8", newline="") as opened:
@@ -155,7 +153,7 @@ def unsaved(path: Path) -> Unsaved | None:
 
 
 def forget_unsaved(path: Path) -> None:
-    """Keep nothing of a file's draft any more."""
+    """Delete the unsaved text kept for a file."""
     with contextlib.suppress(OSError):
         _place(path).unlink(missing_ok=True)
 

@@ -1,4 +1,4 @@
-"""Load what a key may ask for next while no key comes: the first look at a pane waits for no file then."""
+"""Import screens while no key is pressed, so that opening a pane for the first time is quick."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ SCREENS = (
     "train", "reading", "generations", "chart", "config", "rewards", "metrics", "hardware", "dialogs",
     "results", "tokens", "what_if", "course", "data",
 )  # fmt: skip
-"""By how likely and how costly their first look is."""
+"""Ordered by how likely they are opened next and how long they take to import."""
 MODULES = tuple(f"grpo_tui.ui.screens.{name}" for name in SCREENS)
 AFTER_S = 1.5
-"""The open run comes first."""
+"""Gives the open run time to load first."""
 LOOK_AGAIN_S = 0.25
 
 
 def preload(quiet: Callable[[], bool], ended: Event, modules: Iterable[str] = MODULES) -> None:
-    """Load these modules one by one, each when it is quiet, until all are there or it ends."""
+    """Import the modules one at a time while `quiet` holds, until done or `ended` is set."""
     if ended.wait(AFTER_S):
         return
     for name in modules:

@@ -1,4 +1,4 @@
-"""What a pane shall open: a config, or rewards with where their samples come from. Plain data for the app."""
+"""Requests to open a config or rewards in a pane, as plain data."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ class ConfigRequest:
     """A config to open.
 
     Attributes:
-        path: the file.
-        overrides: `K=V` words of the command line.
-        run_dir: folder of the run, when one was named.
-        launcher: words put before the training process.
-        in_rewards: whether Rewards shows this file already.
+        overrides: `K=V` arguments from the command line.
+        run_dir: Run folder, if the user named one.
+        launcher: Command in front of the training process, such as `accelerate launch`.
+        in_rewards: Rewards already shows this file.
     """
 
     path: Path
@@ -32,7 +31,7 @@ class ConfigRequest:
 
 
 def config_of_run(root: Path) -> Path | None:
-    """The file that a run was started with; None when it names none, or when the file is gone."""
+    """Return the config file a run was started with; None when none is recorded or it no longer exists."""
     from grpo_tui.rewards.consent import note_named
     from grpo_tui.store.layout import RunFolder
     from grpo_tui.store.spec import read_spec
@@ -53,12 +52,12 @@ class RewardsRequest:
     """Rewards to load and samples to score.
 
     Attributes:
-        title: whose rewards these are, such as the file's name.
-        config: reads the config, in the lab's thread; raises ValueError with a sentence.
-        origin: where the samples come from; the usual place when None.
-        run: the run whose rewards they are, None when a person named them.
-        file: the config they stand in, which Config shows too; None when it is another's or there is none.
-        overrides: `K=V` words that were given with it.
+        title: What the rewards belong to, such as a file name.
+        config: Reads the config in the lab's thread. Raises ValueError with a sentence for the user.
+        origin: Source of the samples; None for the default.
+        run: The run they belong to; None when the user named the rewards directly.
+        file: The config that contains them, to open in Config too; None for another run's or none.
+        overrides: `K=V` arguments given with the file.
     """
 
     title: str
@@ -70,7 +69,7 @@ class RewardsRequest:
 
 
 def rewards_of_run(root: Path, group: int | None = None) -> RewardsRequest:
-    """The rewards of a run, on the completions of its newest step, or of one of its groups."""
+    """Return the rewards of a run, on one of its groups or the completions of its newest step."""
 
     def read() -> RunConfig:
         from grpo_tui.config.run_config import RunConfig

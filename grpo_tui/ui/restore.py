@@ -1,6 +1,6 @@
-"""The bytes that undo every mode a full-screen program turns on.
+"""The escape sequences that undo every mode a full-screen program turns on.
 
-Imports nothing: who mends a terminal after a program that died may be short of memory and time.
+Must not import anything: it is used to repair a terminal after a crash, when memory and time may be short.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ MODES = (
     "\x1b[?1004l\x1b[?2004l\x1b[?2048l\x1b[<u"  # focus, paste, in-band resize, keyboard protocol
     "\x1b[?7h\x1b[?25h\x1b[0m"  # line wrap, cursor, plain text
 )
-"""Every mode but the alternate screen; harmless when they are undone already."""
+"""Resets every mode except the alternate screen. Harmless if a mode is already off."""
 
 TITLE_BACK = "\x1b]2;\x07\x1b[23;0t"
-"""Takes the title away, then has the one that was kept put back where a terminal keeps one (XTWINOPS)."""
+"""Clears the title, then restores the saved one on terminals with a title stack (XTWINOPS)."""
 
 RESTORE = MODES + "\x1b[?1049l"
-"""All of it. On the main screen already, the last one moves the cursor to where the screen was opened."""
+"""Also leaves the alternate screen. On the main screen that last sequence moves the cursor to where the
+program started.
+"""

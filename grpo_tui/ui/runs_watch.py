@@ -1,6 +1,6 @@
-"""Look through the folders for runs, in a thread of its own, again and again.
+"""Search the folders for runs repeatedly, in a thread.
 
-A run that did not change is not read again, and folders that take long to walk are walked less often.
+Unchanged runs are not read again, and folders that take long to walk are walked less often.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from grpo_tui.ui.messages import RunsListed
 
 LOOK_S = 2.0
 WALK_SHARE = 0.02
-"""Most of the time that may go into walking the folders for new runs."""
+"""Largest fraction of time spent walking the folders for new runs."""
 FIRST_PAGE = 12
-"""So many rows are read before the list is shown for the first time."""
+"""Number of rows read before the list is shown for the first time."""
 
 
 class RunsWatch:
-    """Keeps the list of runs; `run` is the body of the thread, which ends when `stopped` is set."""
+    """Keeps the list of runs up to date. Call `run` in a thread; it ends when `stopped` is set."""
 
     def __init__(
         self, roots: Sequence[Path], post: Callable[[Message], object], stopped: threading.Event
@@ -39,13 +39,13 @@ class RunsWatch:
         self._shown: tuple[RunRow, ...] | None = None
 
     def run(self) -> None:
-        """Look again and again until stopped."""
+        """Search until stopped."""
         while not self._stopped.is_set():
             self.look()
             self._stopped.wait(LOOK_S)
 
     def look(self) -> None:
-        """Look once, and post the list when it is another."""
+        """Search once, and post the list if it has changed."""
         self._walk()
         for number, path in enumerate(self._paths):
             if self._stopped.is_set():
@@ -59,7 +59,7 @@ class RunsWatch:
             self._post(RunsListed(rows, complete=True))
 
     def _walk(self) -> None:
-        """Find the run folders, unless the last walk took so long that it is too early for another."""
+        """Find the run folders, unless the last walk was slow and another would come too soon."""
         began = time.monotonic()
         if began < self._walk_at and all(path.is_dir() for path in self._paths):
             return
@@ -70,7 +70,7 @@ class RunsWatch:
         self._walk_at = ended + (ended - began) / WALK_SHARE - LOOK_S
 
     def _read(self, path: Path) -> None:
-        """Read a run that was written to, or that lives: it can end without a word in its folder."""
+        """Read a run that has changed or is live: a live one can die without writing anything."""
         mark, known = fingerprint(RunFolder(path)), self._known.get(path)
         if known is None or known[0] != mark or known[1].live:
             self._known[path] = (mark, read_run_row(path, self._names[path]))

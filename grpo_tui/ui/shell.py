@@ -1,4 +1,4 @@
-"""The one door through which screens and widgets reach the app: its newest data, and what it does."""
+"""Typed access to the app for screens and widgets."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ if TYPE_CHECKING:
 
 
 class Shell:
-    """Gives a screen its app, typed."""
+    """Mixin that gives a screen or widget its app, typed."""
 
     @property
     def shell(self) -> GrpoApp:
-        """The app."""
         return cast("GrpoApp", cast("Screen[Any]", self).app)

@@ -1,6 +1,6 @@
-"""Start, resume or try a run, or do another command: a child process does what `grpo-tui` does.
+"""Run `grpo-tui` commands such as start, resume and trial in child processes.
 
-The screen never imports what starts a training process, nor waits for it.
+The screen itself never imports what starts a training process, and never waits for it.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from grpo_tui.core.text import one_line
 from grpo_tui.store.trials import STAGES
 
 PATIENCE_S = 120.0
-"""So long a start may take before the screen says that it got no answer."""
+"""How long a start may take before it is reported as unanswered."""
 
 
 def resume_run(path: Path) -> tuple[bool, str]:
     """Resume a run and wait until it has started.
 
     Returns:
-        Whether it started, and what the command said, on one line and safe to show.
+        Whether it started, and the command's output as one line that is safe to show.
     """
     return start_run([str(path), "--resume"], "resumed")
 
 
 def start_run(words: Sequence[str], done_word: str = "started") -> tuple[bool, str]:
-    """Start a run by the command and wait until it has started.
+    """Start a run with `grpo-tui train` and wait until it has started.
 
     Args:
-        words: of `grpo-tui train`, without `--detach`.
-        done_word: what is said when the command has nothing to say.
+        words: Arguments without `--detach`.
+        done_word: Reported when the command prints nothing.
 
     Returns:
         As `resume_run`.
@@ -65,7 +65,7 @@ def start_run(words: Sequence[str], done_word: str = "started") -> tuple[bool, s
 
 
 MOST_SAID = 400
-"""Characters of a refusal that are told."""
+"""Maximum length of a command's message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +73,9 @@ class Ended:
     """How a command ended.
 
     Attributes:
-        code: its exit code; None when it did not begin.
-        printed: what it printed.
-        trouble: what it complained of, on one line and safe to show.
+        code: Exit code; None when the command did not start.
+        printed: Its stdout.
+        trouble: Its error output as one line that is safe to show.
     """
 
     code: int | None
@@ -84,11 +84,11 @@ class Ended:
 
 
 class Child:
-    """A command of this program as a child process; `run` waits for it in a thread of its own.
+    """A `grpo-tui` command as a child process. Call `run` in a thread.
 
     Args:
-        words: of `grpo-tui`.
-        stages: how the lines of its stderr begin that say what it does now.
+        words: Arguments of `grpo-tui`.
+        stages: Prefixes of stderr lines that report progress.
     """
 
     def __init__(self, words: Sequence[str], stages: str | tuple[str, ...]) -> None:
@@ -98,15 +98,10 @@ class Child:
         self._ended = threading.Event()
 
     def cancelled(self) -> bool:
-        """Whether a person ended it."""
         return self._ended.is_set()
 
     def run(self, tell: Callable[[str], None] = lambda stage: None) -> Ended:
-        """Wait until it has ended.
-
-        Args:
-            tell: called with each stage, from this thread.
-        """
+        """Run the command and wait for it. `tell` is called with each progress line, from this thread."""
         with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as printed:
             return self._run(tell, printed)
 
@@ -140,7 +135,7 @@ class Child:
         return Ended(code, printed.read(), one_line(said, MOST_SAID))
 
     def cancel(self) -> None:
-        """End it as ctrl+c does, from any thread."""
+        """Send SIGINT, as ctrl+c does. Safe from any thread."""
         with self._lock:
             self._ended.set()
             process = self._process
@@ -150,29 +145,23 @@ class Child:
 
 
 class Trial:
-    """One trial; `run` waits for it in a thread of its own.
-
-    The command removes the folder of the trial, however it ends.
+    """One trial. Call `run` in a thread. The command removes the trial's folder, however it ends.
 
     Args:
-        words: of `grpo-tui train`, without `--smoke`.
+        words: Arguments of `grpo-tui train`, without `--smoke`.
     """
 
     def __init__(self, words: Sequence[str]) -> None:
         self._child = Child(["train", *words, "--smoke"], STAGES)
 
     def cancelled(self) -> bool:
-        """Whether a person ended it."""
         return self._child.cancelled()
 
     def run(self, tell: Callable[[str], None] = lambda stage: None) -> tuple[bool, str]:
-        """Wait until it has ended.
-
-        Args:
-            tell: called with each stage, from this thread.
+        """Run the trial and wait for it. `tell` is called with each stage, from this thread.
 
         Returns:
-            Whether it trained, saved and came back, and what the command said.
+            Whether it trained, saved and reloaded, and the command's output.
         """
         done = self._child.run(tell)
         if self.cancelled():
@@ -181,5 +170,5 @@ class Trial:
         return (True, done.printed) if done.code == 0 else (False, done.trouble)
 
     def cancel(self) -> None:
-        """End it as ctrl+c does: the command stops its run and removes the folder; from any thread."""
+        """Stop the trial as ctrl+c does; the command then removes the folder. Safe from any thread."""
         self._child.cancel()

@@ -1,7 +1,7 @@
-"""Give the terminal back, whatever ends the program; write to its clipboard and its title.
+"""Restore the terminal however the program ends; write its clipboard and title.
 
-Textual restores it on its own way out, not on a signal: then mouse reports and the alternate screen would
-stay on.
+Textual restores the terminal on a normal exit but not on a signal, which would leave mouse reports and the
+alternate screen on.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ if TYPE_CHECKING:
     from grpo_tui.present.train_view import TrainView
 
 MOST_BYTES = 74_994
-"""Several terminals drop a longer sequence whole: 100,000 bytes of Base64 less its frame."""
+"""Some terminals drop longer sequences entirely. This is what fits into 100,000 bytes of Base64 plus framing.
+"""
 _SCREEN_PIECE = 240
-"""GNU screen passes on strings of 256 bytes at most."""
+"""GNU screen passes on strings of at most 256 bytes."""
 
 
 def fitting(text: str) -> str:
-    """As much of the text as a clipboard takes, control characters made visible, for a shell may get it."""
+    """Truncate text to what a clipboard takes. Control characters are made visible, as a shell may get it."""
     whole = safe(text)
     data = whole.encode("utf-8")
     if len(data) <= MOST_BYTES:
@@ -38,12 +39,12 @@ def fitting(text: str) -> str:
 
 
 def sequences(text: str, environment: Mapping[str, str]) -> str:
-    """What is written to the terminal to have it copy `text` (OSC 52), through SSH, tmux or GNU screen too.
+    """Return the sequences that copy `text` to the clipboard (OSC 52), also through SSH, tmux and GNU screen.
 
-    Only what a person asks for is sent. The text goes out in Base64, so nothing in it can end the sequence.
+    The text is Base64, so nothing in it can end the sequence.
 
-    tmux takes OSC 52 itself where `set-clipboard` is `on`, and passes a wrapped one on where
-    `allow-passthrough` is; both are written, for they set the same text.
+    tmux handles OSC 52 itself if `set-clipboard` is `on`, and passes on a wrapped one if `allow-passthrough`
+    is on. Both are written; they set the same text.
     """
     plain = f"\x1b]52;c;{base64.b64encode(text.encode('utf-8')).decode('ascii')}\x07"
     if environment.get("TMUX"):
@@ -56,19 +57,19 @@ def sequences(text: str, environment: Mapping[str, str]) -> str:
 
 MOST_CELLS = 80
 KEEP = "\x1b[22;0t"
-"""XTWINOPS: the terminal keeps its title on a stack; ignored where there is none."""
+"""XTWINOPS: pushes the current title onto the terminal's stack. Ignored by terminals without one."""
 WITHOUT = ("dumb", "linux", "unknown", "vt", "ansi", "cons", "sun")
-"""Terminals, by the start of their name, that have no title and may print the sequence."""
+"""Prefixes of TERM for terminals that have no title and may print the sequence."""
 
 
 def has_title(environment: Mapping[str, str]) -> bool:
-    """True when the terminal is of a kind that has a title."""
+    """Return whether the terminal supports a title."""
     name = environment.get("TERM", "")
     return bool(name) and not name.startswith(WITHOUT)
 
 
 def title_of(view: TrainView | None, *, plain: bool = False) -> str:
-    """The title for a view: `▶ 57/120 demo-add, grpo-tui`; never with a control character."""
+    """Return the title for a view, such as `▶ 57/120 demo-add — grpo-tui`. Contains no control characters."""
     if view is None:
         return "grpo-tui"
     sign = state_sign(view.state)[0]
@@ -78,11 +79,10 @@ def title_of(view: TrainView | None, *, plain: bool = False) -> str:
 
 
 class TerminalTitle:
-    """Writes the title, only when it changes; what was there before is put back.
+    """Writes the terminal title when it changes, and restores the previous one.
 
     Args:
-        write: Writes to the terminal.
-        plain: Whether only ASCII can be shown.
+        plain: Use ASCII only.
     """
 
     def __init__(self, write: Callable[[str], object], *, plain: bool = False) -> None:
@@ -90,14 +90,13 @@ class TerminalTitle:
         self._shown: str | None = None
 
     def show(self, view: TrainView | None) -> None:
-        """Show this view."""
         title = title_of(view, plain=self._plain)
         if title != self._shown:
             self._write(f"{KEEP if self._shown is None else ''}\x1b]2;{title}\x07")
             self._shown = title
 
     def give_back(self) -> None:
-        """Put back what stood there before."""
+        """Restore the previous title."""
         if self._shown is not None:
             self._write(TITLE_BACK)
         self._shown = None
@@ -105,16 +104,16 @@ class TerminalTitle:
 
 LEAVING_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 PATIENCE_S = 3.0
-"""How long an orderly exit may take after a signal before the process restores the terminal and goes."""
+"""Time for an orderly exit after a signal before the process restores the terminal and exits."""
 
 TWICE_S = 1.0
-"""A signal may come twice at once, from the terminal and from the parent that passes it on: that is one."""
+"""Signals this close together count as one: the terminal and a parent may both send it."""
 
 
 def exit_on_signals(leave: Callable[[], object]) -> None:
-    """Call `leave` on SIGTERM, SIGHUP and SIGINT; a later second signal, or an exit that hangs, ends it all.
+    """Call `leave` on SIGTERM, SIGHUP and SIGINT. A later second signal or a hanging exit kills the process.
 
-    Ctrl+C is a key here and no signal. Call it inside the running event loop.
+    Ctrl+C is a key in this app, not a signal. Call this inside the running event loop.
     """
     loop = asyncio.get_running_loop()
     asked_at: float | None = None
@@ -135,15 +134,15 @@ def exit_on_signals(leave: Callable[[], object]) -> None:
 
 
 def follow_stops(give_back: Callable[[], object], take: Callable[[], object]) -> None:
-    """On SIGTSTP give the terminal back and stop; on SIGCONT take it again, in the foreground only.
+    """On SIGTSTP release the terminal and stop. On SIGCONT take it back if in the foreground.
 
-    SIGSTOP gives no warning, so what runs on the terminal is then given back on SIGCONT, before it is taken
-    anew. All of it happens between two turns of the event loop: a plain signal handler could interrupt the
-    queue of the screen's writer and wait for it for ever. Call it inside the running event loop.
+    SIGSTOP gives no warning, so in that case the terminal is released on SIGCONT before it is taken back. All
+    of this runs between two turns of the event loop: a plain signal handler could interrupt the writer's
+    queue and deadlock. Call this inside the running event loop.
 
     Args:
         give_back: Leaves full-screen mode.
-        take: Enters it and paints.
+        take: Enters it and repaints.
     """
     loop = asyncio.get_running_loop()
     given = False
@@ -171,7 +170,7 @@ def follow_stops(give_back: Callable[[], object], take: Callable[[], object]) ->
 
 
 def in_foreground() -> bool:
-    """True when this process may write to its terminal, and when it has none to ask."""
+    """Return whether this process is in the terminal's foreground. True if there is no terminal."""
     stream = sys.__stdin__
     try:
         return stream is None or os.tcgetpgrp(stream.fileno()) == os.getpgrp()
@@ -180,9 +179,9 @@ def in_foreground() -> bool:
 
 
 def can_be_continued() -> bool:
-    """True when a shell with job control could bring a stopped screen back.
+    """Return whether a shell with job control could continue a stopped app.
 
-    As the kernel decides it for SIGTSTP: the process group has a parent outside of it, in the same session.
+    The kernel's rule for SIGTSTP: the process group has a parent outside of it in the same session.
     """
     pid, group, session = os.getpid(), os.getpgrp(), os.getsid(0)
     while os.getpgid(pid) == group:
@@ -202,7 +201,7 @@ def _end(code: int) -> None:
 
 
 def restore_terminal() -> None:
-    """Write the sequences that undo a full-screen program's modes; harmless when they are undone already."""
+    """Write the sequences that undo full-screen modes. Harmless if they are already undone."""
     stream = sys.__stderr__
     if stream is None or not stream.isatty():
         return

@@ -1,7 +1,7 @@
-"""Every private name of Textual that is used here, in one place: for what Textual does slowly, or not safely.
+"""Every use of a private Textual name, each of which works around something slow or unsafe.
 
-Tried with Textual 8.2. A method that Textual no longer calls, or an attribute that it no longer has, turns
-off what needs it. `missing` tells of these once the program has started.
+Tested with Textual 8.2. If Textual drops a private name, only the workaround that needs it stops working.
+`missing` reports such names after the program has started.
 """
 
 from __future__ import annotations
@@ -62,24 +62,24 @@ NEEDED = {
         "_action_command_list": "a page down in a palette without room for a line",
     },
 }
-"""Private attribute of each of Textual's classes to what is lost without it."""
+"""For each of Textual's classes: its private attributes, and what is lost without each."""
 
 BEGIN_S = 20.0
-"""How long a screen that is left at once may take to begin on a crowded machine."""
+"""Time a screen that is left at once may need to mount on a busy machine."""
 LOOK_EVERY_S = 2.0
 QUIET_S = 1.5
-"""Without a key for so long, nobody is in the middle of something."""
+"""After this long without input, the user is considered idle."""
 APART_S = 60.0
-"""Whole collections are at least so far apart."""
+"""Minimum time between two full collections."""
 LONGEST_S = 75.0
-"""A person who never rests does not make the process grow: closed screens are garbage of this kind."""
+"""Maximum time between them under constant input. Closed screens are only freed by a full collection."""
 YOUNG = 10
-"""Collections of young objects after which a whole one is worth it, as Python's own threshold has it."""
+"""Collections of the middle generation that make a full one worthwhile, as in Python's default threshold."""
 NEVER = 1_000_000_000
 
 
 def missing(app: App[Any]) -> list[str]:
-    """Return a sentence for each private name that this Textual lacks."""
+    """Return a sentence for each private name this version of Textual lacks."""
     driver = app.driver if isinstance(app, TunedApp) and isinstance(app.driver, PatientDriver) else None
     owners = {
         "App": (App, app),
@@ -97,16 +97,16 @@ def missing(app: App[Any]) -> list[str]:
 
 
 def leave_whole_collections_to_the_app() -> None:
-    """Let Python collect young objects by itself, but not look through all of them."""
+    """Disable automatic full garbage collections; young generations are still collected."""
     young, middle, _ = gc.get_threshold()
     gc.set_threshold(young, middle, NEVER)
 
 
 class TunedApp(App[str]):
-    """An app whose panes come back at once and whose closed screens go; it collects garbage when left alone.
+    """An app that keeps pane styles, frees closed screens, and runs full garbage collections while idle.
 
-    Python looks through all objects of the process at any moment, by their number: a tenth of a second
-    without an answer to any key.
+    Python would run one at any moment, depending on object counts, and block all keys for a tenth of a
+    second.
     """
 
     _switches = False
@@ -114,7 +114,7 @@ class TunedApp(App[str]):
 
     @property
     def driver(self) -> Driver | None:
-        """The terminal, None while there is none."""
+        """The terminal driver; None before it exists."""
         return getattr(self, "_driver", None)
 
     def on_mount(self) -> None:
@@ -129,16 +129,16 @@ class TunedApp(App[str]):
         await super().on_event(event)
 
     def untouched_s(self) -> float:
-        """For how many seconds nobody did anything; from any thread."""
+        """Return the seconds since the last input. Safe from any thread."""
         return time.monotonic() - self._touched_at
 
     @property
     def quiet(self) -> bool:
-        """Whether nobody is in the middle of something."""
+        """Whether the user is idle."""
         return self.untouched_s() > QUIET_S
 
     def collect_when_quiet(self) -> bool:
-        """Look through all objects when it disturbs nobody, or when it was put off for too long."""
+        """Run a full collection if the user is idle or it is overdue. Return whether it ran."""
         now = time.monotonic()
         since = now - self._collected_at
         due = gc.get_count()[2] > YOUNG and since > (APART_S if self.quiet else LONGEST_S)
@@ -151,14 +151,14 @@ class TunedApp(App[str]):
 
     @property
     def _sizes(self) -> set[str]:
-        """The classes that tell a screen its size."""
+        """Classes that tell a screen its size."""
         return {name for _, name in (self.HORIZONTAL_BREAKPOINTS or []) + (self.VERTICAL_BREAKPOINTS or [])}
 
     def _get_screen(self, screen: Screen[Any] | str) -> tuple[Screen[Any], AwaitMount]:
-        """What is looked at first is styled as it is mounted, and once.
+        """Style a new screen once, while it is mounted.
 
-        Textual would read all styles anew for a pane, twice: a fifth of the time until it is shown. It would
-        tell any screen its size when all parts of it are styled, and style them again for that.
+        Textual would read all styles twice for a new pane, a fifth of the time until it is shown. It would
+        also set size classes only after everything is styled, and style it again.
         """
         shown = self.screen_stack
         if isinstance(screen, Screen) and not screen.is_running and shown:
@@ -171,7 +171,7 @@ class TunedApp(App[str]):
         return found, mounted
 
     def switch_mode(self, mode: str) -> AwaitMount:
-        """Show a pane in one picture, once it has taken what came meanwhile."""
+        """Show a pane in a single paint, after it has handled what arrived meanwhile."""
         if mode == self.current_mode:
             return super().switch_mode(mode)
         held = contextlib.ExitStack()
@@ -189,37 +189,39 @@ class TunedApp(App[str]):
         return mounted
 
     def delay_update(self, delay: float = 0.05) -> None:
-        """Hold pictures back; a change of pane, for which Textual waits so long, does it by itself."""
+        """Delay painting, except while `switch_mode` does so in a shorter way."""
         if not self._switches:
             super().delay_update(delay)
 
     @property
     def _background_screens(self) -> list[Screen[Any]]:
-        """The screens that show through the top one, which Textual takes to be transparent always.
+        """Screens visible through the top one.
 
-        Without this, whatever an opaque screen covers has all of it painted anew with every message.
+        Textual assumes every screen is transparent, and would repaint whatever an opaque screen covers on
+        each message.
         """
         opaque = self.screen.styles.background.a == 1
         return [] if opaque else super()._background_screens
 
     def clear_selection(self) -> None:
-        """Forget what is selected on the top screen, when there is one.
+        """Clear the selection of the top screen, if there is one.
 
-        From Python 3.12 on Textual runs tasks eagerly: a field in the first screen asks for this before the
+        Since Python 3.12 Textual runs tasks eagerly, and an input in the first screen calls this before the
         screen is up.
         """
         with contextlib.suppress(ScreenStackError):
             super().clear_selection()
 
     def _handle_exception(self, error: Exception) -> None:
-        """Leave in peace, though a screen that is taken away while it begins finds no parts."""
+        """Ignore missing widgets during exit: a screen removed while it mounts cannot find its parts."""
         if self.return_code is None or not isinstance(error, NoMatches):
             super()._handle_exception(error)
 
     async def _replace_screen(self, screen: Screen[Any]) -> Screen[Any]:
-        """Let a screen begin before it goes: it would look for its parts and find none.
+        """Wait until a screen has mounted before removing it.
 
-        Textual ends the program when a screen is left, by a second key, while it is still being put up.
+        Textual ends the program when a second key closes a screen that is still mounting and looks for its
+        parts.
         """
         if (mounted := getattr(screen, "_mounted_event", None)) is not None:
             with contextlib.suppress(TimeoutError):
@@ -227,7 +229,8 @@ class TunedApp(App[str]):
         parts = list(screen.walk_children(Widget, with_self=True))
         replaced = await super()._replace_screen(screen)
         if not screen.is_running:
-            # Textual remembers the last thousand caches of painted lines, of closed screens too: some 50 MB.
+            # Textual keeps the last thousand caches of painted lines, including those of closed screens:
+            # about 50 MB.
             for part in parts:
                 if (cache := getattr(part, "_styles_cache", None)) is not None:
                     cache.clear()
@@ -235,38 +238,40 @@ class TunedApp(App[str]):
         return replaced
 
     def let_go(self, screen: Screen[Any]) -> None:
-        """Called once a screen is closed, to keep nothing of it."""
+        """Drop references to a closed screen. Called after it is closed."""
 
 
 class KeepsStyles(MessagePump):
-    """For a screen, before `Screen` in its bases: styles and layout stand until what they depend on changes.
+    """Screen mixin, listed before `Screen`: keeps styles and layout until what they depend on changes.
 
-    Textual works them all out anew whenever a screen comes to the top.
+    Textual recomputes all of them whenever a screen comes to the top.
     """
 
     focused: Reactive[Widget | None] = Reactive(None, repaint=False)
-    """Textual would paint the whole screen; what gets or loses the focus paints itself."""
+    """Without repaint: Textual would paint the whole screen, but widgets repaint themselves on focus and
+    blur.
+    """
     _styled_by: tuple[Any, ...] | None = None
 
     @on(Mount)
     def _was_styled(self) -> None:
-        """What is mounted has just been styled."""
         self._styled_by = self._ground()
 
     @on(ScreenResume)
     def _keep_styles(self, event: ScreenResume) -> None:
-        """Style only what another theme or another state of the terminal has changed."""
+        """Restyle only after the theme or the state of the terminal has changed."""
         ground = self._ground()
         if ground == self._styled_by:
             event.refresh_styles = False
         self._styled_by = ground
 
     def set_state(self, states: Mapping[str, bool], parts: str) -> None:
-        """Set classes of the screen, and style the parts that depend on them.
+        """Set classes of the screen, and restyle the parts that depend on them.
 
         Args:
-            states: Classes, and whether the screen has them.
-            parts: Selects every part whose styles name one of them; Textual would style all parts anew.
+            states: Whether the screen has each class.
+            parts: Selector for every part whose styles use one of the classes. Textual would restyle all
+                parts.
         """
         screen = cast("Screen[Any]", self)
         if any(screen.has_class(name) != on for name, on in states.items()):
@@ -275,7 +280,7 @@ class KeepsStyles(MessagePump):
                 screen.app.stylesheet.apply(part)
 
     def _screen_resized(self, size: Size) -> None:
-        """Lay out again only for another size; what else asks for it is laid out with the next picture."""
+        """Lay out again only if the size changed. Other reasons for layout wait for the next paint."""
         laid_out = getattr(getattr(self, "_compositor", None), "size", None)
         if laid_out != size:
             super()._screen_resized(size)  # type: ignore[misc]
@@ -290,41 +295,40 @@ PLAIN = Style()
 
 @lru_cache(maxsize=4096)
 def tinted(style: Style, tint: Color) -> Style:
-    """A style with its colours mixed with the tint, and without what a click would do."""
+    """Return a style blended with the tint, without its click action."""
     return next(iter(BackgroundScreen.process_segments([Segment("", style)], tint))).style or PLAIN
 
 
 class Tint(BackgroundScreen):
-    """The screen below, in fainter colours: each of them is mixed once, not for each piece of text."""
+    """The screen below in dimmed colors. Each style is blended once instead of for every segment."""
 
     @classmethod
     def process_segments(cls, segments: Iterable[Segment], color: Color) -> Iterable[Segment]:
-        """Each piece in its fainter style."""
+        """Yield each segment in its dimmed style."""
         for text, style, control in segments:
             yield Segment(text, style if control else tinted(style or PLAIN, color), control)
 
 
 class LeftOnce(KeepsStyles):
-    """For a screen over a pane: dismissed a second time it does nothing; Textual would take what lies below.
+    """Screen mixin: dismissing it a second time does nothing. Textual would close the screen below.
 
-    Two clicks, or two words of a search that ends, reach a screen in one breath; the second one finds it gone
-    already.
+    Two clicks or two results of a search can reach a screen before the first has closed it.
     """
 
     def render(self) -> RenderableType:
-        """What lies behind, as Textual would show it, sooner."""
+        """Render the screen below as Textual does, but faster."""
         made: RenderableType = super().render()  # type: ignore[misc]
         return Tint(made.screen, made.color) if type(made) is BackgroundScreen else made
 
     def dismiss(self, result: Any = None) -> AwaitComplete:
-        """Leave with a result, unless it was left already or another screen is on top."""
+        """Close with a result, unless the screen is already closed or not on top."""
         if not cast("Screen[Any]", self).is_active:
             return AwaitComplete.nothing()
         return cast("AwaitComplete", super().dismiss(result))  # type: ignore[misc]
 
 
 class PatientPalette(LeftOnce, CommandPalette):
-    """Textual's palette of commands, which survives what comes while it is put up or left."""
+    """Textual's command palette, robust against events while it opens or closes."""
 
     def _watch__list_visible(self) -> None:
         if self.query(CommandList):
@@ -337,18 +341,18 @@ class PatientPalette(LeftOnce, CommandPalette):
 
 SYNC_START, SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
 MOST_WAITING = 6
-"""Writes that may wait for the terminal before pictures are left out: two pictures with their frames."""
+"""Writes that may be queued before frames are dropped: two frames with their synchronization sequences."""
 LOOK_AGAIN_S = 0.1
 LAST_WORDS_S = 1.0
-"""How long leaving waits for a terminal that takes nothing."""
+"""How long exiting waits for a terminal that accepts no data."""
 
 
 class PatientDriver(LinuxDriver):
-    """Textual's driver for Unix terminals, which leaves pictures out rather than wait.
+    """Textual's driver for Unix terminals, which drops frames rather than wait.
 
-    Textual's own waits once thirty writes are queued: on a line that stands still neither keys nor signals
-    are served then, and when the terminal is gone that lasts for ever. Here pictures that a slow line cannot
-    take are left out, and the newest is painted whole when it can again.
+    Textual's own blocks once thirty writes are queued. On a stalled connection neither keys nor signals are
+    handled then, and if the terminal is gone this lasts forever. Here frames that a slow connection cannot
+    take are dropped, and the newest is painted in full once it can.
     """
 
     def __init__(self, app: App[Any], **keywords: Any) -> None:
@@ -359,7 +363,7 @@ class PatientDriver(LinuxDriver):
         self._leaves_out = self._in_frame = False
 
     def write(self, data: str) -> None:
-        """Queue what is to be written; a picture is left out while earlier ones wait."""
+        """Queue output. A frame is dropped while earlier ones wait."""
         framed = self._in_frame or data == SYNC_START
         self._in_frame = framed and data != SYNC_END
         picture = framed or "\x1b[0m" in data
@@ -371,7 +375,7 @@ class PatientDriver(LinuxDriver):
             self._put(merge_styles(data) if picture else data)
 
     def close(self) -> None:
-        """Write the rest, but not for ever."""
+        """Write the rest, with a time limit."""
         if self._line() is None:
             super().close()
         elif self._writer_thread is not None:
@@ -379,7 +383,7 @@ class PatientDriver(LinuxDriver):
             self._writer_thread.join(LAST_WORDS_S)
 
     def _line(self) -> queue.Queue[str | None] | None:
-        """Return what waits for the terminal, None where Textual has no such thing or has not begun."""
+        """Return the writer's queue; None if Textual has none or it has not started."""
         return getattr(getattr(self, "_writer_thread", None), "_queue", None)
 
     def _waiting(self) -> int:
@@ -394,7 +398,7 @@ class PatientDriver(LinuxDriver):
             super().write(data)
 
     def _look_again(self) -> None:
-        """Paint the newest picture whole once the terminal has taken what waited."""
+        """Paint the newest frame in full once the terminal has taken what was queued."""
         if self._waiting():
             asyncio.get_running_loop().call_later(LOOK_AGAIN_S, self._look_again)
             return

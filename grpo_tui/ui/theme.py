@@ -1,4 +1,4 @@
-"""The colours: one accent, good, bad, attention, and text in two strengths; dark and light."""
+"""Dark and light theme: one accent; good, bad, attention; text in three strengths."""
 
 from __future__ import annotations
 
@@ -66,10 +66,10 @@ LIGHT = Theme(
 
 THEMES = (DARK, LIGHT)
 NAMES = {"dark": DARK.name, "light": LIGHT.name}
-"""As a person and the preferences name them."""
+"""Names used by the user and in the preferences."""
 
 
 def first_theme(environment: Mapping[str, str]) -> str:
-    """The theme to start with: light when the terminal says that its background is (`COLORFGBG=0;15`)."""
+    """Return the initial theme: light if the terminal reports a light background (`COLORFGBG=0;15`)."""
     background = environment.get("COLORFGBG", "").rpartition(";")[2]
     return LIGHT.name if background in ("7", "15") else DARK.name

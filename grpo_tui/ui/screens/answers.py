@@ -1,4 +1,4 @@
-"""What the base and the trained model answered to one prompt, side by side, with what differs marked."""
+"""The base and trained model's answers to one prompt, side by side with differences marked."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 Spans = list[tuple[str, str]]
 SIDE_BY_SIDE = 80
-"""Cells from which on the two stand beside each other."""
+"""From this width the answers are shown side by side."""
 
 
 class AnswerLines(LineScroll):
-    """The prompt, then the different answers of both, in pairs."""
+    """The prompt, then both models' distinct answers in pairs."""
 
     def __init__(self, pair: PromptPair, names: tuple[str, str]) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ def _title(name: str, one: Answer) -> list[Line]:
 
 
 def _marked(base: Answer | None, policy: Answer | None) -> tuple[Spans, Spans]:
-    """Both texts, with what only one of them has on another background."""
+    """Return both texts, with the parts that differ highlighted."""
     if base is None or policy is None:
         return [(base.text if base else "", "text")], [(policy.text if policy else "", "text")]
     pieces = word_diff(base.text, policy.text)
@@ -77,7 +77,7 @@ def _joined(left: Line, right: Line, half: int) -> Line:
 
 
 class AnswersScreen(ReadingScreen):
-    """The answers of both models to a prompt."""
+    """Both models' answers to a prompt."""
 
     BINDINGS: ClassVar[list[BindingType]] = [("enter", "close", "close"), ("y", "copy", "copy")]
 

@@ -1,6 +1,6 @@
-"""A metric over the whole screen: of one run, or of several over each other.
+"""A full-screen chart of one metric, for one run or several overlaid.
 
-What is shown is read in a thread, when another part is asked for or a run moved on.
+Data is read in a thread when another part is requested or a run has new steps.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ if TYPE_CHECKING:
     from grpo_tui.present.train_view import TrainView
 
 LOOK_S = 1.0
-"""How often a run is asked for something new."""
+"""How often runs are checked for new steps."""
 SHARE = 30
-"""Rests so many times the processor time of a reading: a long run must not keep a core busy."""
+"""Pause between reads, as a multiple of their CPU time: a long run must not keep a core busy."""
 EVAL = "eval_"
 
 
 class WindowLoader:
-    """Reads runs for one chart; `run` is the body of the thread.
+    """Reads runs for one chart. Call `run` in a thread.
 
     Args:
-        sources: The runs; opened, read and closed by the thread.
-        post: Takes each message.
+        sources: The runs. The thread opens, reads and closes them.
+        post: Takes messages, called from the thread.
     """
 
     def __init__(self, sources: Sequence[RunSource], post: Callable[[Message], object]) -> None:
@@ -68,17 +68,17 @@ class WindowLoader:
         self._wake, self._stopped = threading.Event(), threading.Event()
 
     def ask(self, options: ChartOptions, columns: int) -> None:
-        """Ask for a part of the runs; returns at once, later ones take the place of these."""
+        """Request a part of the runs and return at once. It replaces a pending request."""
         self._request = (options, columns)
         self._wake.set()
 
     def stop(self) -> None:
-        """End the thread soon."""
+        """Ask the thread to end."""
         self._stopped.set()
         self._wake.set()
 
     def run(self) -> None:
-        """Look again and again until stopped."""
+        """Read until stopped."""
         read: tuple[ChartOptions, int] | None = None
         try:
             while not self._stopped.is_set():
@@ -108,7 +108,7 @@ class WindowLoader:
 
 
 def keys_of(options: ChartOptions) -> list[tuple[str, str]]:
-    """Return the metrics that are asked for, each with the name of its line."""
+    """Return the metrics to read, each with the name of its line."""
     if not options.together:
         return [(options.key, "")]
     plain = options.key.removeprefix(EVAL)
@@ -116,7 +116,7 @@ def keys_of(options: ChartOptions) -> list[tuple[str, str]]:
 
 
 class ZoomScreen(LeftOnce, Screen[None], Shell):
-    """A chart over the whole screen.
+    """A full-screen chart.
 
     Args:
         sources: The runs to read.
@@ -133,7 +133,7 @@ class ZoomScreen(LeftOnce, Screen[None], Shell):
         self._loader = WindowLoader(sources, self.post_message)
 
     def on_mount(self) -> None:
-        # A worker of the app, which says aloud when one fails.
+        # A worker of the app, which reports failures.
         self.app.run_worker(self._loader.run, thread=True, group="chart", exit_on_error=False)
         self.query_one(BigChart).show(None, self.options)
         self.query_one(BigChart).focus()
@@ -149,11 +149,11 @@ class ZoomScreen(LeftOnce, Screen[None], Shell):
 
     @property
     def keys(self) -> list[str]:
-        """The metrics that `[` and `]` leaf through."""
+        """The metrics that `[` and `]` cycle through."""
         return [self.options.key]
 
     def on_window_loaded(self, message: WindowLoaded) -> None:
-        """Show what was read, unless the metric was changed meanwhile."""
+        """Show what was read, unless the metric has changed meanwhile."""
         if message.view is None or message.view.key == self._shown_key():
             self._view = message.view
             waits = message.trouble or ("Nothing is logged yet." if message.view is None else "")
@@ -170,14 +170,14 @@ class ZoomScreen(LeftOnce, Screen[None], Shell):
             self._loader.ask(self.options, self.query_one(BigChart).columns)
 
     def change(self, options: ChartOptions) -> None:
-        """Ask for something else: painted at once as far as it is known, and read anew where it is not."""
+        """Apply options: repaint at once, and read again if other data is needed."""
         before, self.options = self.options, options
         self.query_one(BigChart).show(self._view, self._painted())
         if (options.key, options.window, options.together) != (before.key, before.window, before.together):
             self._ask()
 
     def show_metric(self, key: str) -> None:
-        """Show another metric of the same part of the run."""
+        """Show another metric for the same part of the run."""
         self.change(replace(self.options, key=key))
 
     def _window(self, window: Window) -> None:
@@ -213,7 +213,7 @@ class ZoomScreen(LeftOnce, Screen[None], Shell):
             self._window(panned(self.options.window, self._view.bounds, by * PAN))
 
     def step_here(self) -> int | None:
-        """The step under the cursor, the newest one without a cursor; None while nothing is drawn."""
+        """Return the step under the cursor, or the newest one. None when nothing is drawn."""
         view = self._view
         if view is None or not view.lines:
             return None
@@ -242,14 +242,14 @@ class ZoomScreen(LeftOnce, Screen[None], Shell):
             self._point((places[-1] if by > 0 else places[0]) + by * max(apart, 1e-9))
 
     def _point(self, place: float) -> None:
-        """Put the cursor on a place, and move the window along where it would lie outside."""
+        """Move the cursor, and the window if the cursor would leave it."""
         if self._view is None:
             return
         window = showing(self.options.window, self._view.bounds, place)
         self.change(replace(self.options, cursor=place, window=window))
 
     def on_big_chart_pointed(self, event: BigChart.Pointed) -> None:
-        """The mouse zooms around a place, or sets the cursor."""
+        """Zoom around the mouse, or set the cursor."""
         if event.zoom is not None:
             self._zoom(event.zoom, event.place)
         else:
@@ -295,7 +295,7 @@ class ZoomScreen(LeftOnce, Screen[None], Shell):
         self.app.push_screen(MetricPicker(self._folders, self.options.key), chosen)
 
     def help_here(self) -> bool:
-        """Say what the metric means."""
+        """Explain the metric."""
         from grpo_tui.ui.screens.reading import MeaningScreen
 
         self.app.push_screen(MeaningScreen(self.options.key))
@@ -303,12 +303,12 @@ class ZoomScreen(LeftOnce, Screen[None], Shell):
 
 
 class ChartScreen(ZoomScreen):
-    """A full-screen chart.
+    """A full-screen chart of one run.
 
     Args:
         folder: The run.
         key: TRL's key of the metric.
-        span: The first and the last step to begin with; the whole run when not given.
+        span: First and last step shown initially; None for the whole run.
     """
 
     BINDINGS = bindings("chart")
@@ -334,22 +334,22 @@ class ChartScreen(ZoomScreen):
 
     @property
     def keys(self) -> list[str]:
-        """The charts of Train, in their order."""
+        """The charts of Train, in order."""
         view = self.shell.view
         return [chart.key for chart in view.charts] if view is not None else [self.options.key]
 
     def show_metric(self, key: str) -> None:
-        """Show another metric; train and evaluation stay together where there are both."""
+        """Show another metric. Train and eval stay together if both are logged."""
         together = self.options.together and self._pair(key) is not None
         self.change(replace(self.options, key=key, together=together))
 
     def _pair(self, key: str) -> str | None:
-        """The same metric in evaluation, or in training; None when it was not logged."""
+        """Return the metric's eval or train counterpart; None when it is not logged."""
         other = key.removeprefix(EVAL) if key.startswith(EVAL) else EVAL + key
         return other if other in self.keys else None
 
     def action_chart_completions(self) -> None:
-        """The completions of the step under the cursor, else of the newest one."""
+        """Show the completions of the step under the cursor, or of the newest step."""
         step = self.step_here()
         if step is None:
             self.app.notify("Nothing is logged yet.", severity="warning")
@@ -374,7 +374,7 @@ NAME_WIDTH = 30
 
 
 class SettingsTable(LinePane):
-    """The settings that differ, a column per run."""
+    """Settings that differ, one column per run."""
 
     DEFAULT_CSS = "SettingsTable { height: auto; max-height: 30%; }"
 
@@ -384,7 +384,6 @@ class SettingsTable(LinePane):
         self._facts: OverlayFacts | None = None
 
     def show(self, facts: OverlayFacts) -> None:
-        """Show what was read."""
         self._facts = facts
         self.changed(layout=True)
 
@@ -392,7 +391,7 @@ class SettingsTable(LinePane):
         return 1 if self._facts is None or not self._facts.settings else 2 + len(self._facts.settings)
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """The table; what does not fit is counted in the title."""
+        """Return the table. The title counts rows that do not fit."""
         facts = self._facts
         if facts is None:
             return [[Span(" Reading the settings …", "dim")]]
@@ -424,8 +423,8 @@ class OverlayScreen(ZoomScreen):
     """Two or more runs on one chart.
 
     Args:
-        folders: The runs; at most six are shown.
-        key: The metric to begin with.
+        folders: The runs. At most `MOST_LINES` are shown.
+        key: The metric shown first.
     """
 
     BINDINGS = bindings("overlay")
@@ -466,7 +465,7 @@ class OverlayScreen(ZoomScreen):
 
     @property
     def keys(self) -> list[str]:
-        """Metrics of the runs, those of all of them first."""
+        """Metrics of the runs, those that all runs have first."""
         return list(self._facts.keys) if self._facts is not None else [self.options.key]
 
     def action_overlay_table(self) -> None:
@@ -474,7 +473,7 @@ class OverlayScreen(ZoomScreen):
 
 
 def distinct_names(folders: tuple[Path, ...]) -> list[str]:
-    """The folders' names, with as many of the folders above as tell them apart."""
+    """Return the folders' names, with enough parent folders to make them unique."""
     for depth in range(1, 6):
         names = [os.sep.join(folder.absolute().parts[-depth:]) for folder in folders]
         if len(set(names)) == len(names):

@@ -1,4 +1,4 @@
-"""How the run and one prompt change over the steps, over the pane Generations."""
+"""Trends of the run and of one prompt over the steps, on top of Generations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class CourseLines(LineScroll):
-    """The run, then the prompt."""
+    """Trends of the run, then of the prompt."""
 
     def __init__(self, names: Sequence[str], card: GroupCard | None) -> None:
         super().__init__(id="course-lines")
@@ -51,11 +51,11 @@ class CourseLines(LineScroll):
 
 
 class CourseScreen(FullReadingScreen):
-    """The course of a run.
+    """Trends over the run.
 
     Args:
-        names: the reward functions.
-        card: the group whose prompt is followed; None for none.
+        names: The reward functions.
+        card: Group whose prompt is followed, if any.
     """
 
     BINDINGS = bindings("course")
@@ -65,23 +65,20 @@ class CourseScreen(FullReadingScreen):
         self._course = CourseLines(names, card)
         super().__init__("generations", self._course)
         self.left = threading.Event()
-        """Set once nobody looks any more."""
+        """Set when the screen is closed, to stop reading."""
 
     def on_unmount(self) -> None:
         self.left.set()
 
     def take_run(self, found: tuple[Sequence[Stretch], Sequence[ProbeStep]]) -> None:
-        """Show what was read of the run."""
         stretches, probes = found
         self._course.stretches, self._course.probes = tuple(stretches), tuple(probes)
         self._course.changed()
 
     def take_trouble(self, why: str) -> None:
-        """Say why the run is not shown."""
         self._course.trouble = why
         self._course.changed()
 
     def take_visits(self, visits: Sequence[Visit]) -> None:
-        """Show what was read of the prompt."""
         self._course.visits = tuple(visits)
         self._course.changed()

@@ -1,4 +1,4 @@
-"""What Generations writes and remembers: exports of what was found, and queries under a name."""
+"""Exports and saved queries of Generations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KEEP = "keep"
 
 
 def export(screen: GenerationsScreen) -> None:
-    """Write what was found, the group, or the completion, by the part with the focus."""
+    """Export the matches, the group or the completion, depending on the focused part."""
     query, what = _scope(screen)
     if query is None and not screen.found.ids:
         screen.app.notify("There is nothing to write.", severity="warning")
@@ -38,7 +38,7 @@ def export(screen: GenerationsScreen) -> None:
 
 
 def _scope(screen: GenerationsScreen) -> tuple[str | None, str]:
-    """The query for what is written, None for all that was found; and what it is, in words."""
+    """Return the query for the export (None for all matches), and a description."""
     card, row = screen.card, screen.row
     if screen.part == "list" or card is None:
         return None, plural(len(screen.found.ids), "completion")
@@ -76,7 +76,7 @@ def _say(screen: GenerationsScreen, words: str, *, wrong: bool = False) -> None:
 
 
 def choose_view(screen: GenerationsScreen) -> None:
-    """A query by its name, or keep the one in force."""
+    """Open a saved query, or save the current one."""
     views = SavedViews(config_folder())
     known, trouble = views.read()
     choices = [
@@ -114,7 +114,7 @@ def _keep(screen: GenerationsScreen, views: SavedViews) -> None:
 
 
 def _wrong(path: Path) -> str:
-    """Why a file cannot be written under this name."""
+    """Return why a file cannot be written under this name, or ""."""
     if path.suffix.lower() not in KINDS:
         return f"unknown format. Use {', '.join(KINDS)}"
     if path.exists():
@@ -123,7 +123,7 @@ def _wrong(path: Path) -> str:
 
 
 def order_words(sort: str) -> str:
-    """An order in words."""
+    """Return a sort order in words."""
     if not sort:
         return "newest first"
     if sort == "step":

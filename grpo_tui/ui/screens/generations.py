@@ -1,4 +1,4 @@
-"""Pane 5: why did this completion get that reward? Find groups and completions, read them, compare them."""
+"""Pane 5, Generations: find, read and compare completions, and see why each got its reward."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ NO_RUN: list[Line] = [
 PLACEHOLDER = "/ to search, e.g. reward<0.2"
 AGAIN_S = 1.0
 REST = 25
-"""A list that follows a live run rests so many times as long as the last search took."""
+"""A search that follows a live run repeats after this many times its own duration."""
 PARTS = ("list", "card", "reader")
 SIZED = "#found-part, #card-part, #group-title, #group-rows, #card-table, #reader-part"
-"""What one part over the whole pane hides or stretches."""
+"""Parts that are hidden or resized when one part has the whole pane."""
 
 
 class GenerationsScreen(KeepsStyles, Screen[None], Shell):
@@ -71,29 +71,29 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
         self._folder: RunFolder | None = None
         self._large = False
         self._brings: int | None = None
-        """The group that is fetched to be shown; None once something else is shown."""
+        """Id of the group being loaded; None once something else is shown."""
         self.pages: Pages | None = None
         self.searches: Pages | None = None
         self.found = Found()
         self.line = ""
-        """The query in force."""
+        """Current query."""
         self.newest = 0
-        """The newest group of the run."""
+        """Id of the run's newest group."""
         self.order = ""
-        """As `found.read_sort` reads it; empty for the newest first."""
+        """Sort order as read by `read_sort`; empty for newest first."""
         self._groups: Sequence[int] = ()
-        """Those of what was found, each once."""
+        """Ids of the groups found, without duplicates."""
         self._as_completions = False
         self._cancel = threading.Event()
         self._asked_at = 0.0
         self._goes_to: int | None = None
         self._looks_again = False
         self._unanswered = False
-        """Whether the store could not be read for the query in force."""
+        """The store could not be read for the current query."""
         self.reading = Reading()
         self.card: GroupCard | None = None
         self.visits: tuple[Visit, ...] = ()
-        """The times that the prompt of the card was answered, oldest first."""
+        """Appearances of the card's prompt, oldest first."""
         self._marked: tuple[str, str] | None = None
 
     def compose(self) -> ComposeResult:
@@ -127,7 +127,7 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
         self._close()
 
     def on_screen_resume(self) -> None:
-        """Show what came meanwhile, or what another pane asks to see."""
+        """Update the pane, or show what another pane asked for."""
         self._on_view(self.shell.view)
         request = self.shell.take_generations_request()
         if request is not None:
@@ -160,7 +160,7 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
             self.look_again()
 
     def _open(self, folder: RunFolder | None) -> None:
-        """Read another run."""
+        """Switch to another run."""
         if folder == self._folder:
             return
         self._close()
@@ -190,7 +190,7 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
 
     @on(CursorList.Highlighted, "#group-table")
     def _chosen(self) -> None:
-        """Another line of the list; back at the top, what came meanwhile comes in."""
+        """Show the selected line. At the top, include groups that arrived meanwhile."""
         self.show_chosen()
         self.look_again()
 
@@ -199,7 +199,7 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
         self.show_reading()
 
     def show_chosen(self) -> None:
-        """Show what is under the cursor of the list."""
+        """Show the group or completion under the cursor of the list."""
         chosen = self.query_one(GroupTable).selected
         if chosen is None:
             table = self.query_one(GroupTable)
@@ -213,7 +213,7 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
             self._ask_card(chosen.group, chosen.index)
 
     def _ask_card(self, group: int, index: int | None) -> None:
-        """Fetch a group and show it."""
+        """Load a group and show it."""
         totals = self.query_one(GroupTable).totals
         self._brings = group
 
@@ -232,7 +232,7 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
             )
 
     def _with_hits(self, card: GroupCard, index: int | None) -> None:
-        """Show a group with what the query has found in it."""
+        """Show a group with the query's matches marked."""
         self._brings = None
         self.show_card(card, index, frozenset())
         if not self.line or self.pages is None:
@@ -252,7 +252,7 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
         self.pages.ask("hits", look, take, self.cannot_read)
 
     def go_to_group(self, group: int) -> None:
-        """Show a group, in the list when it is there, else alone."""
+        """Show a group, selecting it if it is listed."""
         table = self.query_one(GroupTable)
         if self._as_completions or not table.go_to(group):
             self._ask_card(group, None)
@@ -339,24 +339,24 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
         searches.ask("course", look, screen.take_run, screen.take_trouble)
 
     def action_generations_export(self) -> None:
-        """Write what was found, the group, or the completion, by the part with the focus."""
+        """Export the matches, the group or the completion, depending on the focused part."""
         export(self)
 
     def action_generations_views(self) -> None:
-        """A query by its name, or keep the one in force."""
+        """Open a saved query, or save the current one."""
         choose_view(self)
 
     # -- parts -----------------------------------------------------------------------------------
 
     @property
     def part(self) -> str:
-        """The part with the focus."""
+        """The focused part: `list`, `card` or `reader`."""
         names = {"group-table": "list", "card-table": "card", "reader": "reader"}
         focused = self.focused
         return names.get(focused.id or "", "list") if focused is not None else "list"
 
     def action_generations_open(self) -> None:
-        """From the list to the completions, from there to the text."""
+        """Move the focus from the list to the completions, and from there to the text."""
         at = PARTS.index(self.part)
         self._focus(PARTS[min(at + 1, len(PARTS) - 1)])
 
@@ -378,7 +378,7 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
         self.query_one(widgets[part]).focus()
 
     def action_generations_large(self) -> None:
-        """The part with the focus over the whole pane, or as before."""
+        """Toggle the focused part over the whole pane."""
         self._large = not self._large
         self._show_only(self.part if self._large else "")
 
@@ -398,24 +398,24 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
     # -- finding ---------------------------------------------------------------------------------
 
     def _functions(self) -> list[str]:
-        """Names of the run's reward functions, which a query may have alone."""
+        """Return the reward function names, which a query may use as fields."""
         view = self.shell.view
         return [function.name for function in view.functions] if view is not None else []
 
     def forget_found(self) -> None:
-        """Another run."""
+        """Reset for another run."""
         self._cancel.set()
         self.found, self._groups, self.newest = Found(), (), 0
         self.query_one(GroupTable).forget()
 
     @property
     def follows(self) -> bool:
-        """True at the top of a list that begins with the newest: new groups then come in."""
+        """Whether new groups are added: true at the top of a list sorted newest first."""
         table = self.query_one(GroupTable)
         return table.cursor == 0 and table.scroll_offset.y == 0 and not self.order
 
     def look_again(self) -> None:
-        """Find again what is found now, when a live run has moved on and somebody is at its top."""
+        """Repeat the search if a live run has new groups and the list follows."""
         if self.newest <= self.found.newest_group or not self.is_attached:
             return
         if not self.follows:
@@ -435,12 +435,12 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
         self.look_again()
 
     def find(self, *, again: bool = False) -> None:
-        """Look for what the query asks; what is found comes later, a search that runs is given up.
+        """Run the query in a thread. A running search is canceled.
 
-        At the top of a list that begins with the newest, the first page comes before the search is done.
+        A list that follows shows its first page before the search is complete.
 
         Args:
-            again: Whether the list shows what was found by the same query a moment ago.
+            again: The list already shows results of the same query.
         """
         pages = self.searches
         if pages is None:
@@ -514,7 +514,7 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
             self.look_again()
 
     def say_why_empty(self) -> None:
-        """Say why the list is empty, by the newest view; a search may end before the first one comes."""
+        """Explain an empty list from the newest view. A search may end before the first view arrives."""
         state, table = self.query_one(QueryState), self.query_one(GroupTable)
         if state.trouble or state.unread:
             return
@@ -528,7 +528,7 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
         return self.found.ids if self._as_completions else self._groups
 
     def _line_of(self, group: int) -> int | None:
-        """What stands for a group in the list: its number, or that of its first completion found."""
+        """Return the list's id for a group: its own, or that of its first completion found."""
         if not self._as_completions:
             return group
         return next(
@@ -580,13 +580,13 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
         self.pages.ask(f"lines {keys[0]}", look, take, failed)
 
     def read_again(self) -> None:
-        """Ask anew for what could not be read; the file may have come back."""
+        """Retry what could not be read: the file may be readable again."""
         if self._unanswered:
             self.find()
         self.query_one(GroupTable).ask_again()
 
     def cannot_read(self, why: str) -> None:
-        """Say beside the query what of the run cannot be read; an empty sentence when all can."""
+        """Show why part of the run cannot be read; an empty sentence clears it."""
         state = self.query_one(QueryState)
         state.unread = why
         state.changed()
@@ -596,7 +596,7 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
         self.query_one(Input).focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Say at once where a query is not understood."""
+        """Report syntax errors while typing."""
         state = self.query_one(QueryState)
         try:
             read_query(event.value, self._functions())
@@ -616,7 +616,7 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
         self.find()
 
     def show_query(self, line: str, *, group: int | None = None, order: str | None = None) -> None:
-        """Find by a query that came from elsewhere."""
+        """Run a query from another place, such as a saved query or another pane."""
         self.query_one(Input).value = line
         self.line, self._goes_to = line.strip(), group
         self.order = self.order if order is None else order
@@ -655,7 +655,7 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
         self.app.push_screen(MenuDialog("sort by", choices, at=at), chosen)
 
     def _sort(self, field: str) -> None:
-        """Sort by a field; the same choice again reverses the order."""
+        """Sort by a field. The same choice again reverses the order."""
         self.order = _reversed(field) if field == self.order else field
         self.find()
 
@@ -663,11 +663,11 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
 
     @property
     def row(self) -> CardRow | None:
-        """The completion that is read."""
+        """The completion shown in the reader."""
         return self.query_one(CardTable).selected
 
     def show_card(self, card: GroupCard | None, index: int | None, hits: frozenset[int]) -> None:
-        """Show a group with the cursor on one completion, by default where it was, or on the first hit."""
+        """Show a group. With `index` None the cursor stays, or goes to the first match in a new group."""
         table, heading = self.query_one(CardTable), self.query_one(GroupTitle)
         same = card is not None and self.card is not None and card.id == self.card.id
         if index is None:
@@ -685,7 +685,7 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
         self.show_reading()
 
     def show_reading(self) -> None:
-        """Show the completion under the cursor as it is asked for."""
+        """Show the completion under the cursor in the reader."""
         row, heading = self.row, self.query_one(ReaderHeading)
         heading.card, heading.row, heading.reading = self.card, row, self.reading
         heading.changed()
@@ -733,7 +733,7 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
         self.app.notify(f"Press d to compare with {self._marked[0]}.")
 
     def action_generations_diff(self) -> None:
-        """The next thing to compare with; after the last one the text alone."""
+        """Compare with the next candidate. After the last one, show the text alone."""
         card, row = self.card, self.row
         if card is None or row is None:
             return
@@ -770,17 +770,17 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
 
 
 _Answer = tuple[Found | str, Sequence[int], tuple[float, float] | None]
-"""What was found or why not, its groups, the ends of the run's totals."""
+"""Result or error of a search, ids of its groups, and the run's lowest and highest total."""
 
 
 def _answer(found: Found | str, stores: Stores) -> _Answer:
-    """In the thread that searches: of 100,000 completions the groups take some milliseconds."""
+    """Collect the groups in the searching thread: this takes milliseconds for 100,000 completions."""
     groups = () if isinstance(found, str) else tuple(dict.fromkeys(found.group_of))
     return found, groups, total_range(stores.search.run)
 
 
 def _reversed(order: str) -> str:
-    """The opposite order; empty is newest first."""
+    """Return the reverse order. Empty is newest first."""
     if order in ("", "step"):
         return "" if order else "step"
     return order[1:] if order.startswith("-") else f"-{order}"

@@ -1,4 +1,4 @@
-"""The machine over the whole screen: GPUs and who is on them, processor, memory, ranks."""
+"""The machine: GPUs and their processes, CPU, memory, ranks."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 FIGURES = 58
 """Cells of a GPU's line without its two bars."""
 CLOCKS = 16
-"""Cells more, in a wide terminal, for what holds the clocks down."""
+"""More cells for the throttle reason, if `ROOMY`."""
 ROOMY = 100
 BARS = (4, 30)
 """Shortest and longest bar."""
 LABEL = 6
 LATE_S = 5.0
-"""From this age on a sample's age is said."""
+"""A sample older than this shows its age."""
 
 
 class HardwareList(LineScroll):
@@ -35,12 +35,10 @@ class HardwareList(LineScroll):
     _view: TrainView | None = None
 
     def show(self, view: TrainView | None) -> None:
-        """Show the machine of this run."""
         self._view = view
         self.changed()
 
     def lines(self, width: int) -> list[Line]:
-        """GPUs first, then what else can hold a run up."""
         view = self._view
         if view is None:
             return [_empty("Opening the run …")]
@@ -65,7 +63,7 @@ def _nobody_samples(view: TrainView) -> list[Line]:
 
 
 def _recorded(view: TrainView) -> list[Line]:
-    """What the record of an ended run says of its time."""
+    """Return what an ended run recorded about its speed."""
     lines: list[Line] = [_empty("GPU and CPU use are shown while the run trains. Recorded of this run:"), ()]
     shares = [f"{name} {percent(share)}" for name, share in view.phase_shares if share >= 0.005]
     told = (

@@ -1,4 +1,4 @@
-"""Every metric of a run to choose from: search as one types, with the newest value and a small curve."""
+"""Choose from all metrics of a run: search as you type, with newest value and sparkline."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from grpo_tui.ui.shell import Shell
 from grpo_tui.ui.textual_private import LeftOnce
 
 TREND = 24
-"""Stretches that a small curve is made of, when Train has none."""
+"""Points of a sparkline for metrics without a chart in Train."""
 PAGE_S = 0.1
-"""How far apart metrics that were read come to the screen."""
+"""Interval at which loaded metrics are posted."""
 
 
 class MetricList(LineScroll, can_focus=False):
-    """The rows that fit what was typed."""
+    """The metrics that match the search."""
 
     class Chosen(Message):
-        """A row was clicked."""
+        """Posted when a row is clicked twice."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,7 +44,6 @@ class MetricList(LineScroll, can_focus=False):
         self.selected = 0
 
     def show(self, rows: list[MetricListRow], selected: int) -> None:
-        """Show these rows, one of them selected."""
         self.rows, self.selected = rows, max(0, min(selected, len(rows) - 1))
         self.changed()
         self._keep_in_sight()
@@ -79,14 +78,13 @@ class MetricList(LineScroll, can_focus=False):
 
 
 class MetricWords(LinePane):
-    """What the selected metric means, in a few lines."""
+    """The selected metric's meaning, in a few lines."""
 
     DEFAULT_CSS = "MetricWords { height: 4; margin: 1 0 0 0; }"
     row: MetricListRow | None = None
     complete = False
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """Its meaning and its healthy shape, as far as they fit."""
         if self.row is None:
             words = "No metric matches." if self.complete else "Still reading the run …"
             return [[Span(f" {words}", "attention" if self.complete else "dim")]]
@@ -97,20 +95,19 @@ class MetricWords(LinePane):
 
 
 class SearchField(Input):
-    """Takes every character but the question mark, which asks for the meaning."""
+    """A search field that leaves `?` to the screen, for the metric's meaning."""
 
     def check_consume_key(self, key: str, character: str | None) -> bool:
-        """Whether a key is typed into the field."""
         return character != "?" and super().check_consume_key(key, character)
 
 
 class MetricPicker(LeftOnce, ModalScreen[str | None], Shell):
-    """Choose a metric by what it is called or what it means.
+    """Choose a metric by its title, key or meaning.
 
     Args:
-        folders: The runs whose metrics are offered.
+        folders: Runs whose metrics are offered.
         key: The metric shown now.
-        purpose: What choosing does, for the title.
+        purpose: What enter does, for the title.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -136,7 +133,7 @@ class MetricPicker(LeftOnce, ModalScreen[str | None], Shell):
             yield MetricWords()
 
     def on_mount(self) -> None:
-        """Start with what Train has; the rest is read beside it."""
+        """Show the metrics Train already has. The rest is read in a thread."""
         self.shell.view_signal.subscribe(self, self._on_view)
         self._on_view(self.shell.view)
         self.query_one(Input).focus()
@@ -152,7 +149,7 @@ class MetricPicker(LeftOnce, ModalScreen[str | None], Shell):
             self._show(self._selected_key())
 
     def _read(self) -> None:
-        """Find the metrics that have no chart in Train, with values and curves."""
+        """Read the metrics that have no chart in Train, with values and sparklines. Runs in a thread."""
         page: list[MetricListRow] = []
         try:
             self._read_folders(page)
@@ -200,7 +197,7 @@ class MetricPicker(LeftOnce, ModalScreen[str | None], Shell):
         self._show(self._selected_key())
 
     def _stands(self) -> bool:
-        """False before its parts are there and once they are taken away; it may be asked to show then."""
+        """Return whether all parts are mounted. `_show` may be called before and after that."""
         return bool(self.query(Input)) and bool(self.query(MetricList)) and bool(self.query(MetricWords))
 
     def _selected_key(self) -> str:
@@ -221,7 +218,7 @@ class MetricPicker(LeftOnce, ModalScreen[str | None], Shell):
         words.changed()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Search as one types, the best one selected."""
+        """Search, and select the best match."""
         self._show(self._key if not event.value.strip() else "")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:

@@ -1,4 +1,4 @@
-"""What the probes showed, over the whole screen: what each function takes or refuses that it should not."""
+"""Results of the probes: what each function accepts or rejects that it should not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KIND_W = 28
 
 
 def probed_word(report: ProbeReport) -> str:
-    """The outcome in a few words."""
+    """Summarize the outcome in a few words."""
     kinds = {kind.kind for kind in report.kinds if kind.fault == "fooled"}
     unfair = {kind.kind for kind in report.kinds if kind.fault == "unfair"}
     if report.failed:
@@ -27,7 +27,7 @@ def probed_word(report: ProbeReport) -> str:
 
 
 class ProbeLines(LineScroll):
-    """Every function with the kinds of probe that show a fault, each with an example."""
+    """Each function with the kinds of probe that show a fault, and an example of each."""
 
     def __init__(self, report: ProbeReport) -> None:
         super().__init__(id="probe-lines")
@@ -35,7 +35,6 @@ class ProbeLines(LineScroll):
         self.whole = False
 
     def lines(self, width: int) -> list[Line]:
-        """By function: what it looks at, then its faults."""
         report = self._report
         where = "made-up questions" if report.made_up else "rows of the dataset"
         what = f" {report.probes} completions for {report.rows} {where}: attacks, and respelled right answers"

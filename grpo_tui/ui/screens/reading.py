@@ -1,4 +1,4 @@
-"""What is read over a pane: a long text, a sample of the policy, a comparison, the help, a metric."""
+"""Text screens over a pane: a long text, samples of the policy, a diff, the help, a metric's meaning."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class WholeText(LineScroll):
         self._text, self._prose = text, prose
 
     def lines(self, width: int) -> list[Line]:
-        """Wrapped at the width, prose between words, all else at any character: it stays as it is."""
+        """Wrap prose between words and anything else at any character, so that nothing changes."""
         room = max(2, width - 2)
         if not self._prose:
             return [[Span(" " + row)] for row in wrapped(self._text, room)]
@@ -39,7 +39,7 @@ class WholeText(LineScroll):
 
 
 def _by_words(line: str, room: int) -> list[str]:
-    """A line that fits as it is; a longer one between its words, all rows as far in as the first."""
+    """Wrap a line between words, keeping its indentation."""
     if cell_len(line) <= room:
         return [line]
     indent = line[: min(len(line) - len(line.lstrip(" ")), room // 2)]
@@ -47,7 +47,7 @@ def _by_words(line: str, room: int) -> list[str]:
 
 
 class TextScreen(ReadingScreen):
-    """One text, to be read and copied."""
+    """One text to read and copy."""
 
     BINDINGS: ClassVar[list[BindingType]] = [("enter", "close", "close"), ("y", "copy", "copy")]
 
@@ -60,14 +60,13 @@ class TextScreen(ReadingScreen):
 
 
 class TextLines(LineScroll):
-    """Texts one under the other, wrapped, each with a heading."""
+    """Several texts, each wrapped under a heading."""
 
     def __init__(self, parts: list[tuple[str, str]]) -> None:
         super().__init__()
         self._parts = parts
 
     def lines(self, width: int) -> list[Line]:
-        """Wrapped at the width; control characters are visible by now."""
         lines: list[Line] = []
         room = max(10, width - 3)
         for title, text in self._parts:
@@ -107,7 +106,7 @@ ROLES = {"+": "good", "-": "bad", " ": "dim", "@": "rule"}
 
 
 class DiffLines(LineScroll):
-    """The lines, wrapped."""
+    """A diff, wrapped."""
 
     def __init__(self, compared: Compared) -> None:
         super().__init__()
@@ -178,7 +177,7 @@ MOVING = (
     ("↑ ↓", "Move the cursor, or scroll; pgup and pgdn by a page, g and G (or home and end) to the ends."),
     ("click", "Click any key or pane name to do the same."),
 )
-"""What lists and long texts take everywhere, beside the table of actions."""
+"""Keys that lists and long texts have everywhere, in addition to the action table."""
 
 
 class HelpLines(LineScroll):
@@ -189,7 +188,7 @@ class HelpLines(LineScroll):
         self._first = first
 
     def lines(self, width: int) -> list[Line]:
-        """The keys of the pane it was asked for on, those of everywhere, the words, the other panes."""
+        """Return the keys of the current pane, global keys, terms, then the other panes."""
         first = (self._first, "zoom") if self._first in ("chart", "overlay") else (self._first,)
         near = [pane for name in (*first, "all") for pane in PANES if pane[0] == name]
         lines: list[Line] = []
@@ -242,10 +241,10 @@ def _wrapped(word: str, meaning: str, room: int) -> list[Line]:
 
 
 class HelpScreen(ReadingScreen):
-    """Keys and words over the pane.
+    """Keys and terms.
 
     Args:
-        first: the pane it is asked for on, as the table of actions names it.
+        first: The pane listed first, by its name in the action table.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [("question_mark", "close", "close")]
@@ -262,7 +261,7 @@ DRAWN = (
 
 
 class MeaningLines(LineScroll):
-    """The words, wrapped."""
+    """The explanation of a metric, wrapped."""
 
     def __init__(self, key: str) -> None:
         super().__init__()
@@ -272,7 +271,6 @@ class MeaningLines(LineScroll):
         return len(self.lines(width))
 
     def lines(self, width: int) -> list[Line]:
-        """Key, meaning, healthy shape, how it is drawn."""
         metric = describe(self._key)
         who = "Computed here as" if is_computed(self._key) else "TRL's key"
         parts = [(who, one_line(self._key, 200)), ("means", metric.meaning), ("healthy", metric.healthy)]
@@ -286,7 +284,7 @@ class MeaningLines(LineScroll):
 
 
 class MeaningScreen(ReadingScreen):
-    """What a metric means, over the chart."""
+    """What a metric means."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         ("enter", "close", "close"),
@@ -298,5 +296,5 @@ class MeaningScreen(ReadingScreen):
         super().__init__(title, MeaningLines(key), "? all keys   esc back", "-meaning")
 
     def action_help(self) -> None:
-        """The general help instead."""
+        """Replace this screen with the general help."""
         self.app.switch_screen(HelpScreen())

@@ -1,6 +1,6 @@
-"""What was found wrong with the open run: the list, and one finding with what helps.
+"""The open run's findings: a list, and one finding with its remedies.
 
-Each hands back what was asked for, `chart`, `completions` or `set`, and does nothing itself.
+Both return the user's choice (`chart`, `completions` or `set`) and do nothing themselves.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STEPS_W = 22
 
 
 class RunFindingList(CursorList):
-    """A finding on each line: its sign, its steps, and its sentence as far as it fits."""
+    """One finding per line: sign, steps, and as much of the sentence as fits."""
 
     def __init__(self, found: tuple[RunFinding, ...]) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class RunFindingList(CursorList):
 
 
 class RunFindingsScreen(LeftOnce, ModalScreen[tuple[str, RunFinding]]):
-    """The findings of a run: those that are open, then those that have ended."""
+    """The findings of a run: open ones, then ended ones."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*CLOSE, ("f", "close", "close")]
 
@@ -86,14 +86,13 @@ class RunFindingsScreen(LeftOnce, ModalScreen[tuple[str, RunFinding]]):
 
 
 class RunFindingLines(LineScroll):
-    """The sentence, what helps, what to write, what the rule means."""
+    """The finding, its remedies, config lines, and the meaning of the rule."""
 
     def __init__(self, one: RunFinding, run: str, *, live: bool) -> None:
         super().__init__()
         self._one, self._run, self._live = one, run, live
 
     def lines(self, width: int) -> list[Line]:
-        """Wrapped at the width."""
         one, room = self._one, max(10, width - 5)
         sign, role = SIGNS[one.finding.severity] if one.open else ("✓", "dim")
         lines: list[Line] = [[Span(f" {sign} ", role), Span(one.steps, "strong")]]
@@ -111,7 +110,7 @@ class RunFindingLines(LineScroll):
         return [*lines, [Span(f"   {PAGE}, {one.finding.id}", "dim")]]
 
     def _next_run(self, width: int) -> list[Line]:
-        """The lines for the config of the next run, and what a resume takes."""
+        """Return lines for the config of the next run, and options for a resume."""
         lines: list[Line] = []
         for title, wanted in (("in the config of the next run", "config"), ("to resume", "resume")):
             written = [text for where, text in to_write(self._one.finding) if where == wanted]
@@ -127,12 +126,11 @@ def _paragraph(text: str, room: int) -> list[Line]:
 
 
 class RunFindingScreen(ReadingScreen):
-    """One finding; hands back `chart`, `completions` or `set`.
+    """One finding. Returns `chart`, `completions` or `set`.
 
     Args:
-        one: The finding.
-        run: The run, as one would type it.
-        live: Whether it takes commands.
+        run: The run as typed on a command line.
+        live: The run accepts commands.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -152,7 +150,7 @@ class RunFindingScreen(ReadingScreen):
         self.dismiss(what)
 
     def action_set(self) -> None:
-        """Ask before the setting is changed; say why when it cannot be."""
+        """Ask before changing the setting, or say why it cannot be changed."""
         change = self._one.change
         if change is None or not self._live:
             why = "No remedy of this finding can be applied" if change is None else "The run has ended"

@@ -1,4 +1,4 @@
-"""Pane 1: what is running, paused, crashed, finished here, and what happened to it."""
+"""Pane 1, Runs: every run here with its state, and details of the selected one."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ ORDERS: dict[str, Callable[[RunRow], tuple[Any, ...]]] = {
     "name": lambda row: (row.name.lower(),),
     "state": lambda row: (not row.live, row.state, -(row.seen_at or 0.0)),
 }
-"""How rows can be sorted, besides the newest sign of life with live ones on top, in which they come."""
+"""Sort keys. The default order is live runs first, then the newest heartbeat."""
 
 
 TIMES_S = 5.0
-"""How often the ages of runs that do not move are shown anew."""
+"""How often ages are updated while no run changes."""
 
 
 class RunsSummary(LinePane):
-    """How many runs there are, what is filtered and marked, and the heading of their columns."""
+    """Number of runs, filter, marks, and the column headings."""
 
     rows: tuple[RunRow, ...] = ()
     shown: tuple[RunRow, ...] = ()
@@ -54,7 +54,6 @@ class RunsSummary(LinePane):
     places = ""
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """One line of numbers and one of headings; what to do when there is nothing."""
         if not self.rows:
             return [self._empty(), ()]
         live = sum(row.live for row in self.rows)
@@ -82,7 +81,7 @@ class RunsSummary(LinePane):
 
 
 class EmptyRuns(LinePane):
-    """What to do where there is no run."""
+    """What to do when there are no runs."""
 
     def lines(self, width: int, height: int) -> list[Line]:
         return [
@@ -119,7 +118,6 @@ class RunsScreen(KeepsStyles, Screen[None], Shell):
         yield Footer("runs")
 
     def on_mount(self) -> None:
-        """Start with what is known, and follow what comes."""
         self.query_one("#runs-filter", Input).display = False
         self.query_one("#runs-summary", RunsSummary).places = self.shell.places
         self.shell.runs_signal.subscribe(self, self._on_rows)
@@ -130,13 +128,13 @@ class RunsScreen(KeepsStyles, Screen[None], Shell):
         self.set_interval(TIMES_S, self._go_on)
 
     def _go_on(self) -> None:
-        """Let the times go on where nothing else happens."""
+        """Update the ages."""
         if self.is_current:
             self._show()
 
     @property
     def listed(self) -> Listed:
-        """What there is to act on."""
+        """The selected run and the number of marks."""
         return Listed(self.query_one(RunsTable).selected, len(self._marked))
 
     # -- showing ---------------------------------------------------------------------------------
@@ -167,7 +165,7 @@ class RunsScreen(KeepsStyles, Screen[None], Shell):
         self._show_chosen()
 
     def _show_chosen(self) -> None:
-        """What belongs to the run under the cursor: its story and its keys."""
+        """Show details and keys of the run under the cursor."""
         listed = self.listed
         self.query_one(RunDetail).show(listed.row, self.shell.clock())
         self.query_one(Footer).show(self.shell.view, listed)
@@ -176,7 +174,7 @@ class RunsScreen(KeepsStyles, Screen[None], Shell):
         self._show_chosen()
 
     def on_resize(self) -> None:
-        """The headings stand over columns that depend on the width."""
+        """Lay out again: the headings depend on the width."""
         self.query_one("#runs-summary", RunsSummary).changed()
         self.call_after_refresh(self._show_chosen)
 
@@ -196,7 +194,7 @@ class RunsScreen(KeepsStyles, Screen[None], Shell):
         self.set_focus(field)
 
     def action_runs_clear(self) -> None:
-        """Show all runs again; take the marks away when all are shown."""
+        """Clear the filter, or the marks if there is no filter."""
         field = self.query_one("#runs-filter", Input)
         if not field.display and self._marked:
             self._marked = []
@@ -206,7 +204,7 @@ class RunsScreen(KeepsStyles, Screen[None], Shell):
         self.query_one(RunsTable).focus()
 
     def action_runs_mark(self) -> None:
-        """Mark the run and go on to the next, as in a list of files."""
+        """Mark or unmark the run and move to the next one, as file managers do."""
         row = self._allowed(action("runs.mark"))
         if row is None:
             return
@@ -226,7 +224,7 @@ class RunsScreen(KeepsStyles, Screen[None], Shell):
             )
 
     def action_runs_config(self) -> None:
-        """Open the config that the run was started with, when its file is still there."""
+        """Open the config the run was started with, if its file still exists."""
         from grpo_tui.ui.requests import ConfigRequest
 
         row = self._allowed(action("runs.config"))
@@ -242,7 +240,7 @@ class RunsScreen(KeepsStyles, Screen[None], Shell):
             self.app.notify(f"{row.name}: {word}; `grpo-tui check RUN` shows what it ran.")
 
     def action_runs_overlay(self) -> None:
-        """Show the marked runs over each other, in the order in which they were marked."""
+        """Overlay the marked runs in the order they were marked."""
         from grpo_tui.ui.screens.chart import OverlayScreen
 
         reason = refusal(action("runs.overlay"), self.shell.view, self.listed)
@@ -259,7 +257,7 @@ class RunsScreen(KeepsStyles, Screen[None], Shell):
     # -- the run under the cursor ----------------------------------------------------------------
 
     def on_cursor_list_selected(self) -> None:
-        """A second click opens the run as it is, whatever its keys refuse."""
+        """Open the run on a second click, without the checks that keys have."""
         row = self.query_one(RunsTable).selected
         if row is not None:
             self.shell.open_run(row.path)
@@ -273,7 +271,7 @@ class RunsScreen(KeepsStyles, Screen[None], Shell):
         self.query_one(RunsTable).action_move(by)
 
     def action_runs_resume(self) -> None:
-        """Look for the checkpoint; the question comes when it is found."""
+        """Look for the checkpoint in a thread, then ask."""
         row = self._allowed(action("runs.resume"))
         if row is None:
             return
@@ -290,7 +288,7 @@ class RunsScreen(KeepsStyles, Screen[None], Shell):
         self.post_message(ResumeOffered(read_offer(row)))
 
     def on_resume_offered(self, message: ResumeOffered) -> None:
-        """Ask once, or say why it cannot be."""
+        """Ask once, or say why the run cannot be resumed."""
         from grpo_tui.ui.screens.dialogs import ResumeDialog
 
         offer = message.offer
@@ -321,7 +319,7 @@ class RunsScreen(KeepsStyles, Screen[None], Shell):
         self.post_message(ResumeEnded(offer, *resume_run(offer.path)))
 
     def on_resume_ended(self, message: ResumeEnded) -> None:
-        """Show the run that goes on, or what the command said."""
+        """Open the resumed run, or report the command's error."""
         self._resuming = None
         name, said = message.offer.name, message.said
         if not message.started:
@@ -332,7 +330,7 @@ class RunsScreen(KeepsStyles, Screen[None], Shell):
             self.shell.open_run(message.offer.path)
 
     def _allowed(self, asked: Action) -> RunRow | None:
-        """The run under the cursor when the action can be done with it; says why when it cannot."""
+        """Return the run under the cursor if the action is available for it. Otherwise say why not."""
         listed = self.listed
         reason = refusal(asked, self.shell.view, listed)
         if reason is not None:

@@ -1,6 +1,6 @@
-"""How sure a policy is of each token of a completion, over the pane Generations.
+"""A policy's probability for each token of a completion, on top of Generations.
 
-A policy is asked in a thread; leaving the screen ends what was started for it.
+The policy is queried in a thread. Leaving the screen ends the processes started for it.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
 
 
 def spans(line: Sequence[tuple[str, str]]) -> list[Span]:
-    """A line of `present` as the painter takes it."""
+    """Convert a line of `present` to spans."""
     return [Span(text, role) for text, role in line]
 
 
 class TokensHead(LinePane):
-    """Which completion, what goes on or went wrong, and what its figures come to."""
+    """Which completion, progress or error, and summary figures."""
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
@@ -79,7 +79,7 @@ class TokensHead(LinePane):
 
 
 class TokensHeat(LineScroll):
-    """The tokens, or the prompt as the model gets it."""
+    """The tokens as a heat map, or the prompt as the model gets it."""
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
@@ -89,7 +89,7 @@ class TokensHeat(LineScroll):
         self._rows: tuple[TokenScores, int, list[HeatRow]] | None = None
 
     def _laid(self, scores: TokenScores, width: int) -> list[HeatRow]:
-        """The rows, kept, so that moving the mark lays out nothing."""
+        """Return the rows, cached so that moving the mark needs no layout."""
         if self._rows is None or self._rows[0] is not scores or self._rows[1] != width:
             self._rows = (scores, width, heat_rows(scores, width))
         return self._rows[2]
@@ -109,7 +109,7 @@ class TokensHeat(LineScroll):
         return [*lines, (), *([Span(" "), *spans(line)] for line in laid_out([(LEGEND, "dim")], room))]
 
     def show_place(self, place: int) -> None:
-        """Mark a token and bring it into sight."""
+        """Mark a token and scroll to it."""
         self.chosen = place
         if self.scores is not None and not self.shows_prompt:
             room = max(8, self.scrollable_content_region.width - 2)
@@ -121,7 +121,7 @@ class TokensHeat(LineScroll):
 
 
 class TokensHeading(LinePane):
-    """The names of the columns of the list."""
+    """Column headings of the list."""
 
     scores: TokenScores | None = None
 
@@ -133,7 +133,7 @@ class TokensHeading(LinePane):
 
 
 class TokenList(CursorList):
-    """The most surprising tokens; the one under the cursor is marked in the text."""
+    """The most surprising tokens. The one under the cursor is marked in the text."""
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
@@ -146,11 +146,11 @@ class TokenList(CursorList):
 
     @property
     def place(self) -> int | None:
-        """The place of the token under the cursor."""
+        """Index of the token under the cursor."""
         return self._places[self.cursor] if self.cursor < len(self._places) else None
 
     def show(self, scores: TokenScores | None) -> None:
-        """List these, with the cursor on the most surprising."""
+        """List the tokens, with the cursor on the most surprising."""
         self.scores, self.cursor = scores, 0
         self._places = scores.most_surprising(LISTED) if scores is not None else []
         self.changed()
@@ -173,18 +173,18 @@ class TokensScreen(LeftOnce, Screen[None], Shell):
     """The tokens of one completion.
 
     Args:
-        root: the run folder.
-        group: number of the group.
-        step: its step, for the title.
-        index: which of its completions.
-        count: how many it has.
+        root: The run folder.
+        group: Id of the group.
+        step: Its step, for the title.
+        index: Index of the completion in the group.
+        count: Number of completions in the group.
     """
 
     BINDINGS = bindings("tokens")
     PANE = "tokens"
 
     class Told(Message):
-        """Something goes on, went wrong, or is done."""
+        """Progress, error or result."""
 
         def __init__(
             self,
@@ -202,7 +202,9 @@ class TokensScreen(LeftOnce, Screen[None], Shell):
         self._known: tuple[AskedPolicy, ...] = ()
         self._policy: AskedPolicy | None = None
         self._base = False
-        """Whether a checkpoint is compared with the base; the live run is with what it has in memory."""
+        """Compare a checkpoint with the base. The live run is always compared with its reference, if it has
+        one.
+        """
         self._asker: TokenAsker | None = None
         self._busy = False
         self._working = threading.Lock()
@@ -356,7 +358,7 @@ class TokensScreen(LeftOnce, Screen[None], Shell):
             self.dismiss(None)
 
     def action_tokens_policy(self) -> None:
-        """Choose whom to ask; the only one is asked at once."""
+        """Choose a model. If there is only one, it is used at once."""
         if self._waits():
             return
         if len(self._known) <= 1:
@@ -409,14 +411,14 @@ class TokensScreen(LeftOnce, Screen[None], Shell):
         self._start()
 
     def action_tokens_prompt(self) -> None:
-        """The prompt as the model gets it, or the tokens again."""
+        """Toggle between the prompt as the model gets it and the tokens."""
         heat = self.query_one(TokensHeat)
         heat.shows_prompt = not heat.shows_prompt
         heat.scroll_to(y=0, animate=False, force=True)
         heat.changed()
 
     def action_tokens_copy(self) -> None:
-        """Copy the figures of every token, or the prompt that is shown."""
+        """Copy every token's figures, or the prompt if shown."""
         scores = self.query_one(TokensHead).scores
         if scores is None:
             self.app.notify("There is nothing to copy yet.", severity="warning")
@@ -427,7 +429,7 @@ class TokensScreen(LeftOnce, Screen[None], Shell):
 
 
 def nearest(known: Sequence[AskedPolicy], step: int) -> int:
-    """Where the menu begins: the live policy, else the checkpoint nearest to the step of the completion."""
+    """Return the preselected policy: the live one, else the checkpoint nearest to the completion's step."""
     steps = [
         (abs(policy.step - step), place) for place, policy in enumerate(known) if policy.step is not None
     ]
@@ -435,7 +437,7 @@ def nearest(known: Sequence[AskedPolicy], step: int) -> int:
 
 
 def _apart(saved: int, step: int) -> str:
-    """How far a checkpoint is from the completion."""
+    """Describe the distance between checkpoint and completion."""
     if saved == step:
         return "saved after the step of the completion"
     return f"{plural(abs(saved - step), 'step')} {'after' if saved > step else 'before'} the completion"

@@ -1,4 +1,4 @@
-"""Pane 4: is it learning? Charts, rewards, newest generations, what goes on, and the keys that steer."""
+"""Pane 4, Train: charts, rewards, newest generations and the current phase of the open run; steers it."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
         self._held: TrainView | None = None
         self._offset = 0
         self._logarithmic: frozenset[str] = frozenset()
-        """Metrics whose charts have a logarithmic axis."""
+        """Metrics drawn on a logarithmic axis."""
         self._part_wanted = ""
         self._large = False
         self._with_settings = False
         self._recorded: tuple[tuple[str, str], ...] | None = None
-        """The settings that the run recorded; None until they are read."""
+        """Settings recorded by the run; None until they are read."""
         self._pages: Pages | None = None
         self._pages_of: RunFolder | None = None
 
@@ -85,7 +85,6 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
         yield Footer("train")
 
     def on_mount(self) -> None:
-        """Start with what is known, and follow what comes."""
         self.choose_part(None)
         self.shell.view_signal.subscribe(self, self._on_view)
         self._on_view(self.shell.view)
@@ -95,7 +94,7 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
         self.close_pages()
 
     def charts_shown(self) -> TrainView | None:
-        """The held view while it is held."""
+        """Return the held view while the view is held, else the newest."""
         return self._held or self.shell.view
 
     # -- showing ---------------------------------------------------------------------------------
@@ -148,7 +147,7 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
         self._steer(action("run.abort"), "abort_reward")
 
     def action_run_stop(self) -> None:
-        """Ask how to stop; while the model loads there is nothing to save."""
+        """Ask how to stop. While the model loads there is nothing to save."""
         view = self.shell.view
         loading = view is not None and view.live and view.state == "starting"
         self._stop("stop_now" if loading else "stop")
@@ -177,7 +176,7 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
             self.app.push_screen(SetDialog(view), chosen)
 
     def action_run_sample(self) -> None:
-        """Ask for a prompt, and show what the policy makes of it."""
+        """Ask for a prompt and show the policy's completions."""
         view = self._allowed(action("run.sample"))
         if view is not None:
 
@@ -191,7 +190,7 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
         self.app.push_screen(SampleResult(outcome))
 
     def action_pause_or_resume(self) -> None:
-        """Pause, or resume a paused run; what is on its way is taken back."""
+        """Pause or resume. A pending command of either kind is canceled by sending the other."""
         view, on_its_way = self.shell.view, self.shell.turning
         paused = on_its_way == "pause" if on_its_way else view is not None and view.state == "paused"
         kind = "resume" if paused else "pause"
@@ -204,7 +203,7 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
             self.shell.steer(kind)
 
     def action_moved(self, verb: str, key: str) -> None:
-        """Name the key that does now what this one did once."""
+        """Tell the user which key has replaced this one."""
         self.app.notify(f"{verb} is {key} now.")
 
     def _steer(self, asked: Action, kind: str) -> None:
@@ -212,7 +211,7 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
             self.shell.steer(kind)
 
     def _allowed(self, asked: Action) -> TrainView | None:
-        """The view when the action can be done now; says why when it cannot."""
+        """Return the view if the action is available now. Otherwise say why not."""
         view = self.shell.view
         reason = refusal(asked, view)
         if view is None and self.shell.run_folder is not None:
@@ -225,7 +224,7 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
     # -- charts ----------------------------------------------------------------------------------
 
     def show_charts(self, view: TrainView, waits: str) -> None:
-        """Show the charts of a view; before the first step, their titles and what is waited for."""
+        """Show the charts of a view. Before the first step, show their titles and what they wait for."""
         visible = self._visible_charts()
         if not view.charts:
             from grpo_tui.present.big_chart import title_of
@@ -235,7 +234,7 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
                 widget.show(None, title=title, waits=waits if place == 0 else "")
             return
         charts = arranged(view.charts, self.shell.preferences.charts)
-        # With room for several the first keeps its place: the reward is the signal of progress.
+        # If several fit, the first one stays: the reward shows progress.
         fixed = 1 if len(visible) > 1 else 0
         turning = charts[fixed:]
         for place, widget in enumerate(visible):
@@ -245,7 +244,7 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
             widget.show(shown, logarithmic=shown is not None and shown.key in self._logarithmic)
 
     def _visible_charts(self) -> list[Chart]:
-        """The charts for which this size has room."""
+        """Return the charts that fit at this size."""
         charts = (self.query_one(f"#chart-{i}", Chart) for i in range(CHARTS))
         return [c for c in charts if c.display and all(a.display for a in c.ancestors)]
 
@@ -254,7 +253,7 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
         return focused if isinstance(focused, Chart) and focused.key is not None else None
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
-        """Name the keys of a chart while it has the focus."""
+        """Show a chart's keys in the footer while it has the focus."""
         footer = self.query_one(Footer)
         footer.focused = "chart" if isinstance(event.widget, Chart) else ""
         footer.show(self.shell.view)
@@ -296,7 +295,7 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
             self.app.push_screen(ChartScreen(folder.root, key))
 
     def action_chart_log(self) -> None:
-        """Turn the axis of the focused chart, or of all charts in sight, logarithmic or linear."""
+        """Toggle the logarithmic axis of the focused chart, or of all visible ones."""
         view, chart = self.charts_shown(), self._focused_chart()
         keys = {
             c.key for c in ([chart] if chart is not None else self._visible_charts()) if c.key is not None
@@ -307,7 +306,7 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
             self.show_charts(view, "")
 
     def action_chart_pick(self) -> None:
-        """Choose a metric: into the focused chart, or to look at over the whole screen."""
+        """Choose a metric for the focused chart, or to open in full screen."""
         from grpo_tui.ui.screens.metrics import MetricPicker
 
         folder, chart = self.shell.run_folder, self._focused_chart()
@@ -336,7 +335,7 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
         chart.focus()
 
     def help_here(self) -> bool:
-        """Say what the focused chart's metric means; False when no chart has the focus."""
+        """Explain the focused chart's metric. Return False when no chart has the focus."""
         chart = self._focused_chart()
         if chart is None or chart.key is None:
             return False
@@ -346,7 +345,6 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
         return True
 
     def action_view_settings(self) -> None:
-        """Toggle the settings beside the charts."""
         self._with_settings = not self._with_settings or self._large
         view = self.charts_shown()
         self._turn_to(self._part_wanted, large=False)
@@ -372,11 +370,11 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
 
     @property
     def part(self) -> str:
-        """The part that shows, `groups`, `log`, `event-list` or `before-after`."""
+        """The visible part: `groups`, `log`, `event-list` or `before-after`."""
         return next(name for name in PARTS if self.query_one(f"#{name}").display)
 
     def show_parts(self, view: TrainView) -> None:
-        """Show this view in the part that is on the screen."""
+        """Update the visible part."""
         self._open_pages()
         self.query_one(RunSettings).show(self._recorded, view.settings)
         self.query_one(GroupList).show(view, view.no_groups)
@@ -385,7 +383,7 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
         self.query_one(EventSection).look(view)
 
     def choose_part(self, view: TrainView | None) -> None:
-        """Show what was asked for, else before and after once a run has them, else the groups."""
+        """Show the part the user chose. By default before and after once there is one, else the groups."""
         ready = view is not None and view.before_after is not None
         wanted = self._part_wanted or ("before-after" if ready else "groups")
         if wanted == "before-after" and not ready:
@@ -420,7 +418,7 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
             self.query_one(Footer).show(view)
 
     def _open_pages(self) -> None:
-        """Read pages of the run that is open now."""
+        """Read pages from the open run."""
         folder = self.shell.run_folder
         if folder == self._pages_of:
             return
@@ -439,13 +437,12 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
         self._ask_settings()
 
     def close_pages(self) -> None:
-        """Read no more."""
         if self._pages is not None:
             self._pages.stop()
         self._pages = self._pages_of = None
 
     def action_view_log(self) -> None:
-        """Log, groups, and the answers before and after where there are some, in turn."""
+        """Cycle through log, groups, and before and after if there is one."""
         view = self.charts_shown()
         order = ["groups", "log"]
         if view is not None and view.before_after is not None:
@@ -462,7 +459,6 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
         self._turn_to("" if shown else "event-list", large=not shown)
 
     def action_view_findings(self) -> None:
-        """List what was found wrong."""
         from grpo_tui.present.run_findings import read_findings
 
         folder, pages = self.shell.run_folder, self._pages
@@ -508,7 +504,7 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
         self._turn_to(self._part_wanted, large=not self._large)
 
     def action_view_back(self) -> None:
-        """End a search, else make the part small again, else go back to the groups."""
+        """End the search, or shrink the part, or go back to the groups, in this order."""
         if self.part == "log" and self.query_one(LogSection).end_search():
             return
         if self._large or self._part_wanted:
@@ -575,13 +571,13 @@ def _waits_for_steps(view: TrainView) -> str:
 
 
 CHARTS = 8
-"""Most charts that any size shows; the stylesheet hides those without room."""
+"""Most charts shown at any size. The stylesheet hides those that do not fit."""
 FIRST_KEYS = ("reward", "completions/mean_length", "entropy")
-"""Charts that every run will have, before its first step."""
+"""Charts that every run will have, to show before the first step."""
 
 
 def arranged(charts: Sequence[ChartView], chosen: Sequence[str]) -> list[ChartView]:
-    """The charts with the chosen ones first, in their order; those this run does not log are passed over."""
+    """Return the charts with the chosen ones first, in order. Skips chosen ones the run does not log."""
     by_key = {chart.key: chart for chart in charts}
     first = [by_key[key] for key in dict.fromkeys(chosen) if key in by_key]
     kept = {chart.key for chart in first}
@@ -589,7 +585,7 @@ def arranged(charts: Sequence[ChartView], chosen: Sequence[str]) -> list[ChartVi
 
 
 def chosen_charts(shown: Sequence[str], place: int, key: str, before: Sequence[str]) -> tuple[str, ...]:
-    """The choice after `key` was put into a place; what is shown stays, one shown already changes places."""
+    """Return the choice after putting `key` in a place. If it is already shown, the two charts swap."""
     after = list(shown)
     if key in after:
         after[after.index(key)] = after[place]
@@ -599,4 +595,4 @@ def chosen_charts(shown: Sequence[str], place: int, key: str, before: Sequence[s
 
 PARTS = ("groups", "log", "event-list", "before-after")
 SIZED = "#charts, #settings, #health-line, #functions, #events, #now"
-"""What gives way to the answers before and after, and to a part over the whole pane."""
+"""Parts whose styles depend on the classes set by `choose_part`."""

@@ -1,6 +1,6 @@
-"""What would turn with the rewards as they are now, or with other weights, over the pane Generations.
+"""Score recorded groups with the current rewards or other weights, on top of Generations.
 
-The lab works in a thread of its own; leaving the screen ends it.
+The lab works in a thread. Leaving the screen ends it.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from grpo_tui.rewards.what_if import WhatIf
 
 MOST_GROUPS = 400
-"""Groups that are scored again; of more the newest are taken."""
+"""Groups scored again. If there are more, the newest are used."""
 LOOK_S = 0.5
 STARTING = "loading torch…"
 
 
 class Scoring:
-    """One scoring, which can be given up from the screen's thread before its lab starts and afterwards.
+    """One scoring. The screen can cancel it before or after its lab starts.
 
     Attributes:
-        weights: tried over the recorded scores; None for the rewards as they are now.
+        weights: Weights to apply to the recorded scores; None to score with the current rewards.
     """
 
     def __init__(self, weights: tuple[float, ...] | None) -> None:
@@ -49,10 +49,10 @@ class Scoring:
         self._turn = threading.Lock()
 
     def begin(self, lab: Lab) -> None:
-        """In the thread: this lab is asked from now on.
+        """Set the lab to interrupt on cancellation. Called in the thread.
 
         Raises:
-            LabError: it was given up before.
+            LabError: Already canceled.
         """
         from grpo_tui.rewards.lab import LabError
 
@@ -62,7 +62,7 @@ class Scoring:
             self._lab = lab
 
     def give_up(self) -> None:
-        """End the lab soon; what it was asked fails."""
+        """Cancel; the lab's current call fails."""
         with self._turn:
             self._ended = True
             if self._lab is not None:
@@ -70,7 +70,7 @@ class Scoring:
 
 
 class WhatIfLines(LineScroll):
-    """What is going on, then what would turn."""
+    """Progress, then what would change."""
 
     def __init__(self, asked: str) -> None:
         super().__init__(id="what-if-lines")
@@ -81,7 +81,6 @@ class WhatIfLines(LineScroll):
         self.found: WhatIf | None = None
 
     def lines(self, width: int) -> list[Line]:
-        """A title and the state, or the result."""
         lines: list[Line] = [ruled([[Span("what if", "title")], [Span(self._asked, "dim")]], width)]
         if self.trouble:
             told = wrapped(one_line(self.trouble), max(20, width - 6))
@@ -97,15 +96,15 @@ class WhatIfScreen(FullReadingScreen):
     """Recorded groups scored again.
 
     Args:
-        root: the run folder.
-        groups: numbers of the groups, the newest first.
+        root: The run folder.
+        groups: Group ids, newest first.
     """
 
     BINDINGS = bindings("what-if")
     PANE = "what-if"
 
     class Told(Message):
-        """Something goes on in an attempt, went wrong, or is done."""
+        """Progress, error or result of an attempt."""
 
         def __init__(
             self, attempt: Scoring, doing: str = "", trouble: str = "", found: WhatIf | None = None
@@ -130,7 +129,7 @@ class WhatIfScreen(FullReadingScreen):
         self._attempt.give_up()
 
     def _start(self, weights: tuple[float, ...] | None) -> None:
-        """Try the rewards as they are now, or these weights, in place of what is being tried."""
+        """Replace the running attempt with one for these weights, or for the current rewards."""
         self._attempt.give_up()
         attempt = self._attempt = Scoring(weights)
         self._tried.doing = STARTING
@@ -143,7 +142,7 @@ class WhatIfScreen(FullReadingScreen):
             self._tried.changed()
 
     def _score(self, attempt: Scoring) -> None:
-        """The thread: load the run's rewards, score, compare."""
+        """Load the run's rewards, score and compare. Runs in a thread."""
         from grpo_tui.rewards.consent import ConsentError
         from grpo_tui.rewards.lab import Lab, LabError
         from grpo_tui.rewards.scoring import config_of_functions
@@ -153,7 +152,7 @@ class WhatIfScreen(FullReadingScreen):
 
         weights = attempt.weights
         try:
-            # To weigh what was recorded needs no rewards, and the logs of others name none.
+            # Reweighting recorded scores needs no rewards, and logs of other tools have none.
             unnamed = weights is not None and not RunFolder(self._root).spec.exists()
             config = config_of_functions(()) if unnamed else rewards_of_run(self._root).config()
             with Lab() as lab:
@@ -183,7 +182,7 @@ class WhatIfScreen(FullReadingScreen):
         self.post_message(self.Told(attempt, doing))
 
     def on_what_if_screen_told(self, message: Told) -> None:
-        """Show it, unless something else is tried by now."""
+        """Show the message unless it is from a replaced attempt."""
         if message.attempt is not self._attempt:
             return
         if message.found is not None or message.trouble:
@@ -217,7 +216,7 @@ class WhatIfScreen(FullReadingScreen):
 
 
 def _numbers(text: str) -> tuple[float, ...] | None:
-    """The numbers of a line, None when a word is none."""
+    """Return the numbers in a line; None if a word is not a finite number."""
     try:
         numbers = tuple(float(part) for part in text.replace(",", " ").split())
     except ValueError:

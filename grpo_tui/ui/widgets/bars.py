@@ -1,4 +1,4 @@
-"""The first line of each screen, panes, run and state, and the last: the keys that matter, clickable."""
+"""The first line of each screen (panes, run and state) and the last one (clickable keys)."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ PANES = (
     ("generations", "5", "Generations", "Gen"),
     ("results", "6", "Results", "Res"),
 )
-"""Mode, key, name, and the name in short."""
+"""Mode, key, name and short name."""
 TIGHT = 100
-"""Below this width the panes' names are short beside a run, so that it keeps its own and its step."""
+"""Below this width pane names are short while a run is open, to leave room for its name and step."""
 
 
 LEAST_NAME = 8
-"""Cells of a run's name that its step never takes."""
+"""Cells of a run's name that are kept even at the expense of its step."""
 
 
 class Header(LinePane):
-    """One line at the top of every pane."""
+    """The line at the top of every pane."""
 
     def __init__(self, pane: str) -> None:
         super().__init__(classes="bar")
@@ -42,18 +42,16 @@ class Header(LinePane):
         self._held = False
 
     def show(self, view: TrainView | None, *, held: bool = False) -> None:
-        """Show the open run."""
         if (view, held) != (self._view, self._held):
             self._view, self._held = view, held
             self.changed()
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """Panes at the left, the run at the right."""
         left = self._names(width)
         return [spread(left, self._run(width - width_of(left) - 2), width)]
 
     def _names(self, width: int) -> list[Span]:
-        """The panes, each in the same place whichever is shown: that one takes the gaps around it."""
+        """Return the pane names. Positions are fixed: the current one is highlighted with its gaps."""
         tight = width < TIGHT
         names: list[Span] = []
         gap = " "
@@ -66,7 +64,7 @@ class Header(LinePane):
         return names
 
     def _run(self, width: int) -> Line:
-        """The run in as many of its parts as fit: the name gives way last of all but the state."""
+        """Return as many parts of the run as fit. The state is kept longest, then the name."""
         view = self._view
         if view is None:
             return ()
@@ -80,7 +78,7 @@ class Header(LinePane):
         for parts in ([step, speed, rate], [step, speed], [step], [f"step {view.step:,}"], []):
             tail = [Span(f"   {part}") for part in parts if part]
             room = width - width_of(state) - width_of(tail) - 4
-            # Tokens a second never cost a letter of the name.
+            # The token rate is shown only if the name still fits in full.
             if (
                 room >= (cell_len(view.name) if len(parts) == 3 else min(cell_len(view.name), LEAST_NAME))
                 or not parts
@@ -91,21 +89,21 @@ class Header(LinePane):
 
 
 class Footer(LinePane):
-    """One line at the bottom of every pane."""
+    """The line at the bottom of every pane."""
 
     def __init__(self, pane: str) -> None:
         super().__init__(classes="bar")
         self._pane = pane
         self.parts: tuple[str, ...] = ()
-        """The lower part of Train that shows, and `large` when it has the whole pane."""
+        """Active parts, as in `Action.part`."""
         self.focused = ""
-        """`chart` while a chart of Train has the focus."""
+        """`chart` while a chart of Train has the focus; overrides `parts`."""
         self._view: TrainView | None = None
         self._listed: Listed | None = None
         self._shown: tuple[str, ...] | None = None
 
     def show(self, view: TrainView | None, listed: Listed | None = None) -> None:
-        """Name what can be done with this view, or with what the list of runs has."""
+        """Show the actions available for this view, or for the list of runs."""
         self._view, self._listed = view, listed
         shown = tuple(a.id for a in for_footer(self._pane, view, listed, self._parts()))
         if shown != self._shown:
@@ -116,7 +114,7 @@ class Footer(LinePane):
         return (self.focused,) if self.focused else self.parts
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """As many keys as fit whole, the help and the way out always."""
+        """Return as many whole keys as fit. Help and leave are always included."""
         actions = for_footer(self._pane, self._view, self._listed, self._parts())
         parts = [[Span(f"{a.key_shown} ", "key", a.target), Span(a.label, "dim", a.target)] for a in actions]
         gap = "   " if width >= 100 else "  "

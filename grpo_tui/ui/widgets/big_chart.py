@@ -1,4 +1,4 @@
-"""The full-screen chart: title, how it is drawn, the plot, and what is under the cursor."""
+"""The full-screen chart: title, options, plot, and values under the cursor."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ HEADING, READING = 2, 2
 
 @dataclass(frozen=True, slots=True)
 class ChartOptions:
-    """How a person wants the chart."""
+    """The user's choices for the chart."""
 
     key: str
     window: Window = field(default_factory=Window)
     cursor: float | None = None
-    """Place on the axis; None goes along with the newest value."""
+    """Position on the axis; None follows the newest value."""
     logarithmic: bool = False
     together: bool = False
-    """Train and evaluation as two lines."""
+    """Train and eval as two lines."""
 
 
 class BigChart(LinePane, can_focus=True):
@@ -52,7 +52,7 @@ class BigChart(LinePane, can_focus=True):
     DEFAULT_CSS = "BigChart { height: 1fr; }"
 
     class Pointed(Message):
-        """The mouse points at a place of the axis; `zoom` is the factor of the width, None for a click."""
+        """Posted for the mouse. `place` is on the axis; `zoom` is a factor of the width, None for a click."""
 
         def __init__(self, place: float, zoom: float | None = None) -> None:
             super().__init__()
@@ -68,14 +68,14 @@ class BigChart(LinePane, can_focus=True):
         self._dragging = False
 
     def show(self, view: BigChartView | None, options: ChartOptions, waits: str = "") -> None:
-        """Show a view; without one, what is waited for."""
+        """Show a view. Without one, show what is being waited for."""
         if (view, options, waits) != (self._view, self._request, self._waits):
             self._view, self._request, self._waits = view, options, waits
             self.changed()
 
     @property
     def columns(self) -> int:
-        """Dots across the widest plot there can be: the number of buckets worth reading."""
+        """Dots across the widest possible plot, and so the number of buckets worth reading."""
         plain = bool(getattr(self.app, "ascii_only", False))
         return max(16, (self.size.width or self.app.size.width) * (1 if plain else 2))
 
@@ -115,7 +115,7 @@ class BigChart(LinePane, can_focus=True):
         parts: list[Line] = [[Span(title_of(view.key), "title")]]
         if len(view.lines) > 1:
             shown = view.lines[:MOST_LINES]
-            # Every line is named, if need be in few letters: the names stand in full in the reading below.
+            # Every line is named, if need be abbreviated. The full names are in the readings below.
             room = (width - width_of(parts[0]) - 4) // len(shown) - 8
             names = [shorten(line.name, max(3, room - len(number(line.newest)))) for line in shown]
             parts += [
@@ -162,7 +162,7 @@ class BigChart(LinePane, can_focus=True):
         return [Span(" "), *fitting(parts, width - 2)]
 
     def _reading(self, view: BigChartView, place: float | None, width: int, plain: bool) -> list[Line]:
-        """Two lines: where and what the cursor stands on, and what happened there."""
+        """Return two lines: position and values at the cursor, and what happened there."""
         if place is None:
             return [(), ()]
         if len(view.lines) > 1:
@@ -203,14 +203,14 @@ class BigChart(LinePane, can_focus=True):
     # -- the mouse -------------------------------------------------------------------------------
 
     def _place(self, x: float, y: float) -> float | None:
-        """The place under the mouse, None outside the plot."""
+        """Return the axis position under the mouse; None outside the plot."""
         drawing = self._drawing
         if drawing is None or not HEADING <= y < HEADING + len(drawing.rows):
             return None
         return drawing.frame.place(int(x)) if x >= drawing.frame.left else None
 
     def on_mouse_down(self, event: MouseDown) -> None:
-        """Set the cursor, and let it follow the mouse while the button is held."""
+        """Set the cursor. It follows the mouse while the button is held."""
         place = self._place(event.x, event.y)
         if place is not None:
             self._dragging = True

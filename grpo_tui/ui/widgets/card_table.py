@@ -1,4 +1,4 @@
-"""The completions of one group side by side: advantage, total, each function, length, duplicates."""
+"""The completions of one group side by side: advantage, total, each reward, length, duplicates."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from grpo_tui.ui.widgets.groups import advantage_cell
 TOTAL_W = 8
 LEAST_NAME, MOST_NAME = 6, 14
 NOTE_W = 6
-"""Cells for what is special about a completion: `best`, `= 3`."""
+"""Cells for notes on a completion: `best`, `= 3`."""
 MORE_W = 12
-"""Cells that say how many functions have no column: `+15 below`."""
+"""Cells for the number of functions without a column: `+15 below`."""
 
 
 def card_columns(
@@ -29,7 +29,7 @@ def card_columns(
     card: GroupCard | None = None,
     hits: frozenset[int] = frozenset(),
 ) -> tuple[list[Column[CardRow]], int]:
-    """Return the columns for so many cells, and how many functions have none; a query has found `hits`."""
+    """Return the columns for a width, and the number of functions without one. `hits` are query matches."""
     digits = digits_apart(row.total for row in card.rows) if card is not None else 2
 
     def number(row: CardRow) -> Span:
@@ -64,7 +64,7 @@ def card_columns(
 
 
 def _functions(names: Sequence[str], weights: Sequence[float], room: int) -> list[Column[CardRow]]:
-    """Return a column for each function, the last of which leaves first; names are cut before one leaves."""
+    """Return a column per function. Names are shortened before a column is dropped, the last one first."""
     safe_names = [one_line(name) for name in names]
     headings = [f"{name} ×{weight:g}" for name, weight in zip(safe_names, weights, strict=False)]
     for most in (MOST_NAME, LEAST_NAME + 2, LEAST_NAME):
@@ -77,7 +77,6 @@ def _functions(names: Sequence[str], weights: Sequence[float], room: int) -> lis
 
 
 def _width(heading: str) -> int:
-    """Cells of a column: its heading and two blanks."""
     return max(LEAST_NAME, cell_len(heading)) + 2
 
 
@@ -86,7 +85,6 @@ def _reward(k: int, room: int, row: CardRow) -> Span:
 
 
 def _notes(row: CardRow, card: GroupCard | None, same: str) -> list[str]:
-    """Return what is special about a completion."""
     words = ["masked"] if row.masked else []
     if row.same_as is not None:
         words.append(f"{same} {row.same_as + 1}")
@@ -96,14 +94,13 @@ def _notes(row: CardRow, card: GroupCard | None, same: str) -> list[str]:
 
 
 class GroupTitle(LinePane):
-    """The rule over a group: what was asked, and what came of it."""
+    """The title of a group: its prompt and figures."""
 
     card: GroupCard | None = None
     short = ""
-    """The prompt without what all of them begin with, for where it does not fit whole."""
+    """The prompt without the beginning that all prompts share, used when the prompt does not fit."""
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """The group's step, prompt, gold answer, mean, std and kind."""
         card = self.card
         if card is None:
             return [ruled([[Span("group", "title")]], width)]
@@ -131,7 +128,7 @@ class GroupTitle(LinePane):
 
 
 class CardTable(Table[CardRow]):
-    """Completions with a cursor."""
+    """The completions, with a cursor."""
 
     OPENS = "screen.generations_open"
 
@@ -143,7 +140,7 @@ class CardTable(Table[CardRow]):
         self._hits: frozenset[int] = frozenset()
 
     def show(self, card: GroupCard | None, index: int, hits: frozenset[int] = frozenset()) -> None:
-        """Show a group with the cursor on one completion; those a query has found are marked."""
+        """Show a group with the cursor on one completion. Query matches are marked."""
         self.card, self._hits = card, hits
         self.rows = card.rows if card is not None else ()
         self.put(max(0, index))
@@ -156,5 +153,5 @@ class CardTable(Table[CardRow]):
 
 
 def counted(tokens: int | None) -> str:
-    """A number of tokens, a dash where it is not known."""
+    """Return a number of tokens as text; a dash if unknown."""
     return MISSING if tokens is None else f"{tokens:,}"

@@ -1,8 +1,8 @@
 """One metric over the steps.
 
-Drawn here, by `present.plot`, and not with a plotting widget: the ones there are have no faint band under a
-line and no marks on the axis, take `r`, `+` and the arrows for zooming, have no ASCII form, and bring numpy
-in before the first paint.
+Drawn with `present.plot` instead of a plotting widget. Existing widgets cannot draw a faint band under a line
+or marks on the axis, bind `r`, `+` and the arrows to zooming, have no ASCII mode, and import numpy before the
+first paint.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from grpo_tui.present.train_view import ChartView
 from grpo_tui.ui.paint import Line, LinePane, Span, ruled
 
 EDGE = 1
-"""Cells at the right that a plot leaves free, for its last step is a number."""
+"""Cells left free at the right, where the label of the last step may extend."""
 
 
 def plot_lines(rows: Sequence[Sequence[Cell]]) -> list[Line]:
-    """One line per row, neighbours of one role in one span."""
+    """Return one line per row, merging neighboring cells of the same role into one span."""
     return [
         [Span("".join(char for char, _ in run), role) for role, run in groupby(row, key=lambda c: c[1])]
         for row in rows
@@ -27,7 +27,7 @@ def plot_lines(rows: Sequence[Sequence[Cell]]) -> list[Line]:
 
 
 class Chart(LinePane, can_focus=True):
-    """A title line with the newest value, and the plot below it; a click on the title enlarges it."""
+    """A title line with the newest value and the plot below. Clicking the title enlarges it."""
 
     DEFAULT_CSS = "Chart { height: 1fr; }"
 
@@ -41,7 +41,7 @@ class Chart(LinePane, can_focus=True):
     def show(
         self, chart: ChartView | None, *, logarithmic: bool = False, title: str = "", waits: str = ""
     ) -> None:
-        """Show a metric; without one, the title it will have and what is waited for."""
+        """Show a metric. Without one, show its future title and what it is waiting for."""
         shown = (self._chart, self._logarithmic, self._title, self._waits)
         if (chart, logarithmic, title, waits) != shown:
             self._chart, self._logarithmic, self._title, self._waits = chart, logarithmic, title, waits
@@ -49,12 +49,12 @@ class Chart(LinePane, can_focus=True):
 
     @property
     def key(self) -> str | None:
-        """TRL's key of the metric shown; None before there is one."""
+        """TRL's key of the metric; None before there is one."""
         return self._chart.key if self._chart is not None else None
 
     @property
     def newest(self) -> str:
-        """The newest value, spelled; empty before there is one."""
+        """The newest value as text; empty before there is one."""
         return self._chart.value if self._chart is not None else ""
 
     def watch_has_focus(self, focused: bool) -> None:
@@ -72,7 +72,7 @@ class Chart(LinePane, can_focus=True):
         right = [Span(chart.value, "strong")]
         if chart.change is not None and chart.change_text.strip("0.") and not chart.note_short:
             sign = "▲" if chart.change > 0 else "▼"
-            # Up is good for the reward alone; elsewhere a direction is only a direction.
+            # Only for the reward is up known to be good.
             good = "good" if chart.change > 0 else "bad"
             told = chart.key == "reward" and chart.moves
             right.append(Span(f" {sign} {chart.change_text}", good if told else "dim"))

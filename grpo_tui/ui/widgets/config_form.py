@@ -1,6 +1,6 @@
-"""The form of the pane Config: groups with their fields, each with its value and where that came from.
+"""The form of Config: groups of fields, each with its value and origin.
 
-Only the visible lines are made.
+Only visible lines are laid out.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from grpo_tui.present.config_view import ConfigView, FieldHelp
 
 ORIGIN_W = 9
-"""Cells of `● edited`, with the one that parts it from the value."""
+"""Cells of `● edited` and one space."""
 LEAST_VALUE = 16
 WIDEST_NAME, WIDEST_VALUE = 38, 48
 ORIGINS = {
@@ -38,11 +38,11 @@ ORIGINS = {
     "set": ("● --set", "accent"),
     "edited": ("● edited", "accent"),
 }
-"""Where a value comes from: its word, and the role of it."""
+"""Label and color role of each origin of a value."""
 
 
 class ConfigForm(CursorList, inherit_bindings=False):
-    """Groups and fields with a cursor; `Highlighted` is posted when it moved."""
+    """Groups and fields with a cursor."""
 
     BINDINGS: ClassVar[list[BindingType]] = MOVES
 
@@ -51,7 +51,7 @@ class ConfigForm(CursorList, inherit_bindings=False):
         self._rows: Sequence[FormRow] = ()
         self.waits: list[Line] = []
         self.words = ""
-        """What is searched for."""
+        """Current search words."""
 
     @property
     def count(self) -> int:
@@ -59,18 +59,18 @@ class ConfigForm(CursorList, inherit_bindings=False):
 
     @property
     def chosen(self) -> FormRow | None:
-        """The line under the cursor."""
+        """The row under the cursor."""
         return self._rows[self.cursor] if self.cursor < len(self._rows) else None
 
     @property
     def name_w(self) -> int:
-        """Cells of the names, with the sign before them."""
+        """Width of the name column, including the cursor sign."""
         width = self.size.width - 1
         longest = max((cell_len(r.name) for r in self._rows if isinstance(r, FieldRow)), default=20)
         return 2 + max(12, min(longest + 1, WIDEST_NAME, width - 4 - ORIGIN_W - LEAST_VALUE))
 
     def show(self, rows: Sequence[FormRow], keep: str | None = None) -> None:
-        """Show these lines; the cursor goes to the line named `keep`, else stays with its own."""
+        """Show these rows. The cursor moves to the row named `keep`, or stays on its own."""
         before = self.chosen
         self._rows = rows
         wanted = keep if keep is not None else _label(before) if before is not None else None
@@ -85,7 +85,7 @@ class ConfigForm(CursorList, inherit_bindings=False):
             self.put(self.cursor)
 
     def put(self, place: int) -> None:
-        """Put the cursor there; the title over the first field comes into sight with it."""
+        """Move the cursor. On the first field, the group title above it is scrolled into view too."""
         super().put(place)
         if self.cursor == 1 and self.scroll_offset.y == 1:
             self.scroll_to(y=0, animate=False, force=True)
@@ -94,12 +94,12 @@ class ConfigForm(CursorList, inherit_bindings=False):
         self.screen.run_worker(self.run_action("screen.config_edit"))
 
     def lines(self, width: int) -> LazyLines | list[Line]:
-        """One line a row, made when it is looked at."""
         rows = self._rows
         if not rows:
             return self.waits
         width = self.size.width - 1
-        # All that a line depends on stands still here: lines are compared with what they were before.
+        # The closure captures everything a line depends on, because lines are compared with the previous
+        # ones.
         cursor, focused, name_w, words = self.cursor, self.has_focus, self.name_w, self.words
 
         def line(place: int) -> Line:
@@ -113,7 +113,7 @@ class ConfigForm(CursorList, inherit_bindings=False):
 
 
 def _middle(name: str, width: int) -> str:
-    """The name in so many cells, cut in its middle: long names differ at their ends."""
+    """Truncate a name in the middle: long names differ at their ends."""
     if cell_len(name) <= width:
         return name
     end = (width - 1) // 2
@@ -125,7 +125,7 @@ def _label(row: FormRow) -> str:
 
 
 def group_line(row: GroupRow, width: int, *, here: bool, at: bool, searched: bool) -> Line:
-    """The ruled title of a group, and how many of its fields show."""
+    """Return the title of a group with the number of fields shown."""
     if row.shown == row.all:
         count = f"{row.all}"
     else:
@@ -136,7 +136,7 @@ def group_line(row: GroupRow, width: int, *, here: bool, at: bool, searched: boo
 
 
 def field_line(row: FieldRow, width: int, name_w: int, *, here: bool, at: bool) -> Line:
-    """Name, value, where it came from, and a sign when something was found."""
+    """Return name, value, origin, and a sign if there is a finding."""
     tail = " selected" if here else ""
     sign, sign_role = SIGNS[row.severity] if row.severity in ("error", "warning") else (" ", "text")
     word, origin_role = ORIGINS[row.origin]
@@ -154,7 +154,7 @@ def field_line(row: FieldRow, width: int, name_w: int, *, here: bool, at: bool) 
 
 
 class FormField(Input):
-    """Shown over one value; hidden at all other times."""
+    """Input placed over the value being edited, otherwise hidden."""
 
     DEFAULT_CSS = """
     FormField, FormField:focus {
@@ -165,13 +165,13 @@ class FormField(Input):
     BINDINGS: ClassVar[list[BindingType]] = [("escape", "give_up", "back")]
 
     class Tried(Message):
-        """The text has changed."""
+        """Posted when the text has changed."""
 
     class Given(Message):
-        """The text was confirmed with enter."""
+        """Posted when the text is confirmed with enter."""
 
     class Left(Message):
-        """The field was left without a value."""
+        """Posted when editing is cancelled."""
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id, select_on_focus=False)
@@ -179,18 +179,18 @@ class FormField(Input):
 
     @property
     def text(self) -> str:
-        """What stands in it, as it would stand in the file."""
+        """The text as it is written to the file."""
         return from_edit(self.value)
 
     @property
     def refusal(self) -> str:
-        """Why the text will not do; empty when it will."""
+        """Why the text is not a valid value; empty when it is."""
         from grpo_tui.present.config_evaluate import refusal
 
         return refusal(self.name_edited, self.text) if self.name_edited else ""
 
     def open(self, name: str, text: str, region: Region) -> None:
-        """Stand over a region of the screen, with this text."""
+        """Edit a field's value in a region of the screen."""
         self.name_edited = name
         self.styles.offset = (region.x, region.y)
         self.styles.width = region.width
@@ -200,12 +200,10 @@ class FormField(Input):
         self.focus()
 
     def close(self) -> None:
-        """Hide."""
         self.name_edited = ""
         self.display = False
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Say so while a value is being edited."""
         event.stop()
         if self.name_edited:
             self.post_message(self.Tried())
@@ -224,14 +222,14 @@ class FormField(Input):
 
 
 class ConfigSummary(LinePane):
-    """Which file, whether it is saved, what was found; on the right what goes on."""
+    """File name, whether it is saved, findings; at the right what is running."""
 
     view: ConfigView | None = None
     busy: Line = ()
     state: Line = ()
-    """When it was checked in full."""
+    """When the last full check was."""
     opening: str | None = None
-    """Name of the file that is being opened; empty for none, None before anybody has asked."""
+    """Name of the file being opened. Empty for none; None before a file was requested."""
 
     def lines(self, width: int, height: int) -> list[Line]:
         view = self.view
@@ -264,7 +262,7 @@ class ConfigSummary(LinePane):
 
 
 class HelpStrip(LineScroll, can_focus=False):
-    """What the chosen field is, what TRL says of it, what we advise, and what was found."""
+    """Help for the selected field: TRL's description, our advice, and findings."""
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
@@ -272,14 +270,13 @@ class HelpStrip(LineScroll, can_focus=False):
         self._refusal = ""
 
     def show(self, help_: FieldHelp | None, refusal: str = "") -> None:
-        """Show this help; `refusal` is why what is being typed does not fit."""
+        """Show this help. `refusal` is why the text being typed is invalid."""
         if (help_, refusal) != (self._help, self._refusal):
             self._help, self._refusal = help_, refusal
             self.scroll_to(y=0, animate=False, force=True)
             self.changed()
 
     def lines(self, width: int) -> list[Line]:
-        """The title, then refusal, findings, advice, and TRL's words."""
         shown = self._help
         if shown is None:
             refused = _marked("✗", "bad", self._refusal, max(10, width - 4)) if self._refusal else []
@@ -302,7 +299,7 @@ class HelpStrip(LineScroll, can_focus=False):
 
 
 def fix_words(fix: Fix) -> str:
-    """What a fix does: the line as it will stand."""
+    """Describe a fix: the line as it will be."""
     from grpo_tui.present.config_evaluate import shown
 
     return (
@@ -323,7 +320,7 @@ class PlanStrip(LinePane):
         self._plan: Sequence[Sequence[tuple[int, Line]]] = ()
 
     def show(self, plan: Sequence[Sequence[tuple[int, Line]]]) -> None:
-        """Show these lines, each as parts by the order in which they give way."""
+        """Show these lines. Each is a list of parts with the order in which they are dropped."""
         taller = len(plan) != len(self._plan)
         self._plan = plan
         self.changed(layout=taller)
@@ -332,6 +329,5 @@ class PlanStrip(LinePane):
         return 1 + len(self._plan)
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """A rule, and a line for each row of the plan."""
         lines: list[Line] = [ruled([[Span("plan", "title")]], width)]
         return lines + [[Span(" "), *fitting(row, width - 2)] for row in self._plan]

@@ -25,14 +25,13 @@ if TYPE_CHECKING:
 
 
 class EventTitle(LinePane):
-    """The ruled line over the events."""
+    """The title over the events."""
 
     DEFAULT_CSS = "EventTitle { height: 1; }"
 
     shown: EventList
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """How many there are, and how many came meanwhile."""
         new = self.shown.unseen
         right = (
             [Span(f"{plural(new, 'new event')}: g jumps there", "attention", "screen.part_end")]
@@ -44,7 +43,7 @@ class EventTitle(LinePane):
 
 
 class EventList(CursorList):
-    """Events; the newest comes in at the top and moves nothing that is read further down."""
+    """Events, newest first. New ones do not move what the user reads further down."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -58,11 +57,9 @@ class EventList(CursorList):
 
     @property
     def selected(self) -> EventRow | None:
-        """The event under the cursor."""
         return self._events[self.cursor] if self.cursor < self.count else None
 
     def show(self, events: tuple[EventRow, ...], now: float) -> None:
-        """Show these events."""
         new = len(events) - len(self._events) if self._events else 0
         at_top = self.cursor == 0 and self.scroll_offset.y == 0
         self._events, self._now = events, now
@@ -76,7 +73,7 @@ class EventList(CursorList):
         self.scroll_to(y=self.scroll_offset.y + new, animate=False, force=True)
 
     def show_at(self, now: float) -> None:
-        """Show the same events at a later time."""
+        """Update the ages of the same events."""
         self._now = now
         self.changed()
 
@@ -86,7 +83,6 @@ class EventList(CursorList):
             self.post_message(self.Turned())
 
     def lines(self, width: int) -> LazyLines:
-        """Sign, step, words, how long ago, and the clock."""
         if not self._events:
             word = "Commands, checkpoints and changed settings will show here."
             return LazyLines(1, lambda _: [Span(f"  {word}", "dim")])
@@ -95,7 +91,7 @@ class EventList(CursorList):
 
 
 def event_line(event: EventRow, now: float, width: int, *, here: bool = False) -> Line:
-    """An event with its times at the right; the words give way first."""
+    """Return an event with its times at the right. The text is truncated first."""
     tail = " selected" if here else ""
     step = f"step {event.step:,}" if event.step is not None else "now"
     when = moment(event.at, now)
@@ -124,20 +120,19 @@ class EventSection(Vertical, Shell):
         self._pages: Pages | None = None
         self._now = 0.0
         self._asked: tuple[object, ...] = ()
-        """What a look knew when the whole history was last read."""
+        """Events, alerts and liveness in the view when the history was last read."""
 
     def compose(self) -> ComposeResult:
         yield self._title
         yield self.event_list
 
     def follow(self, pages: Pages | None) -> None:
-        """Show the events of another run."""
         self._pages, self._asked = pages, ()
         self.event_list.cursor = 0
         self._take((), ())
 
     def look(self, view: TrainView) -> None:
-        """Show what is new, when the list is on the screen."""
+        """Load new events if the list is visible."""
         if not self.display or self._pages is None:
             return
         self._now = view.now
@@ -162,7 +157,6 @@ class EventSection(Vertical, Shell):
         self._title.changed()
 
     def copy(self) -> None:
-        """Copy the event under the cursor."""
         row = self.event_list.selected
         if row is not None:
             self.shell.copy("event", row.text)
@@ -179,7 +173,7 @@ _RIGHT = {True: ("✓", "good"), False: ("✗", "bad"), None: ("·", "dim")}
 
 
 class BeforeAfterList(LineScroll):
-    """One row per held prompt."""
+    """Answers to held-out prompts before and after training, one prompt a line."""
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
@@ -187,7 +181,6 @@ class BeforeAfterList(LineScroll):
         self._folder = ""
 
     def show(self, pair: BeforeAfter | None, folder: str) -> None:
-        """Show these answers of the run in a folder."""
         if (pair, folder) != (self._pair, self._folder):
             self._pair, self._folder = pair, folder
             self.changed()
@@ -230,7 +223,7 @@ def _reward(value: float | None, width: int) -> str:
 
 
 def _with_end(text: str, width: int) -> str:
-    """The text cut in its middle: what an answer ends with matters more than how it goes on."""
+    """Truncate text in the middle, because the end of an answer matters most."""
     if cell_len(text) <= width or width < 12:
         return one_line(text, width)
     tail = ending(text, width * 3 // 5 + 1)

@@ -1,6 +1,6 @@
-"""The list of what was found: groups, or single completions, a line each, of any number.
+"""The matches of a query: groups or single completions, one per line.
 
-Only the visible lines are made; what they need is asked for when it comes into sight.
+Only visible lines are laid out, and their data is requested when they scroll into view.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ CURVE = 16
 
 
 class QueryState(LinePane):
-    """One line beside the query."""
+    """Number of matches and progress, on one line beside the query."""
 
     found = Found()
     line = ""
     trouble = ""
     unread = ""
-    """What of the run cannot be read."""
+    """Why part of the run cannot be read."""
     searching = False
     newer = False
-    """Whether the run has moved on while a person reads further down."""
+    """The run has new groups that are not listed because the user reads further down."""
 
     def lines(self, width: int, height: int) -> list[Line]:
         if trouble := self.trouble or self.unread:
@@ -61,22 +61,22 @@ class QueryState(LinePane):
 
 
 KEPT = 2_000
-"""Cards kept at once."""
+"""Number of cards cached."""
 AHEAD = 40
-"""Lines beyond those in sight that are asked for too."""
+"""Lines beyond the visible ones that are requested too."""
 STEP_W, NUMBER_W, ADVANTAGE_W, TOKENS_W = 6, 8, 7, 8
 KIND_W = 13
 LEAST_PROMPT = 34
-"""Cells that a prompt keeps beside the blocks, of which there are fewer instead."""
+"""Minimum width of a prompt. There are fewer blocks if it would get less."""
 
 
 class GroupTable(Table[Any]):
-    """What was found, by numbers; `Wanted` is posted when what they stand for is missing."""
+    """A list of ids. Posts `Wanted` for visible ones whose data is missing."""
 
     OPENS = "screen.generations_open"
 
     class Wanted(Message):
-        """These are in sight and not known yet: numbers of groups, or of completions."""
+        """Posted when visible groups or completions are not loaded. `keys` are their ids."""
 
         def __init__(self, keys: tuple[int, ...], *, of_completions: bool) -> None:
             super().__init__()
@@ -87,29 +87,29 @@ class GroupTable(Table[Any]):
         self._known: OrderedDict[int, GroupCard | Rollout] = OrderedDict()
         self._asked: set[int] = set()
         self.unread: dict[int, str] = {}
-        """Why lines that were asked for were not brought."""
+        """Why a requested line could not be loaded, by id."""
         self.of_completions = False
         self.totals: tuple[float, float] | None = None
         self.shared = SharedBeginning()
-        """Of the prompts of all groups that were brought."""
+        """What the prompts of all loaded groups begin with."""
         self.order = ""
-        """How the list is sorted, in a word or two."""
+        """Current sort order in one or two words."""
 
     # -- what there is ---------------------------------------------------------------------------
 
     @property
     def key(self) -> int | None:
-        """Number of the group, or of the completion, under the cursor."""
+        """Id of the group or completion under the cursor."""
         return self.rows[self.cursor] if self.cursor < len(self.rows) else None
 
     @property
     def selected(self) -> GroupCard | Rollout | None:
-        """What is under the cursor, when it was brought already."""
+        """Group or completion under the cursor; None until it is loaded."""
         key = self.key
         return None if key is None else self._known.get(key)
 
     def show(self, keys: Sequence[int], *, of_completions: bool, go_to: int | None = None) -> None:
-        """Show these; the cursor goes to one of them, by default to the one it was on, else to the top."""
+        """Show these ids. The cursor moves to `go_to`, by default its previous id, or else to the top."""
         same = of_completions == self.of_completions
         wanted = go_to if go_to is not None else self.key if same else None
         if not same:
@@ -120,13 +120,13 @@ class GroupTable(Table[Any]):
         self.put(_place(keys, wanted) or 0)
 
     def measure(self, totals: tuple[float, float] | None) -> None:
-        """Hold totals against these ends of the run; kinds that were told by others are told anew."""
+        """Set the run's lowest and highest total. A change drops all cards, whose kinds depend on them."""
         if totals != self.totals:
             self.totals = totals
             self._known.clear()
 
     def forget(self) -> None:
-        """Another run: nothing that is known is good any more."""
+        """Reset for another run."""
         self.rows, self.totals, self.shared = (), None, SharedBeginning()
         self._known.clear()
         self._asked.clear()
@@ -135,7 +135,7 @@ class GroupTable(Table[Any]):
         self.changed()
 
     def take(self, brought: Iterable[GroupCard | Rollout]) -> None:
-        """Take in what was asked for."""
+        """Add loaded data."""
         here, brought = self.key, tuple(brought)
         for one in brought:
             self._known[one.id] = one
@@ -151,7 +151,7 @@ class GroupTable(Table[Any]):
             self.moved()
 
     def ask(self) -> None:
-        """Ask for what is in sight and not known."""
+        """Request the visible lines that are not loaded."""
         top = self.scroll_offset.y
         seen = self.rows[max(0, top - AHEAD) : top + self._height + AHEAD]
         wanted = tuple(key for key in seen if key not in self._known and key not in self._asked)
@@ -160,17 +160,17 @@ class GroupTable(Table[Any]):
             self.post_message(self.Wanted(wanted, of_completions=self.of_completions))
 
     def fail(self, key: int, why: str) -> None:
-        """Say in its line why it was not brought."""
+        """Show in its line why it could not be loaded."""
         self.unread[key] = why
         self.changed()
 
     def ask_again(self) -> None:
-        """Ask anew for what could not be brought."""
+        """Request the lines that failed to load again."""
         self._asked -= self.unread.keys()
         self.ask()
 
     def go_to(self, key: int) -> bool:
-        """Put the cursor on it; False when it is not in the list."""
+        """Move the cursor to an id. Return False when it is not listed."""
         place = _place(self.rows, key)
         if place is None:
             return False
@@ -179,7 +179,6 @@ class GroupTable(Table[Any]):
         return True
 
     def put(self, place: int) -> None:
-        """Put the cursor there and ask for what comes into sight."""
         super().put(place)
         self.ask()
 
@@ -199,7 +198,7 @@ class GroupTable(Table[Any]):
         return group_columns(width, self.totals, self.shared)
 
     def heading(self, width: int) -> Line:
-        """Return the line over the list, which leaves the cell of a scroll bar free."""
+        """Return the line over the list, leaving a cell free for the scroll bar."""
         title = "completions" if self.of_completions else "groups"
         title += f", {self.order}" if self.order else ""
         return heading(self.columns(width - 1), width - 1, title)
@@ -217,7 +216,7 @@ class GroupTable(Table[Any]):
 
 
 def _place(keys: Sequence[int], wanted: int | None) -> int | None:
-    """Where a number stands among up to a million, None where it does not."""
+    """Return the index of an id, or None. There may be a million ids."""
     try:
         return None if wanted is None else keys.index(wanted)
     except ValueError:
@@ -227,7 +226,7 @@ def _place(keys: Sequence[int], wanted: int | None) -> int | None:
 def group_columns(
     width: int, totals: tuple[float, float] | None, shared: SharedBeginning
 ) -> list[Column[GroupCard]]:
-    """Return step, prompt, totals as blocks, mean, std and kind, over `width` cells with the cursor."""
+    """Return step, prompt, totals as blocks, mean, std and kind. `width` includes the cursor."""
     room = width - 1 - STEP_W - 2 * NUMBER_W - KIND_W
     most = next((n for n in (MOST_BARS, 8, 4) if room - n > LEAST_PROMPT), 1)
 
@@ -252,7 +251,7 @@ def group_columns(
 
 
 def completion_columns(width: int) -> list[Column[Rollout]]:
-    """Return step, text, total, advantage and tokens of a completion, over `width` cells with the cursor."""
+    """Return step, text, total, advantage and tokens. `width` includes the cursor."""
     room = max(4, width - 1 - STEP_W - NUMBER_W - ADVANTAGE_W - TOKENS_W - 2)
 
     def text(row: Rollout) -> list[Span]:

@@ -1,6 +1,6 @@
-"""The newest groups: the prompt, the right answer, and every completion with its advantage and rewards.
+"""The newest groups: prompt, reference answer, and every completion with its advantage and rewards.
 
-Newest first; it stays where a person reads, and older groups are fetched as one comes near the last.
+Newest first. The view stays where the user reads, and older groups are loaded near the end.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from grpo_tui.ui.pages import Pages
 
 COLUMNS_FROM = 116
-"""From this width on, what each reward function returned has a column."""
+"""From this width, each reward function has a column."""
 COLUMN_W, WIDEST_COLUMN_W = 9, 14
 LEFT_FOR_TEXT = 76
-"""Cells of a line that columns never take: what stands before them, and the text."""
+"""Cells that columns never use: the head of a line and the text."""
 MOST_COLUMNS = 6
 MOST_LINES_LARGE = 400
 
@@ -43,31 +43,31 @@ class CompletionLayout:
     """How completions are laid out."""
 
     names: tuple[str, ...]
-    """The reward functions."""
+    """Names of the reward functions."""
     width: int
     most: int
-    """Most lines of a completion in the small list."""
+    """Maximum lines of a completion when not `large`."""
     large: bool
-    """Whether texts are wrapped whole, line breaks kept."""
+    """Show texts in full, with line breaks."""
     digits: int = 2
     """Decimals of the totals."""
 
     @property
     def columns(self) -> int:
-        """How many reward functions have a column."""
+        """Number of reward functions with a column."""
         room = (self.width - LEFT_FOR_TEXT) // COLUMN_W if self.width >= COLUMNS_FROM else 0
         return min(len(self.names), MOST_COLUMNS, max(0, room))
 
     @property
     def column(self) -> int:
-        """Cells of each of them: as many as the longest name wants, where there is room."""
+        """Width of a reward column: that of the longest name, within limits."""
         count = max(1, self.columns)
         longest = max(map(cell_len, map(one_line, self.names[: self.columns])), default=0) + 2
         return max(COLUMN_W, min(longest, WIDEST_COLUMN_W, (self.width - LEFT_FOR_TEXT) // count))
 
 
 def heading(group: GroupView, width: int, *, first: bool, newer: Line = ()) -> Line:
-    """The rule over a group: step, prompt, right answer, mean and spread."""
+    """Return the title of a group: step, prompt, reference answer, mean and std."""
     parts: list[Line] = []
     if first:
         parts.append([Span("newest group", "title")] if not newer else list(newer))
@@ -83,7 +83,7 @@ def heading(group: GroupView, width: int, *, first: bool, newer: Line = ()) -> L
         parts.append([Span(f"{word}: teaches nothing", "attention")])
     else:
         parts.append([Span("group std ", "dim"), Span(fixed(group.spread, digits))])
-    # The prompt takes what the others leave; where that is too little, the last of them go.
+    # The prompt takes the remaining width. If that is too little, the last parts are dropped.
     while (room := width - _cells(parts) - 3) < min(24, cell_len(group.prompt)) and len(parts) > place + 2:
         parts.pop()
     prompt = f"“{one_line(group.prompt, max(8, room))}”" if group.prompt.strip() else "empty prompt"
@@ -92,12 +92,12 @@ def heading(group: GroupView, width: int, *, first: bool, newer: Line = ()) -> L
 
 
 def _cells(parts: list[Line]) -> int:
-    """Cells of a ruled heading with an empty prompt."""
+    """Return the width of a ruled title whose prompt is empty."""
     return 2 + sum(width_of(part) for part in parts) + 4 * (len(parts) - 1) + 1
 
 
 def names_line(look: CompletionLayout) -> Line:
-    """What stands in the columns."""
+    """Return the column headings."""
     words = f" {'adv':>6}{'total':>8}"
     for name in told_apart(look.names[: look.columns], look.column - 1):
         words += pad(" " + name, look.column, right=True)
@@ -105,7 +105,7 @@ def names_line(look: CompletionLayout) -> Line:
 
 
 def completion_lines(row: CompletionRow, look: CompletionLayout, *, here: bool = False) -> list[Line]:
-    """A completion: advantage, total, rewards, tokens, and its text in the room that is left."""
+    """Return a completion: advantage, total, rewards, tokens, and text in the remaining width."""
     tail = " selected" if here else ""
     head = _head(row, look, here, tail)
     used = width_of(head)
@@ -142,7 +142,7 @@ def _tokens(count: int) -> str:
 
 
 def _few(text: str, room: int, most: int) -> list[str]:
-    """The text as one line that goes on in at most so many rows, the last one cut."""
+    """Wrap text on one logical line to at most `most` rows, truncating the last."""
     rows = wrapped(one_line(text), room)
     if len(rows) <= most:
         return [row for row in rows if row.strip()] or rows[:1]
@@ -150,7 +150,7 @@ def _few(text: str, room: int, most: int) -> list[str]:
 
 
 def advantage_sign(advantage: float) -> tuple[str, str]:
-    """Sign and role of an advantage."""
+    """Return the sign of an advantage and its color role."""
     if abs(advantage) < 0.005:
         return "·", "dim"
     return ("▲", "good") if advantage > 0 else ("▼", "bad")
@@ -165,19 +165,19 @@ def advantage_cell(advantage: float) -> Span:
 PAGE = 24
 MOST_GROUPS = 240
 MOST_CHARACTERS = 2_000_000
-"""Groups and characters of text kept at once."""
+"""Limits on the groups, and characters of text, kept in memory."""
 MOST_LINES_EACH = 12
 
 
 class Place(NamedTuple):
-    """A completion, or with number -1 the heading of a group."""
+    """A completion; number -1 is the heading of a group."""
 
     group: int
     number: int
 
 
 class GroupList(LineScroll, Shell):
-    """Groups, newest first; with room to spare a long completion takes several lines."""
+    """Groups, newest first. Long completions use several lines if there is room."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "open", show=False),
@@ -199,18 +199,17 @@ class GroupList(LineScroll, Shell):
         self._more = True
         self.cursor: Place | None = None
         self.unseen = 0
-        """Newer groups than the first one here."""
+        """Number of groups newer than the first one shown."""
 
     # -- what there is ---------------------------------------------------------------------------
 
     def follow(self, pages: Pages | None) -> None:
-        """Show the groups of another run."""
         self._pages = pages
         self._groups, self.cursor, self.unseen, self._more = (), None, 0, True
         self._cache.clear()
 
     def show(self, view: TrainView, waits: str = "") -> None:
-        """Take in the newest groups, or say what is waited for; nothing moves that is read further down."""
+        """Take in the newest groups, or show what is being waited for. Keeps the view of older ones."""
         names = tuple(function.name for function in view.functions)
         self._newest = view.groups
         same = (names, waits) == (self._names, self._waits)
@@ -228,13 +227,13 @@ class GroupList(LineScroll, Shell):
 
     @property
     def follows(self) -> bool:
-        """True at the top: new groups then come in."""
+        """Whether new groups are added: true only at the top."""
         at_first = self.cursor is None or not self._groups or self.cursor.group == self._groups[0].id
         return not self._groups or (self.scroll_offset.y == 0 and at_first)
 
     @property
     def selected(self) -> tuple[GroupView, int] | None:
-        """Group and number of the completion under the cursor, else of the first one."""
+        """Group and index of the completion under the cursor, or the first completion."""
         wanted = self.cursor
         for group in self._groups:
             for index in range(len(group.completions)):
@@ -281,7 +280,7 @@ class GroupList(LineScroll, Shell):
         self._whole(lambda what, text: self.app.push_screen(TextScreen(what, text)))
 
     def copy(self) -> None:
-        """Copy the whole text of the completion."""
+        """Copy the full text of the completion."""
         self._whole(self.shell.copy)
 
     def _whole(self, then: Callable[[str, str], object]) -> None:
@@ -304,7 +303,6 @@ class GroupList(LineScroll, Shell):
                 self.action_open()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Asks for older groups near the last one."""
         super().watch_scroll_y(old_value, new_value)
         if new_value > old_value:
             self._reach()
@@ -337,7 +335,7 @@ class GroupList(LineScroll, Shell):
     # -- layout ----------------------------------------------------------------------------------
 
     def _layout(self) -> None:
-        """Lay out anew; what stood at the top stays there."""
+        """Lay out again, keeping the same group at the top."""
         if self.follows or not self._starts:
             self.changed()
             return
@@ -349,7 +347,7 @@ class GroupList(LineScroll, Shell):
             self.scroll_to(y=moved + top - start, animate=False, force=True)
 
     def render_line(self, y: int) -> Strip:
-        """Paint one visible line; the first one tells of newer groups that are out of sight above."""
+        """Render a visible line. The first one also shows the number of newer groups when scrolled down."""
         strip = super().render_line(y)
         newer = self._newer()
         if y or not newer or self.scroll_offset.y == 0:
@@ -359,7 +357,7 @@ class GroupList(LineScroll, Shell):
         return Strip.join([strip.crop(0, width - told.cell_length), told])
 
     def lines(self, width: int) -> Sequence[Line]:
-        """Every group with its heading; a completion of one line is laid out when it is in sight."""
+        """Return all groups with headings. One-line completions are laid out when visible."""
         self._starts = []
         if not self._groups:
             return [ruled([[Span("newest group", "title")]], width), [Span(f"  {self._waits}", "dim")]]

@@ -1,6 +1,6 @@
-"""The output of the training process: all of it, newest line at the bottom, with levels and a search.
+"""The complete output of the training process, newest line at the bottom, with levels and search.
 
-Shows a window on the stored lines and says when it needs more; pages are read by the one who gives them.
+Shows a window of the stored lines and asks its owner for more pages as needed.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ if TYPE_CHECKING:
 
 _ROLES = {"error": "bad", "warning": "attention", "debug": "dim", FOLD: "dim"}
 NEAR = 60
-"""So near to an end of the window the next page is asked for."""
+"""The next page is requested when the cursor or the view is this many lines from an end of the window."""
 DATE_WIDTH = 96
-"""From this width on, lines of another day carry their date."""
+"""From this width, lines of other days show their date."""
 
 
 class LogList(CursorList):
-    """A window on the output; it follows the end until a person goes elsewhere."""
+    """A window of the output. Follows the end until the user moves away from it."""
 
     class Wants(Message):
-        """A page of lines is needed."""
+        """Posted when a page of lines is needed."""
 
         def __init__(self, question: LogQuestion) -> None:
             super().__init__()
@@ -62,7 +62,7 @@ class LogList(CursorList):
         self.level, self.words = LEVELS[0], ""
         self.follows = True
         self.unseen = 0
-        """Lines that came at the end since a person left it."""
+        """Lines added since the user left the end."""
         self._seen = 0
         self._now = 0.0
         self._loaded = False
@@ -73,18 +73,18 @@ class LogList(CursorList):
 
     @property
     def selected(self) -> StoredLine | None:
-        """The line under the cursor, or the row that stands for lines which are folded."""
+        """The line under the cursor, or the row of a fold."""
         return self.window.rows[self.cursor] if self.cursor < self.count else None
 
     @property
     def reach(self) -> str:
-        """The level that lines are read by: words are found in all of them."""
+        """The level to query. A search also covers folded lines."""
         return "all" if self.words and self.level == "folded" else self.level
 
     # -- pages -----------------------------------------------------------------------------------
 
     def look(self, now: float) -> None:
-        """Ask for what is new at the end."""
+        """Ask for new lines at the end."""
         self._now = now
         if not self._loaded:
             self.ask("end")
@@ -96,11 +96,11 @@ class LogList(CursorList):
             self.ask("count", self._seen)
 
     def ask(self, where: str, line: int = 0, *, go: bool = False) -> None:
-        """Ask for a page; `go` to the line when it has come."""
+        """Request a page; with `go`, move the cursor to the line when it arrives."""
         self.post_message(self.Wants(LogQuestion(where, line, self.reach, self.words, self._seen, go)))
 
     def take(self, page: LogPage) -> None:
-        """Take in a page; stays at the line that is read, unless another one was to be gone to."""
+        """Add a page. The view stays at the line being read unless the page was requested with `go`."""
         if (page.asked.level, page.asked.words) != (self.reach, self.words):
             return  # asked before the choice changed; the answer to the new one is on its way
         if page.asked.where == "count":
@@ -126,7 +126,7 @@ class LogList(CursorList):
         self._count_unseen(page.unseen if page.asked.where == "around" else self.unseen)
 
     def on_resize(self) -> None:
-        """Lay out anew; lines that came before there was room are gone to now."""
+        """Lay out again. When following, scroll to lines that arrived before there was room."""
         super().on_resize()
         self.call_after_refresh(self._keep_end)
 
@@ -135,26 +135,26 @@ class LogList(CursorList):
             self.put(self.count - 1)
 
     def begin(self) -> None:
-        """Begin anew, with another run."""
+        """Reset for another run."""
         self.window, self.words, self.follows = LogWindow(), "", True
         self.cursor = self.unseen = self._seen = 0
         self._loaded = False
         self.changed()
 
     def choose(self, level: str, words: str) -> None:
-        """Show other levels, or mark other words; stays near the line that is read."""
+        """Change the level or the marked words. The view stays near the line being read."""
         self.level, self.words = level, words
         at = self.selected.id if self.selected is not None and not self.follows else 0
         self.ask("around" if at else "end", at)
 
     def unfold(self, line: int) -> None:
-        """Show all lines, with the cursor on one that was folded."""
+        """Show all lines, with the cursor on a folded one."""
         self.level = "all"
         self._leave_end()
         self.ask("around", line, go=True)
 
     def show_line(self, line: int) -> None:
-        """Go to a line wherever it is."""
+        """Go to a line, loading it if needed."""
         self._leave_end()
         place = self.window.index(line)
         if place < self.count and self.window.rows[place].id == line:
@@ -173,7 +173,7 @@ class LogList(CursorList):
         self.look(self._now)
 
     def moved(self) -> None:
-        """Follows when the cursor stands at the very end; asks for more near either end of the window."""
+        """Follow if the cursor is at the very end, and request pages near either end of the window."""
         if self.cursor >= self.count - 1 and not self.window.newer:
             if not self.follows:
                 self.follows = True
@@ -183,7 +183,6 @@ class LogList(CursorList):
         self._reach(self.cursor)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Asks for more lines near an end of the window."""
         super().watch_scroll_y(old_value, new_value)
         if self._loaded:
             self._reach(int(new_value) if new_value < old_value else int(new_value) + self._height)
@@ -193,7 +192,6 @@ class LogList(CursorList):
             self._leave_end()
 
     def on_mouse_scroll_down(self) -> None:
-        """At the very end the list follows again."""
         self.call_after_refresh(self._back_at_end)
 
     def _back_at_end(self) -> None:
@@ -222,7 +220,6 @@ class LogList(CursorList):
     # -- painting --------------------------------------------------------------------------------
 
     def lines(self, width: int) -> LazyLines:
-        """A time and a text per line, laid out when it is in sight."""
         if not self.window.rows:
             word = "Reading the log." if not self._loaded else self._nothing()
             return LazyLines(1, lambda _: [Span(f"  {word}", "dim")])
@@ -238,7 +235,7 @@ class LogList(CursorList):
 
 
 def row_line(row: StoredLine, width: int, words: str, *, dated: bool, here: bool) -> Line:
-    """A line of output, cut to the width around the words looked for, which are marked."""
+    """Return a line of output with search matches marked, shortened so that the first match stays visible."""
     tail = " selected" if here else ""
     when = f"{date(row.at)} {clock(row.at)}" if dated else clock(row.at)
     head = [Span("❙" if here else " ", "accent" + tail), Span(f"{when}  ", "dim" + tail)]
@@ -273,7 +270,7 @@ def _same_day(at: float, now: float) -> bool:
 
 
 class LogTitle(LinePane):
-    """The ruled line over the log: levels, hits, and what came meanwhile."""
+    """The title over the log: level, search matches, and new lines."""
 
     DEFAULT_CSS = "LogTitle { height: 1; }"
 
@@ -320,11 +317,9 @@ class LogSection(Vertical, Shell):
         yield self.log_list
 
     def on_mount(self) -> None:
-        """The field shows when it is asked for."""
         self._field.display = False
 
     def follow(self, pages: Pages | None) -> None:
-        """Show the log of another run."""
         self._pages = pages
         self._title.hit = None
         self.log_list.begin()
@@ -332,12 +327,12 @@ class LogSection(Vertical, Shell):
         self._field.display = False
 
     def look(self, now: float) -> None:
-        """Show what is new, when the log is on the screen."""
+        """Load new lines if the log is visible."""
         if self.display:
             self.log_list.look(now)
 
     def copy(self) -> None:
-        """Copy the whole line under the cursor."""
+        """Copy the full line under the cursor."""
         line = self.log_list.selected
         if line is not None and line.level == FOLD:
             self.app.notify("Enter shows these lines.")
@@ -363,7 +358,7 @@ class LogSection(Vertical, Shell):
     # -- levels and search -----------------------------------------------------------------------
 
     def turn_level(self) -> None:
-        """All lines, warnings and errors, errors, in turn."""
+        """Cycle through the levels."""
         log = self.log_list
         log.choose(LEVELS[(LEVELS.index(log.level) + 1) % len(LEVELS)], log.words)
         self._title.hit = None
@@ -372,19 +367,19 @@ class LogSection(Vertical, Shell):
         self._title.changed()
 
     def search(self) -> None:
-        """Ask for the words."""
+        """Open the search field."""
         self._field.display = True
         self._field.focus()
 
     def next_hit(self, *, forward: bool) -> None:
-        """Go to the next line that holds the words, or ask for words first."""
+        """Go to the next match, or open the search field if there are no words."""
         if self.log_list.words:
             self._find(forward=forward)
         else:
             self.search()
 
     def end_search(self) -> bool:
-        """Take the words away; False when there were none."""
+        """End the search. Return False when there was none."""
         if not self.log_list.words and not self._field.display:
             return False
         self._field.value = ""
@@ -447,7 +442,7 @@ class LogSection(Vertical, Shell):
             self._whole(lambda text: self.app.push_screen(TextScreen(when, text)))
 
     def _whole(self, then: Callable[[str], object]) -> None:
-        """Fetch the whole text of the line under the cursor."""
+        """Fetch the full text of the line under the cursor."""
         line = self.log_list.selected
         if line is not None and self._pages is not None:
             number = line.id

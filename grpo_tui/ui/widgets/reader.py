@@ -1,4 +1,4 @@
-"""The chosen completion in full: folded, compared or raw; what the functions said, and the prompt."""
+"""The selected completion in full (folded, compared or raw), what the functions said, and the prompt."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ WORDS = {"text": "completion", "diff": "completion", "raw": "completion, raw", "
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How a completion is read.
+    """How a completion is displayed.
 
     Attributes:
-        view: its text with structure, against another one, raw, or the prompt instead.
-        folded: names of blocks shown as one line.
-        against: what it is compared with: its name, and its text.
-        found: places that the query has hit.
+        view: Structured text, a diff, raw text, or the prompt instead.
+        folded: Names of blocks collapsed to one line.
+        against: Name and text of what it is compared with.
+        found: (start, end) ranges of query matches.
     """
 
     view: View = "text"
@@ -36,7 +36,7 @@ class Reading:
 
 
 class ReaderHeading(LinePane):
-    """What is being read."""
+    """Title line over the text."""
 
     card: GroupCard | None = None
     row: CardRow | None = None
@@ -88,7 +88,7 @@ class Reader(LineScroll):
     def show(
         self, card: GroupCard | None, row: CardRow | None, reading: Reading, names: Sequence[str]
     ) -> None:
-        """Show a completion; another one begins at its top."""
+        """Show a completion. A different one starts at the top."""
         other = card is None or row is None or (self._card, self._row) != (card, row)
         if other or replace(reading, folded=frozenset()) != replace(self._reading, folded=frozenset()):
             self.scroll_to(y=0, animate=False, force=True)
@@ -96,7 +96,7 @@ class Reader(LineScroll):
         self.changed()
 
     def lines(self, width: int) -> Sequence[Line]:
-        """The text, then what belongs to it; kept, for a large one takes a while."""
+        """Return the text and its details. Cached, because a long text takes a while to lay out."""
         key = (
             self._card,
             self._row,
@@ -130,9 +130,10 @@ class Reader(LineScroll):
         return [*lines, *self._about(card, row, room)]
 
     def _about(self, card: GroupCard, row: CardRow, room: int) -> list[Line]:
-        """What the functions gave and said, the gold answer and the other columns."""
+        """Return rewards, values logged by the functions, and the columns of the dataset row."""
         lines: list[Line] = [()]
-        # Not all of them may have a column with its name in the table, which is no narrower than this.
+        # The table is at least this wide. If a function has no named column there, the rewards are listed
+        # here.
         if None in row.rewards or card_columns(self._names, self.weights, room + 2)[1]:
             lines += self._rewards(row, room)
         if row.extra:

@@ -1,6 +1,6 @@
-"""The samples of the pane Rewards: a column for each function, total and advantage, by group or sorted.
+"""The samples in Rewards, with a column per function, total and advantage. By group or sorted.
 
-Only the visible lines are made.
+Only visible lines are laid out.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from grpo_tui.present.rewards_view import FunctionColumn, RewardsView, SampleDetail, SampleRow, Saw
 
 LEAST_TEXT = 18
-"""Cells that a completion keeps, whatever the number of functions."""
+"""Minimum width of the completion, whatever the number of functions."""
 WIDEST_NAME = 13
 PROMPT_W = 98
-"""Cells that the heading of a group may take, however short the completions are."""
+"""Width available to a group's heading, however short its completions are."""
 WEIGHTS_FROM = 98
-"""From this width on, weights stand in the headings."""
+"""From this width, the headings include weights."""
 TOTAL_W, ADVANTAGE_W, NUMBER_W = 9, 8, 8
 NO_MATCH: list[Line] = [
     (),
@@ -55,7 +55,7 @@ NO_MATCH: list[Line] = [
 def sample_columns(
     view: RewardsView, width: int, chosen: int, order: str | int | None = None
 ) -> list[Column[SampleRow]]:
-    """Return the columns; where not all fit, the chosen function and those that count most stay."""
+    """Return the columns. If not all fit, the chosen function and the most important ones are kept."""
     widths = {
         k: max(cell_len(function_heading(view, k, width)) + 2, NUMBER_W, column.changed_w + 2)
         for k, column in enumerate(view.columns)
@@ -112,19 +112,19 @@ def _score(view: RewardsView, k: int, row: SampleRow) -> Span:
 
 
 def _short(kind: str) -> str:
-    """What is known of a sample without the names of its tags: `gold#`."""
+    """Return a sample's kind without the names of its tags: `gold#`."""
     plain, mark, _ = kind.partition(" #")
     return plain + mark.strip()
 
 
 def _rank(view: RewardsView, k: int, chosen: int) -> tuple[bool, bool, bool, float]:
-    """Lowest first: the chosen one, what has changed or failed, then what carries most."""
+    """Sort key: the chosen function, then changed or failed ones, then by contribution."""
     column = view.columns[k]
     return k != chosen, not column.changed_w, not column.failure, -abs(column.share or 0.0)
 
 
 def function_heading(view: RewardsView, k: int, width: int) -> str:
-    """Name and weight of a function; in a narrow table the name, for the weight stands below it."""
+    """Return a function's name and weight. Narrow tables omit the weight, which is also listed below."""
     column = view.columns[k]
     name = one_line(column.name, WIDEST_NAME)
     if width < WEIGHTS_FROM:
@@ -133,7 +133,7 @@ def function_heading(view: RewardsView, k: int, width: int) -> str:
 
 
 class SampleTable(Table[Any]):
-    """Samples, each as its group and itself; the heading of a group has no sample."""
+    """The samples. A row is (group, sample), with sample -1 for a group's heading."""
 
     OPENS = "screen.rewards_edit"
     MARK = "❙ "
@@ -145,16 +145,16 @@ class SampleTable(Table[Any]):
         self._low_first = False
         self._words = ""
         self.chosen = 0
-        """The function whose column is chosen."""
+        """Index of the function whose column is chosen."""
 
     @property
     def shown(self) -> int:
-        """How many samples there are to see."""
+        """Number of samples shown."""
         return sum(row >= 0 for _, row in self.rows)
 
     @property
     def selected(self) -> int | None:
-        """The sample under the cursor."""
+        """Index of the sample under the cursor; None when there is none."""
         return self.rows[self.cursor][1] if self.rows else None
 
     def show(
@@ -166,7 +166,7 @@ class SampleTable(Table[Any]):
         words: str = "",
         keep: int | None = None,
     ) -> None:
-        """Show these samples, of them those that hold the words; the cursor stays, or goes to `keep`."""
+        """Show the samples that contain the words. The cursor stays on its sample, or moves to `keep`."""
         wanted = self.selected if keep is None else keep
         self._view, self._order, self._low_first, self._words = view, order, low_first, words
         self.rows = ordered(view, order, low_first=low_first, words=words) if view is not None else []
@@ -181,7 +181,7 @@ class SampleTable(Table[Any]):
             self.changed()
 
     def put(self, place: int) -> None:
-        """Put the cursor there, past the heading of a group."""
+        """Move the cursor, skipping group headings."""
         place = min(max(0, place), max(0, self.count - 1))
         if self.rows and self.rows[place][1] < 0:
             up = place < self.cursor and place > 0
@@ -224,7 +224,7 @@ class SampleTable(Table[Any]):
 
 
 def group_line(view: RewardsView, number: int, width: int) -> Line:
-    """The heading of a group: prompt, gold answer, mean and spread."""
+    """Return a group's heading: prompt, reference answer, mean and std."""
     group = view.groups[number]
     gold = f"   gold {one_line(group.gold, 24)}" if group.gold else ""
     right = [Span(f"mean {figure(group.mean)}  ", "dim"), Span(f"group std {figure(group.std)} ", "dim")]
@@ -238,12 +238,12 @@ NAME_W = 22
 
 
 class FunctionRows(CursorList, inherit_bindings=False):
-    """A row for each function under a heading."""
+    """One row per function under a heading."""
 
     BINDINGS: ClassVar[list[BindingType]] = MOVES
 
     class Turned(Message):
-        """The focus came or went: the keys mean other things."""
+        """Posted on focus and blur, because the keys change."""
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
@@ -251,27 +251,24 @@ class FunctionRows(CursorList, inherit_bindings=False):
 
     @property
     def count(self) -> int:
-        """The heading and the functions; the cursor stays below the heading."""
+        """Number of rows including the heading, which the cursor never reaches."""
         return 1 + len(self._view.columns) if self._view is not None else 0
 
     @property
     def chosen(self) -> int:
-        """The function under the cursor."""
+        """Index of the function under the cursor."""
         return max(0, self.cursor - 1)
 
     def show(self, view: RewardsView | None) -> None:
-        """Show these functions."""
         self._view = view
         self.cursor = min(max(1, self.cursor), max(1, self.count - 1))
         self.styles.height = max(1, min(self.count, 7))
         self.changed()
 
     def choose(self, k: int) -> None:
-        """Choose a function."""
         self.put(k + 1)
 
     def put(self, place: int) -> None:
-        """Never onto the heading."""
         super().put(max(1, place))
 
     def action_open(self) -> None:
@@ -281,7 +278,6 @@ class FunctionRows(CursorList, inherit_bindings=False):
         self.post_message(self.Turned())
 
     def on_blur(self, event: Blur) -> None:
-        """The keys are those of the samples again."""
         self.post_message(self.Turned())
 
     def lines(self, width: int) -> list[Line]:
@@ -327,7 +323,6 @@ class FunctionRows(CursorList, inherit_bindings=False):
 
 
 def _range(column: FunctionColumn) -> str:
-    """Lowest score, histogram, highest score."""
     if column.low is None:
         return "none"
     if column.low == column.high:
@@ -342,15 +337,15 @@ def _time(seconds: float | None) -> str:
 
 
 FEW = 3
-"""With so few lines the completion is put on one."""
+"""At this height or less, the completion is put on one line."""
 LEFT_W = 24
-"""Cells that are kept for whose rewards these are."""
+"""Cells reserved for the title of the rewards."""
 SIGNS = {"error": ("✗", "bad"), "warning": ("⚠", "attention"), "info": ("●", "accent")}
 WORDS = {"sum_then_normalize": "sum, then normalize", "normalize_then_sum": "normalize, then sum"}
 
 
 class RewardsSummary(LinePane):
-    """Whose rewards, how many samples, what is found; below, what goes on and what has changed."""
+    """Title, number of samples and findings; below, what is running and what has changed."""
 
     view: RewardsView | None = None
     title = ""
@@ -358,7 +353,7 @@ class RewardsSummary(LinePane):
     busy: Line = ()
     probed = ""
     weighing = False
-    """Whether the keys are those of the weights."""
+    """The weights have the focus, so their keys are shown."""
 
     def lines(self, width: int, height: int) -> list[Line]:
         return [self._what(width), self._state(width)]
@@ -430,7 +425,7 @@ class RewardsSummary(LinePane):
 
 
 def modes_words(view: RewardsView) -> str:
-    """How totals become advantages; TRL scales by nothing else when it sums what was normalized."""
+    """Describe how totals become advantages. `scale` is omitted where TRL does not use it."""
     words = WORDS.get(view.aggregation, view.aggregation)
     return f"scale {view.scale}; {words}" if view.aggregation == "sum_then_normalize" else words
 
@@ -440,7 +435,7 @@ def _took(seconds: float) -> str:
 
 
 class FindingLines(LineScroll):
-    """What is wrong with the rewards, errors first."""
+    """Problems found with the rewards, errors first."""
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
@@ -449,14 +444,14 @@ class FindingLines(LineScroll):
         self._trouble = ""
 
     def show(self, view: RewardsView | None, trouble: str) -> None:
-        """Show what was found, and what hinders the lab."""
+        """Show the findings, and an error of the lab."""
         self._findings = view.findings if view is not None else ()
         self._trouble = trouble
         self._whole = view is None or view.whole
         self.changed()
 
     def fit(self, most: int) -> None:
-        """Take the lines that are needed, at most so many."""
+        """Set the height to the lines needed, at most `most`."""
         lines = len(self.lines(max(20, self.size.width or self.screen.size.width)))
         self.styles.height = min(most, lines)
         self.changed()
@@ -477,21 +472,19 @@ class FindingLines(LineScroll):
 
 
 class DetailLines(LineScroll):
-    """The chosen sample: what each function saw, the completion, what was printed."""
+    """The selected sample: what each function compared, the completion, and what was printed."""
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
         self._detail: SampleDetail | None = None
 
     def show(self, detail: SampleDetail | None) -> None:
-        """Show this sample."""
         if detail != self._detail:
             self._detail = detail
             self.scroll_to(y=0, animate=False, force=True)
             self.changed()
 
     def lines(self, width: int) -> list[Line]:
-        """A rule, a line for each function that has something to say, and the text."""
         detail = self._detail
         if detail is None:
             return []
@@ -512,7 +505,7 @@ class DetailLines(LineScroll):
 
 
 def saw_lines(saw: Saw, width: int) -> list[Line]:
-    """What a function compared, or that it fails because of this sample; else nothing."""
+    """Return what a function compared, or that it fails because of this sample. May be empty."""
     if saw.failure and saw.blamed:
         rows = words_wrapped(f"{saw.name} fails on this sample: {saw.failure}", max(10, width - 4))
         return [[Span(" ✗ " if i == 0 else "   ", "bad"), Span(row, "bad")] for i, row in enumerate(rows)]

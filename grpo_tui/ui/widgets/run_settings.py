@@ -1,4 +1,4 @@
-"""The settings of the open run beside its charts: as recorded, and what has changed since."""
+"""The open run's settings as recorded, and what has changed since."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from grpo_tui.ui.paint import Line, LineScroll, Span, ruled, spread, width_of
 
 
 class RunSettings(LineScroll):
-    """A setting a line, those first that matter most."""
+    """One setting a line, the most important first."""
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
@@ -19,7 +19,7 @@ class RunSettings(LineScroll):
         self._now: Mapping[str, Any] = {}
 
     def show(self, recorded: Sequence[tuple[str, str]] | None, now: Mapping[str, Any]) -> None:
-        """Show the recorded settings, None while they are read, and the values in force by name."""
+        """Show the recorded settings (None while they are being read) and the current values by name."""
         if (recorded, now) != (self._recorded, self._now):
             self._recorded, self._now = recorded, now
             self.changed()
@@ -42,7 +42,7 @@ class RunSettings(LineScroll):
 
 
 def _row(name: list[Span], value: list[Span], width: int) -> list[Line]:
-    """Return name and value on one line where they fit, else on two."""
+    """Return name and value on one line if they fit, else on two."""
     if width_of(name) + width_of(value) + 2 <= width:
         return [spread(name, value, width)]
     return [name, [Span(f"   {shorten(value[0].text, max(1, width - 3))}")]]

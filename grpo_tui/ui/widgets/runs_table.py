@@ -1,4 +1,4 @@
-"""The list of runs, one line each; fast at any length, for only the visible lines are painted."""
+"""The list of runs, one line each, and the details of the selected one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CURVE_W, DETAIL_CURVE_W = 15, 48
 
 
 class RunDetail(LinePane):
-    """A few lines under the list."""
+    """Details of the selected run, under the list."""
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
@@ -33,13 +33,12 @@ class RunDetail(LinePane):
         self._now = 0.0
 
     def show(self, row: RunRow | None, now: float) -> None:
-        """Tell of this run."""
         self._row, self._now = row, now
         if self.display:
             self.changed()
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """What happened first, then its course, its folder, the way on."""
+        """Return what happened, the reward, checkpoints, folder and next step, in that order."""
         row = self._row
         if row is None:
             return []
@@ -68,7 +67,7 @@ def _standing(row: RunRow) -> Line:
 
 
 def _story(row: RunRow, width: int) -> list[Line]:
-    """One sentence of what happened, in at most two lines."""
+    """Return one sentence about what happened, on at most two lines."""
     if row.trouble or row.cause:
         role = "bad" if row.state in ("failed", "crashed", "broken") else "attention"
         rows = wrapped(row.trouble or row.cause, width - 2)
@@ -144,7 +143,7 @@ class RunsTable(Table["RunRow"]):
         self.marked: frozenset[Path] = frozenset()
 
     def show(self, rows: tuple[RunRow, ...], now: float, marked: frozenset[Path] = frozenset()) -> None:
-        """Show these runs; the cursor stays with its run wherever that moves."""
+        """Show these runs. The cursor stays on its run even if that moves."""
         chosen = self.selected.path if self.selected else None
         self.rows, self._now, self.marked = rows, now, marked
         places = [i for i, row in enumerate(rows) if row.path == chosen]
@@ -157,13 +156,13 @@ class RunsTable(Table["RunRow"]):
             self.changed()
 
     def action_move(self, by: int) -> None:
-        """Move the cursor, from where it is."""
+        """Move the cursor. Unlike in other lists, it starts from its own row even when out of view."""
         if self.rows:
             self.put(self.cursor + by)
             self.moved()
 
     def columns(self, width: int) -> list[Column[RunRow]]:
-        # As the heading above, which does not know whether a scrollbar takes a cell.
+        # The same width as for the heading, which does not know whether a scroll bar is shown.
         room = self.outer_size.width - 1
         columns = run_columns(self.rows, room, self._now, self.marked, self.selected)
         return [*columns, Column("", max(0, width - 1 - cells(columns)), lambda row: Span(""))]
@@ -176,7 +175,7 @@ def run_columns(
     marked: frozenset[Path] = frozenset(),
     chosen: RunRow | None = None,
 ) -> list[Column[RunRow]]:
-    """Return the columns that have room beside the cursor; the row `chosen` is the one under it."""
+    """Return the columns that fit beside the cursor. `chosen` is the row under it."""
     names = max((cell_len(row.name) for row in rows), default=8) + 2
     models = max((cell_len(row.trouble or row.model) for row in rows), default=0) + 2
     configs = max((cell_len(row.config) for row in rows), default=0) + 2
@@ -230,5 +229,5 @@ def _curve(row: RunRow) -> Span:
 
 @lru_cache(maxsize=1024)
 def _small_curve(values: tuple[float | None, ...]) -> str:
-    """Return the curve of a list that is refreshed while few of its runs move; it is most of a row's cost."""
+    """Return a sparkline. Cached: it is most of a row's cost, and few runs change between refreshes."""
     return spark(values, CURVE_W - 4)

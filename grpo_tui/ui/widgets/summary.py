@@ -1,4 +1,4 @@
-"""Two lines under the header: the reward in numbers with the progress, and how the run is in plain words."""
+"""Lines of Train: reward and progress, health, functions, current phase, and events."""
 
 from __future__ import annotations
 
@@ -32,25 +32,23 @@ if TYPE_CHECKING:
 
 WIDEST_BAR = 40
 LEAST_CAUSE = 40
-"""Characters of a cause that stay where the way on takes the rest."""
+"""Minimum length of a cause when the next step needs the remaining room."""
 
 
 class RunLine(LinePane):
-    """A line about the run as it is now."""
+    """A line about the run's current state."""
 
     _view: TrainView | None = None
 
     def show(self, view: TrainView) -> None:
-        """Show this view."""
         self._view = view
         self.changed()
 
 
 class RewardLine(RunLine):
-    """Reward now, its change, spread, flat groups, masked completions; progress and time left."""
+    """Reward and its change, group std, zero-std groups, masked completions; progress and time left."""
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """Numbers at the left, progress at the right."""
         view = self._view
         if view is None:
             return [[Span(" Opening the run …", "dim")]]
@@ -100,7 +98,7 @@ def _over(view: TrainView) -> list[Span]:
 
 
 def _progress(view: TrainView, width: int) -> list[Span]:
-    """A bar as long as fits, percent, time left; without a known end only the steps."""
+    """Return a progress bar, percent and time left, using `width`. Empty when the end is unknown."""
     share = view.progress
     if share is None:
         return []
@@ -116,12 +114,11 @@ def _progress(view: TrainView, width: int) -> list[Span]:
 
 
 class HealthLine(LinePane):
-    """How the run is, in plain words. A failure takes up to three lines, of which the way on is whole."""
+    """The run's health in plain words. A failure uses up to three lines and shows the next step in full."""
 
     _view: TrainView | None = None
 
     def show(self, view: TrainView) -> None:
-        """Show this view."""
         before = self._view
         self._view = view
         if before is None or (before.health, before.trouble, before.state) != (
@@ -133,11 +130,11 @@ class HealthLine(LinePane):
             self.changed(layout=self.get_content_height(size, size, size.width) != size.height)
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
-        """One line, up to three for what must be read whole."""
+        """Return 1 to 3 lines."""
         return max(1, min(3, len(self.lines(width, 3))))
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """The sentences, as many as fit; a failure wraps instead."""
+        """Return as many whole sentences as fit. A failure is wrapped instead."""
         view = self._view
         if view is None:
             return [()]
@@ -158,7 +155,7 @@ class HealthLine(LinePane):
 
 
 def _sentences(spans: list[Span]) -> list[list[Span]]:
-    """Spans gathered up to the end of each sentence, so that none is shown by half."""
+    """Group spans into sentences, so that none is shown in part."""
     found: list[list[Span]] = []
     open_one: list[Span] = []
     for span in spans:
@@ -170,7 +167,7 @@ def _sentences(spans: list[Span]) -> list[list[Span]]:
 
 
 def _cause_and_way(spans: list[Span], width: int) -> list[Line]:
-    """All of it where that fits, else the cause cut: what to type next is read whole."""
+    """Return everything if it fits, else a truncated cause and the full next step."""
     cause, *rest = spans
     lines = _wrapped(spans, width)
     room = len(cause.text)
@@ -181,19 +178,19 @@ def _cause_and_way(spans: list[Span], width: int) -> list[Line]:
 
 
 def _fits(lines: list[Line], most: int, width: int) -> bool:
-    """True when so many lines show every word."""
+    """Return whether `most` lines show every word."""
     return len(lines) <= most and all(width_of(line) <= width for line in lines)
 
 
 def _pieces(text: str, room: int) -> Iterator[tuple[str, bool]]:
-    """Words with their blanks, and whether a line may end before each; a word longer than a line in parts."""
+    """Yield words with their spaces, and whether a line may break before each. Splits very long words."""
     for word in re.findall(r" *[^ ]+ *", text):
         parts = chop_cells(word, room) if cell_len(word) > room > 1 else [word]
         yield from ((part, part is not parts[0] or word.startswith(" ")) for part in parts)
 
 
 def _wrapped(spans: list[Span], width: int) -> list[Line]:
-    """The words over as many lines as needed, at most three."""
+    """Wrap spans to at most three lines. The last one may be too long."""
     lines: list[list[Span]] = [[Span(" ")]]
     for span in spans:
         for word, breaks in _pieces(span.text, width - 3):
@@ -214,7 +211,7 @@ COLUMNS = (("weight", 7), ("mean", 7), ("contrib", 9))
 
 
 class FunctionTable(LinePane):
-    """One line per function under a heading."""
+    """One line per reward function under a heading."""
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
@@ -222,7 +219,7 @@ class FunctionTable(LinePane):
         self._seen = False
 
     def show(self, rows: tuple[FunctionRow, ...], *, seen: bool) -> None:
-        """Show these functions; `seen` is False while the run has not named any."""
+        """Show these functions. `seen` is False until the run has named its functions."""
         if rows != self._rows or seen != self._seen:
             taller = len(rows) != len(self._rows)
             self._rows, self._seen = rows, seen
@@ -232,7 +229,7 @@ class FunctionTable(LinePane):
         return 1 + max(1, len(self._rows))
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """Heading and rows; what does not fit is counted."""
+        """Return heading and rows. Rows that do not fit are counted."""
         curve = CURVE if width >= 52 else 0
         figures = sum(cells for _, cells in COLUMNS)
         name_width = max(8, width - 1 - figures - (curve + 2 if curve else 0) - 1)
@@ -259,7 +256,6 @@ class FunctionTable(LinePane):
         return lines
 
     def _heading(self, width: int, name_width: int) -> Line:
-        """A ruled title whose column names stand over their columns."""
         title = "rewards by function" if name_width >= 21 else "rewards"
         words = [(2, title, "title")]
         edge = 1 + name_width
@@ -270,19 +266,19 @@ class FunctionTable(LinePane):
 
 
 def _weight(weight: float) -> str:
-    """Three figures that count, one decimal at least: 2.0, 0.5, 0.333, 12.8."""
+    """Return three significant digits with at least one decimal: 2.0, 0.5, 0.333, 12.8."""
     return within(weight, 6, 1) if weight % 1 == 0 or abs(weight) >= 1000 else f"{weight:.3g}"
 
 
 OPENS = "screen.hardware_open"
-"""What a click on the machine does."""
+"""Action when the machine is clicked."""
 
 
 class NowLine(RunLine):
-    """The phase and its age, the machine, and the share of time each phase takes."""
+    """Current phase and its duration, the machine, and the time spent in each phase."""
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """One ruled line: the phase always, then what deserves attention, the figures, the shares."""
+        """Return one ruled line: the phase always, then warnings, figures and phase times if they fit."""
         view = self._view
         if view is None:
             return [ruled([[Span("now", "title")]], width)]
@@ -315,7 +311,7 @@ def _phase(view: TrainView) -> Line:
 
 
 def _waited_for(view: TrainView, behind: list[RankRow]) -> Line:
-    """The ranks that the others wait for, by number when it is one."""
+    """Name the rank the others wait for, or count them."""
     first = behind[0]
     since = min((rank.phase_since for rank in behind if rank.phase_since), default=view.now)
     who = f"rank {first.rank}" if len(behind) == 1 else f"{len(behind)} of {len(view.ranks)} ranks"
@@ -324,7 +320,7 @@ def _waited_for(view: TrainView, behind: list[RankRow]) -> Line:
 
 
 def doing(phase: str, reward_function: str | None = None) -> str:
-    """What is done in a phase, in words."""
+    """Return what happens in a phase, in words."""
     if phase == "reward" and reward_function:
         return f"scoring with {reward_function}"
     return DOING.get(phase, phase)
@@ -341,7 +337,7 @@ def _shares(view: TrainView) -> Line:
 
 
 def _machine(hardware: HardwareView | None) -> list[Line]:
-    """The machine from the most to the least words: what deserves attention stays when figures go."""
+    """Return the machine's figures in versions from long to short. Warnings are kept longest."""
     if hardware is None:
         return []
     figures: list[Line] = [[Span(words, "text", OPENS)] for words in hardware.figures]
@@ -353,25 +349,24 @@ def _machine(hardware: HardwareView | None) -> list[Line]:
 
 
 def _ruled_fits(parts: list[Line], right: Line, width: int) -> bool:
-    """True when a ruled line shows all of it."""
+    """Return whether a ruled line shows everything."""
     return 2 + sum(map(width_of, parts)) + 4 * (len(parts) - 1) + 1 + width_of(right) + 3 <= width
 
 
 def paused_words(view: TrainView) -> str:
-    """The one sentence a paused run is known by."""
+    """Return the sentence for a paused run."""
     for_s = f" for {duration(view.phase_s)}" if view.phase_s is not None else ""
     return f"⏸ paused at step {view.step:,}{for_s}; memory stays allocated; P resumes"
 
 
 class EventLines(LinePane):
-    """What happened to the run, newest first, in as many lines as there is room for."""
+    """The run's newest events, as many as fit."""
 
     _events: tuple[EventRow, ...] = ()
     _nothing = ""
     _now = 0.0
 
     def show(self, view: TrainView) -> None:
-        """Show this view's events."""
         self._events, self._now, self._nothing = view.events, view.now, view.no_events
         self.changed()
 

@@ -1,6 +1,6 @@
-"""A config as text that can be edited: coloured lines, and what is wrong with a line beside it.
+"""An editable config with highlighting and findings next to their lines.
 
-Built on Textual's TextArea, from which a terminal's own signs are kept away.
+Built on Textual's TextArea, with control characters made visible so that they cannot reach the terminal.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from grpo_tui.present.glyphs import to_ascii
 SIGNS = {"error": ("✗", "bad"), "warning": ("⚠", "attention"), "info": ("●", "dim")}
 SIGN_W = 2
 LEAST_NOTE = 12
-"""Cells below which a note beside a line says nothing."""
+"""Notes with less room than this are left out."""
 
 
 class YamlArea(TextArea):
-    """The text of a config; `Typed` is posted when a person changed it.
+    """The text of a config. Posts `Typed` when the user changes it.
 
     Args:
-        elsewhere: whether the screen undoes and redoes.
+        elsewhere: The screen handles undo and redo.
     """
 
     DEFAULT_CSS = """
@@ -45,10 +45,10 @@ class YamlArea(TextArea):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "screen.config_back", "form", show=False)]
 
     class Typed(Message):
-        """A person has changed the text."""
+        """Posted when the user has changed the text."""
 
     class Moved(Message):
-        """The cursor stands on another line, counted from 1."""
+        """Posted when the cursor has moved. `line` is counted from 1."""
 
         def __init__(self, line: int) -> None:
             super().__init__()
@@ -66,11 +66,11 @@ class YamlArea(TextArea):
 
     @property
     def config_text(self) -> str:
-        """The text as it would stand in the file."""
+        """The text as it is written to the file."""
         return from_edit(self.text)
 
     def show_text(self, text: str) -> None:
-        """Show this text; where it differs in a part, only that part is replaced, and the cursor stays."""
+        """Show this text. Only the part that differs is replaced, so the cursor keeps its place."""
         before, after = self.text, to_edit(text)
         if before == after:
             return
@@ -88,7 +88,7 @@ class YamlArea(TextArea):
         self._replace_lines(old, new[top : len(new) - end], top, len(old) - end)
 
     def _replace_lines(self, old: list[str], new: list[str], top: int, bottom: int) -> None:
-        """Put `new` where the lines from `top` up to `bottom` stood."""
+        """Replace the lines from `top` to `bottom` (exclusive) with `new`."""
         newline = self.document.newline
         row, column = self.cursor_location
         start: Location = (top, 0)
@@ -106,7 +106,7 @@ class YamlArea(TextArea):
         self.selection = Selection.cursor((row, min(column, len(self.document[row]))))
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
-        """Tell a person's changes from those of the program."""
+        """Post `Typed` for the user's changes but not for the program's."""
         event.stop()
         if self.text != self._shown:
             self._shown = self.text
@@ -117,12 +117,12 @@ class YamlArea(TextArea):
         self.post_message(self.Moved(event.selection.end[0] + 1))
 
     def go_to(self, line: int) -> None:
-        """Put the cursor on a line, counted from 1."""
+        """Move the cursor to a line, counted from 1."""
         row = min(max(0, line - 1), self.document.line_count - 1)
         self.move_cursor((row, 0), center=True, record_width=True)
 
     def action_undo(self) -> None:
-        """One history for form and text, where there is a form."""
+        """Use the undo history that the screen shares between form and text, if there is one."""
         if self._elsewhere:
             self.screen.run_worker(self.run_action("screen.config_undo"))
         else:
@@ -137,20 +137,20 @@ class YamlArea(TextArea):
     # -- what stands beside it -------------------------------------------------------------------
 
     def note(self, notes: Mapping[int, tuple[str, str]]) -> None:
-        """Mark lines, counted from 1: severity and sentence."""
+        """Mark lines (counted from 1) with a severity and a sentence."""
         if notes != self._notes:
             self._notes = notes
             self.refresh()
 
     @property
     def gutter_width(self) -> int:
-        """Room for a sign before the number of a line."""
+        """Width of the gutter, including a sign before the line number."""
         return super().gutter_width + SIGN_W
 
     # -- painting --------------------------------------------------------------------------------
 
     def get_line(self, line_index: int) -> Text:
-        """One line in its colours, sign for sign."""
+        """Return a highlighted line. Control characters are replaced one for one to keep columns."""
         if self.document.lines != self._coloured:
             self._coloured = list(self.document.lines)
             self._pieces = pieces(self._coloured)
@@ -163,7 +163,7 @@ class YamlArea(TextArea):
         return text
 
     def render_line(self, y: int) -> Strip:
-        """The line; in the gutter the sign of what was found, behind the text its sentence."""
+        """Render a line with its note: a sign in the gutter and a sentence after the text."""
         strip = super().render_line(y)
         row = y + self.scroll_offset.y
         if row >= self.document.line_count:
@@ -202,7 +202,7 @@ class YamlArea(TextArea):
 
 
 def _behind(strip: Strip, under: Style, base: Style) -> Strip:
-    """The strip on another ground, where it stands on the usual one."""
+    """Replace the default background of a strip; other backgrounds are kept."""
     return Strip(
         [
             Segment(s.text, (s.style or base) + Style(bgcolor=under.bgcolor), s.control)
@@ -215,7 +215,7 @@ def _behind(strip: Strip, under: Style, base: Style) -> Strip:
 
 
 def _put(strip: Strip, at: int, text: str, style: Style) -> Strip:
-    """The strip with a text over its cells from `at` on; the background stays."""
+    """Overwrite cells of a strip with text, keeping the background."""
     wide = cell_len(text)
     under = strip.crop(at, at + 1)
     base = next((s.style for s in under if s.style is not None), None)
