@@ -1,1 +1,1 @@
-"""The run folder: `run.db`, the mailbox and the live files. The only package that speaks SQL."""
+"""The run folder: `run.db`, the mailbox and the live files. All SQL is in this package."""

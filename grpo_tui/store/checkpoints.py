@@ -1,4 +1,4 @@
-"""Judge checkpoint folders without loading them: which can a run be resumed from, and which not, and why."""
+"""Judge checkpoint folders without loading them: which can a run resume from, and why not the others."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from grpo_tui.store.json_file import open_regular, read_object
 from grpo_tui.store.layout import RunFolder
 
 MARKER = "grpo_tui.json"
-"""Written last into a checkpoint; lists the files and their sizes."""
+"""Written last into a checkpoint. Lists the files and their sizes."""
 TRAINER_STATE = "trainer_state.json"
 WEIGHTS_INDEX = "model.safetensors.index.json"
 WEIGHTS = ("*.safetensors", "pytorch_model*.bin", "adapter_model.bin")
-"""What holds the weights of a model or an adapter."""
+"""Files with the weights of a model or an adapter."""
 STATE_FILE = "grpo_tui_state_{rank}.pt"
-"""What TRL's own files lack for an exact resume, of each rank."""
+"""What TRL's own files lack for an exact resume, per rank."""
 HEADER_BYTES = 100_000_000
-"""The longest header that safetensors itself reads."""
+"""The longest header that safetensors itself accepts."""
 PICKLED = frozenset({".pt", ".pth", ".bin"})
-"""Endings of what torch saves."""
+"""Suffixes of files that torch saves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a look at one checkpoint says."""
+    """What a check of one checkpoint found."""
 
     path: Path
     step: int
@@ -42,7 +42,7 @@ class Verdict:
 
 
 def judge(path: Path) -> Verdict:
-    """Look at one checkpoint folder."""
+    """Check one checkpoint folder."""
     step = int(path.name.split("-")[-1])
     if read_object(path / TRAINER_STATE, below=path.parent) is None:
         return Verdict(
@@ -73,10 +73,10 @@ def judge(path: Path) -> Verdict:
 
 
 def weights_fault(path: Path, *, links: bool = False) -> str:
-    """Return why the weights in a folder, a model's or an adapter's, cannot be whole; empty when they can.
+    """Return why the weights of a model or an adapter are incomplete; empty when nothing is missing.
 
     Args:
-        links: whether files may be links, as they are in the cache of the Hub.
+        links: Whether files may be links, as in the cache of the Hub.
     """
 
     def there(name: str) -> Path:
@@ -97,18 +97,17 @@ def weights_fault(path: Path, *, links: bool = False) -> str:
 
 
 ADAMW = ("adamw_torch", "adamw_torch_fused")
-"""Optimizers that go on with each other's state."""
+"""Optimizers that can continue from each other's state."""
 SHARDED = ("deepspeed", "fsdp")
-"""Ways to spread a model that save it in a form of their own."""
+"""Settings that shard a model and save it in their own format."""
 BY_METRIC = ("reduce_lr_on_plateau", "greedy")
 """Schedules that count evaluations instead of steps."""
 
 
 def refused_at_resume(checkpoint: Path, asked: Mapping[str, Any]) -> str:
-    """Return why settings that changed since a checkpoint keep a run from resuming there; empty for none.
+    """Return why changed settings prevent a resume from this checkpoint; empty when they do not.
 
     Args:
-        checkpoint: The checkpoint's folder.
         asked: TRL's arguments, as far as they are given.
     """
     found = (read_object(checkpoint / MARKER) or {}).get("settings")
@@ -134,11 +133,10 @@ def refused_at_resume(checkpoint: Path, asked: Mapping[str, Any]) -> str:
 
 
 def newest_usable(folder: RunFolder, before: int | None = None) -> tuple[Verdict | None, list[Verdict]]:
-    """The newest checkpoint a run can resume from, and the newer ones that were passed over.
+    """Return the newest checkpoint a run can resume from, and the newer ones that were skipped.
 
     Args:
-        folder: The run folder.
-        before: Only checkpoints of earlier steps than this one are looked at.
+        before: Consider only checkpoints of earlier steps than this one.
     """
     passed: list[Verdict] = []
     for path in reversed(folder.checkpoints()):
@@ -152,7 +150,7 @@ def newest_usable(folder: RunFolder, before: int | None = None) -> tuple[Verdict
 
 
 def remove(checkpoint: Path) -> None:
-    """Delete a checkpoint's folder. When that is cut short, what is left is seen to be incomplete.
+    """Delete a checkpoint's folder. If interrupted, what is left is recognizably incomplete.
 
     Raises:
         OSError: It cannot be deleted.
@@ -162,12 +160,12 @@ def remove(checkpoint: Path) -> None:
 
 
 def copy(checkpoint: Path, folder: Path) -> Path:
-    """Put a checkpoint into another run's folder, whole or not at all, and return where it is.
+    """Copy a checkpoint into another run's folder, whole or not at all, and return its path.
 
-    Files are linked where the file system can: nobody writes into a checkpoint that is complete.
+    Files are hard-linked where possible, because a complete checkpoint is never written to.
 
     Raises:
-        OSError: There is no room for it, or it is there already.
+        OSError: There is no space for it, or it already exists.
     """
     folder.mkdir(parents=True, exist_ok=True)
     beside, there = folder / f".{checkpoint.name}.copying", folder / checkpoint.name
@@ -185,7 +183,7 @@ def _link(source: str, destination: str) -> None:
 
 
 def _size(path: Path) -> int | None:
-    """Size of a file, None when there is none; a link is none of this folder."""
+    """Return the size of a regular file, or None. A link does not count."""
     try:
         found = path.lstat()
     except OSError:
@@ -194,7 +192,7 @@ def _size(path: Path) -> int | None:
 
 
 def _whole_archive(path: Path) -> bool:
-    """False for a file of torch, which is a zip archive, whose end is missing."""
+    """Return False for a torch file, which is a zip archive, whose end is missing."""
     try:
         with open_regular(path) as file:
             begins = file.read(2)
@@ -204,7 +202,7 @@ def _whole_archive(path: Path) -> bool:
 
 
 def whole_safetensors(path: Path) -> bool:
-    """True when the file is as long as its own header says (format: 8-byte header length, JSON, data)."""
+    """Return whether the file is as long as its header says (8-byte header length, JSON, data)."""
     try:
         with open_regular(path) as file:
             (length,) = struct.unpack("<Q", file.read(8))

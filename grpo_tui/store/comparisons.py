@@ -1,7 +1,7 @@
-"""Find the comparisons of models that are kept for a run, and read them.
+"""Find and read the model comparisons kept for a run.
 
-A comparison is a file of JSON lines in `compare/` of the run folder, or of the state folder: `ship/kept.py`
-writes it. Results are taken from a run folder only when this user started the run: others may be made up.
+A comparison is a file of JSON lines in `compare/` of the run folder or the state folder, written by
+`ship/kept.py`. Results in a run folder count only when this user started the run: others may be made up.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from grpo_tui.store.json_file import read_regular
 from grpo_tui.store.layout import is_known, state_folder
 
 BASE = "base"
-"""The word for the model that a run started from."""
+"""Name of the model that a run started from."""
 FOLDER = "compare"
-"""Of a run folder or the state folder, with a file for each comparison."""
+"""Subfolder of a run folder or the state folder, with one file per comparison."""
 LARGEST_BYTES = 1 << 31
 
 
 def newest_result(run: Path) -> dict[str, Any] | None:
-    """Return the result of the newest finished comparison in a run folder, None without one; only reads."""
+    """Return the result of the newest finished comparison in a run folder; None without one."""
     return next((result for _, result in _results(run, _files(run))), None)
 
 
 def kept_results(run: Path) -> list[tuple[Path, dict[str, Any]]]:
-    """Return the comparisons kept for a run, each with its file and its last result, newest first."""
+    """Return the comparisons kept for a run, each with its file and last result, newest first."""
     own = _files(run) if is_known(run) else []
     found = [*_results(run, own)]
     state = state_folder()
@@ -37,10 +37,10 @@ def kept_results(run: Path) -> list[tuple[Path, dict[str, Any]]]:
 
 
 def read_lines(file: Path) -> Iterator[Mapping[str, Any]]:
-    """Yield what a comparison's file holds, up to a line that was cut off.
+    """Yield the lines of a comparison's file, up to the first broken one.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: It cannot be read.
     """
     for line in read_regular(file, largest=LARGEST_BYTES).splitlines():
         try:
@@ -52,13 +52,12 @@ def read_lines(file: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def marks(run: Path) -> tuple[tuple[str, int], ...]:
-    """Return the files that may hold a comparison of this run, each with the time of its last change."""
+    """Return the files that may hold a comparison of this run, each with its modification time."""
     own = _files(run) if is_known(run) else []
     return tuple((str(file), _changed_ns(file)) for file in (*own, *_files(state_folder())))
 
 
 def _files(folder: Path) -> list[Path]:
-    """The comparisons in a folder, newest first."""
     try:
         return sorted((folder / FOLDER).glob("*.jsonl"), key=_changed_ns, reverse=True)
     except OSError:
@@ -79,7 +78,6 @@ def _results(folder: Path, files: list[Path]) -> Iterator[tuple[Path, dict[str, 
 
 
 def _last_result(file: Path, folder: Path) -> dict[str, Any] | None:
-    """Return the last result in a file."""
     try:
         content = read_regular(file, below=folder, largest=LARGEST_BYTES)
         for line in reversed(content.splitlines()):
@@ -92,7 +90,7 @@ def _last_result(file: Path, folder: Path) -> dict[str, Any] | None:
 
 
 def _is_of(run: Path, result: Mapping[str, Any]) -> bool:
-    """Whether a model of this run was compared."""
+    """Return whether a model of this run was compared."""
     policies, root = result.get("policies"), os.path.realpath(run)
     listed = policies if isinstance(policies, list) else []
     paths = [one.get("path") for one in listed if isinstance(one, dict)]

@@ -20,12 +20,12 @@ from grpo_tui.store.schema import FINDINGS, INDEXES, LATER_COLUMNS, SCHEMA_VERSI
 NETWORK_FILESYSTEMS = frozenset(
     {"nfs", "nfs4", "lustre", "gpfs", "cifs", "smb2", "smbfs", "beegfs", "ceph", "fuseblk"}
 )
-"""File systems on which SQLite's shared-memory index is not safe between hosts."""
+"""File systems on which SQLite's shared-memory index is unsafe between hosts."""
 
 BUSY_TIMEOUT_MS = 5_000
 
 SQLITE_ERRORS = (sqlite3.DatabaseError, UnicodeDecodeError)
-"""What SQLite raises for a damaged file; the second when its message quotes bytes that are not UTF-8."""
+"""SQLite's errors for a damaged file. The second occurs when its message quotes bytes that are not UTF-8."""
 
 
 class RunDatabaseError(Exception):
@@ -33,15 +33,15 @@ class RunDatabaseError(Exception):
 
 
 class DamagedError(RunDatabaseError):
-    """It is no database any more, or a part of it cannot be read."""
+    """The file is not a database, or part of it cannot be read."""
 
 
 class NewerError(RunDatabaseError):
-    """A newer version of this program wrote it."""
+    """A newer version of this program wrote the file."""
 
 
 def filesystem_type(path: Path) -> str:
-    """Type name of the file system that holds `path`, as `statfs` reports it; empty when unknown."""
+    """Return the type of the file system that holds `path`, as `statfs` names it; empty when unknown."""
     try:
         done = subprocess.run(
             ["stat", "-f", "-c", "%T", os.fspath(path)],
@@ -56,10 +56,10 @@ def filesystem_type(path: Path) -> str:
 
 
 def open_writer(path: Path) -> sqlite3.Connection:
-    """Open or create `run.db` for writing, with the schema in place.
+    """Open or create `run.db` for writing, with its schema.
 
     Raises:
-        RunDatabaseError: The file was written by a newer version, or is no database.
+        RunDatabaseError: A newer version wrote the file, or it is not a database.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     _refuse_links(path)
@@ -68,8 +68,8 @@ def open_writer(path: Path) -> sqlite3.Connection:
     )
     try:
         network = filesystem_type(path.parent) in NETWORK_FILESYSTEMS
-        # WAL lets readers look while the recorder writes; NORMAL survives a killed process, and only a
-        # power cut can take the last transactions. On a network file system WAL can corrupt the file.
+        # WAL lets readers read while the recorder writes. With NORMAL the file survives a killed process, and
+        # only a power cut can lose the last transactions. On a network file system WAL can corrupt the file.
         connection.execute(f"PRAGMA journal_mode={'TRUNCATE' if network else 'WAL'}")
         connection.execute("PRAGMA synchronous=NORMAL")
         version = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -91,11 +91,11 @@ def open_writer(path: Path) -> sqlite3.Connection:
 
 
 def open_reader(path: Path) -> sqlite3.Connection:
-    """Open `run.db` read-only; it never creates, migrates or locks anything for long.
+    """Open `run.db` read-only. This never creates, migrates or locks the file for long.
 
-    In a folder that cannot be written, SQLite cannot make its shared-memory file. While a run writes, its
-    own is there to be read. After a kill it is worth nothing: `run.db` and the `-wal` beside it, which
-    holds the newest rows, are then copied first. Without a `-wal` the file is read as immutable.
+    In a read-only folder SQLite cannot create its shared-memory file. While a run writes, the run's own can
+    be used. After a kill that one is useless: `run.db` and its `-wal` file, which holds the newest rows, are
+    copied first. Without a `-wal` file, `run.db` is read as immutable.
 
     Raises:
         RunDatabaseError: There is no such file, or a newer version wrote it.
@@ -116,7 +116,7 @@ def open_reader(path: Path) -> sqlite3.Connection:
 
 
 def _refuse_links(path: Path) -> None:
-    """Refuse what SQLite would wait for, or follow out of the folder: links, pipes, devices, folders."""
+    """Refuse files that SQLite would block on or follow out of the folder: links, pipes, devices, folders."""
     for name in (path, *(path.with_name(path.name + ending) for ending in ("-wal", "-shm", "-journal"))):
         try:
             regular = stat.S_ISREG(name.lstat().st_mode)
@@ -127,7 +127,7 @@ def _refuse_links(path: Path) -> None:
 
 
 def _open_read_only(path: Path) -> tuple[sqlite3.Connection, int]:
-    """A connection that can read the newest rows, and the schema's version."""
+    """Return a connection that can read the newest rows, and the schema version."""
     wal = path.with_name(path.name + "-wal")
     if os.access(path.parent, os.W_OK):
         return _looked_at(_connect(path, "mode=ro"))
@@ -136,7 +136,7 @@ def _open_read_only(path: Path) -> tuple[sqlite3.Connection, int]:
     try:
         return _looked_at(_connect(path, "mode=ro"))
     except sqlite3.OperationalError:  # nobody writes any more
-        # SQLite keeps the copies open, so their names can go at once.
+        # SQLite keeps the copies open, so their names can be removed at once.
         with tempfile.TemporaryDirectory(prefix="grpo-tui-") as folder:
             for source in (path, wal):
                 shutil.copyfile(source, Path(folder) / source.name)
@@ -144,7 +144,7 @@ def _open_read_only(path: Path) -> tuple[sqlite3.Connection, int]:
 
 
 def _looked_at(connection: sqlite3.Connection) -> tuple[sqlite3.Connection, int]:
-    """The connection, once it has proved that it can read."""
+    """Return the connection and the schema version once a read has succeeded."""
     try:
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         connection.execute("PRAGMA trusted_schema=OFF")
@@ -172,7 +172,7 @@ def _connect(path: Path, options: str) -> sqlite3.Connection:
 
 
 def _refuse_programs(path: Path, connection: sqlite3.Connection) -> None:
-    """Refuse a file with views or triggers, which run when it is read or written: no record has any."""
+    """Refuse views and triggers: they run when the file is used, and no record has any."""
     try:
         found = connection.execute(
             "SELECT type, name FROM sqlite_master WHERE type IN ('view', 'trigger') LIMIT 1"
@@ -185,7 +185,6 @@ def _refuse_programs(path: Path, connection: sqlite3.Connection) -> None:
 
 
 def _text(data: bytes) -> str:
-    """Return a text of the file; bytes that are not UTF-8 become the replacement character."""
     return data.decode("utf-8", "replace")
 
 
@@ -198,11 +197,11 @@ def _check_version(path: Path, version: int) -> None:
 
 
 class RunFile:
-    """A file opened for reading. Use it from one thread at a time.
+    """`run.db` opened for reading. Use it from one thread at a time.
 
     Raises:
         RunDatabaseError: From the constructor, when there is no readable `run.db`.
-        DamagedError: At any time, when a part of it cannot be read.
+        DamagedError: At any time, when part of it cannot be read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -216,31 +215,30 @@ class RunFile:
         self._db.close()
 
     def changed(self) -> bool:
-        """True when anything was written since the last call; costs some 70 microseconds."""
+        """Return whether anything was written since the last call. Takes about 70 microseconds."""
         version = self.one("PRAGMA data_version")[0]
         changed = version != self._version
         self._version = version
         return bool(changed)
 
     def has(self, table: str, column: str) -> bool:
-        """True when the file has this column; an older one may lack it until the run is resumed."""
+        """Return whether the file has this column. An older file may lack it until the run is resumed."""
         if (table, column) not in self._known:
             self._known |= {(table, row["name"]) for row in self.all(f"PRAGMA table_info({table})")}
         return (table, column) in self._known
 
     def all(self, query: str, *values: Any, **named: Any) -> list[sqlite3.Row]:
-        """All rows of a statement; no cursor stays open between calls."""
+        """Return all rows of a statement. No cursor stays open between calls."""
         with self._damage_told():
             return self._db.execute(query, named or values).fetchall()
 
     def one(self, query: str, *values: Any) -> Any:
-        """The first row of a statement, None without any."""
+        """Return the first row of a statement; None without any."""
         with self._damage_told():
             return self._db.execute(query, values).fetchone()
 
     @contextmanager
     def _damage_told(self) -> Iterator[None]:
-        """Say of a file that turns out to be damaged which one it is, in a sentence."""
         try:
             yield
         except SQLITE_ERRORS as error:

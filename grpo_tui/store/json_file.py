@@ -1,7 +1,7 @@
-"""Read the files of a run folder, in which others may have put anything, and write small JSON files there.
+"""Read files of a run folder safely, and write small JSON files there.
 
-A file is read only when it is a regular file of that very folder: a link may lead anywhere, a pipe is waited
-for, a device never ends. JSON is written whole or not at all, and read without ever raising.
+Others may have put anything into the folder. Only a regular file in that folder is read: a link may lead
+anywhere, a pipe blocks, a device never ends. JSON is written whole or not at all. Reading JSON never raises.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 LARGEST_BYTES = 1 << 26
-"""A file beyond it is none of ours."""
+"""Larger files are not read."""
 NOT_REGULAR = frozenset({errno.ELOOP, errno.ENXIO, errno.ENOTDIR, errno.EISDIR})
-"""How the system refuses to open a link, a pipe without a reader, or a folder."""
+"""Errors of the system when the path is a link, a pipe without a reader, or a folder."""
 
 
 def write_json(path: Path, body: Any, *, indent: int | None = None, mode: int = 0o644) -> None:
-    """Write the file beside and rename it.
+    """Replace the file whole: write a new one beside it and rename it.
 
     Raises:
-        OSError: The folder is gone, full, or not ours to write; nothing is left of the attempt then.
+        OSError: The folder is missing, full, or not writable. No partial file is left.
     """
     text = dumps(body, ensure_ascii=False, default=str, indent=indent)
-    # A lone surrogate, as of a file name that is not UTF-8, becomes the escape that JSON has for it.
+    # A lone surrogate, from a file name that is not UTF-8, becomes a JSON escape.
     write_bytes(path, text.encode("utf-8", "backslashreplace"), mode=mode)
 
 
 def write_bytes(path: Path, data: bytes, *, mode: int = 0o644) -> None:
-    """Write the file beside and rename it; raises as `write_json`."""
+    """Replace the file whole. Raises as `write_json`."""
     beside = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.new")
     try:
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
@@ -47,17 +47,15 @@ def write_bytes(path: Path, data: bytes, *, mode: int = 0o644) -> None:
 
 
 def unfinished(path: Path) -> list[Path]:
-    """What writes of this file that were cut off have left beside it."""
+    """Return what interrupted writes of this file left beside it."""
     return list(path.parent.glob(f".{path.name}.*.new"))
 
 
 def open_regular(path: Path, *, below: Path | None = None) -> BinaryIO:
-    """Open a file for reading, without waiting and without following a link.
+    """Open a file for reading, without blocking and without following links.
 
     Args:
-        path: The file.
-        below: The run folder; what comes after it in the path may be no link either. By default the
-            folder of the file.
+        below: No part of the path after this folder may be a link. By default the file's folder.
 
     Raises:
         OSError: There is no such file, or it is a link, a pipe, a device or a folder.
@@ -80,7 +78,7 @@ def open_regular(path: Path, *, below: Path | None = None) -> BinaryIO:
 
 
 def _regular(descriptor: int, path: Path, mode: str) -> Any:
-    """Return the file of a descriptor; close the descriptor of anything but a regular file."""
+    """Open the descriptor as a file. Close it and raise unless it is a regular file."""
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise not_regular(path)
@@ -88,7 +86,7 @@ def _regular(descriptor: int, path: Path, mode: str) -> Any:
 
 
 def not_regular(path: Path) -> OSError:
-    """Return the refusal of a link, a pipe, a device or a folder under a file's name."""
+    """Return the error for a link, a pipe, a device or a folder in place of a file."""
     return OSError(errno.EINVAL, "not a regular file. Links, pipes and devices are not read", str(path))
 
 
@@ -106,7 +104,7 @@ def read_regular(path: Path, *, below: Path | None = None, largest: int = LARGES
 
 
 def append_regular(path: Path) -> BinaryIO:
-    """Open a file to write at its end, made when it is missing; others cannot write it, whatever the umask.
+    """Open a file for appending; create it if missing. Other users cannot write it, whatever the umask.
 
     Raises:
         OSError: It cannot be written, or is a link, a pipe, a device or a folder.
@@ -122,7 +120,7 @@ def append_regular(path: Path) -> BinaryIO:
 
 
 def read_json(path: Path, *, below: Path | None = None, largest: int = LARGEST_BYTES) -> Any:
-    """Return what the file says; None when there is none, it cannot be read, or it is not JSON."""
+    """Return the parsed file; None when it is missing, unreadable or not JSON."""
     try:
         return loads(read_regular(path, below=below, largest=largest))
     except (OSError, ValueError, RecursionError):
@@ -132,6 +130,6 @@ def read_json(path: Path, *, below: Path | None = None, largest: int = LARGEST_B
 def read_object(
     path: Path, *, below: Path | None = None, largest: int = LARGEST_BYTES
 ) -> dict[str, Any] | None:
-    """Return the file's names and values; None when it holds none."""
+    """Return the JSON object in the file; None without one."""
     body = read_json(path, below=below, largest=largest)
     return body if isinstance(body, dict) else None

@@ -1,11 +1,11 @@
-"""Find run folders, name everything in them, hold on to one, and know which of them this user started here.
+"""Find run folders, name the files in them, hold a folder open, and know which runs this user started.
 
-A folder can be renamed under a live run, or deleted and another one made under its name. A held folder is
-reached through an open descriptor: the same one after a renaming, and never somebody else's.
+A folder can be renamed under a live run, or deleted and another created under its name. A held folder is
+accessed through an open descriptor, so it is the same one after a rename and never another.
 
-A run folder can come from anyone: a colleague, an archive, a shared disk. Its files say who made it, and any
-of them can lie. So each start is also noted outside the folder, in the user's state folder, by the device and
-inode of the run folder and a random id that the folder holds too. A copy has another inode and is foreign.
+A run folder can come from anyone: a colleague, an archive, a shared disk. Files in it can lie about who made
+it. So each start is also noted in the user's state folder, by the device and inode of the run folder and a
+random id that the folder stores too. A copy has another inode, so it does not count as this user's run.
 """
 
 from __future__ import annotations
@@ -22,53 +22,53 @@ from grpo_tui.store.json_file import read_object, write_json
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """The files of one run; `root` is TRL's `output_dir`."""
+    """Paths of one run; `root` is TRL's `output_dir`."""
 
     root: Path
 
     @property
     def database(self) -> Path:
-        """The SQLite file that holds everything recorded."""
+        """SQLite file with everything recorded."""
         return self.root / "run.db"
 
     @property
     def spec(self) -> Path:
-        """What to run: the resolved config and the start options, as JSON."""
+        """Resolved config and start options, as JSON."""
         return self.root / "run.json"
 
     @property
     def identity(self) -> Path:
-        """A random id, by which the user who started the run knows it again."""
+        """Random id that proves that this user started the run."""
         return self.root / "run.id"
 
     @property
     def earlier_spec(self) -> Path:
-        """`run.json` as it was before a resume, until the resumed run has ended."""
+        """`run.json` from before a resume, kept until the resumed run has ended."""
         return self.root / "run.json.before"
 
     @property
     def lock(self) -> Path:
-        """Held with `flock` by the supervisor and the training process together."""
+        """Locked with `flock` by the supervisor and the training process together."""
         return self.root / "run.lock"
 
     @property
     def supervisor_lock(self) -> Path:
-        """Held by the one supervisor of the run."""
+        """Locked by the run's one supervisor."""
         return self.root / "supervisor.lock"
 
     @property
     def heartbeat(self) -> Path:
-        """Touched by the supervisor once a second; holds who watches whom."""
+        """Written by the supervisor once a second, with its own process and the one it watches."""
         return self.root / "heartbeat"
 
     @property
     def hardware(self) -> Path:
-        """How the machine is, replaced by the supervisor every two seconds; gone after the end."""
+        """State of the machine, replaced by the supervisor every two seconds and removed at the end."""
         return self.root / "hardware.json"
 
     @property
     def notified(self) -> Path:
-        """Findings that a notification was sent about, with the time."""
+        """Findings that were notified about, with the time."""
         return self.root / "notified.json"
 
     @property
@@ -83,15 +83,15 @@ class RunFolder:
 
     @property
     def spool(self) -> Path:
-        """Records of ranks other than the first, on their way into the database."""
+        """Records of ranks other than the first, before they reach the database."""
         return self.root / "spool"
 
     def abort(self, rank: int) -> Path:
-        """The id of the reward call on a rank that shall be aborted, written before the signal goes out."""
+        """Id of the reward call to abort on a rank, written before the signal is sent."""
         return self.root / f"rank-{rank}.abort"
 
     def rank(self, rank: int) -> Path:
-        """What one rank is doing now."""
+        """Current state of one rank."""
         return self.root / f"rank-{rank}.json"
 
     def error(self, rank: int) -> Path:
@@ -99,16 +99,16 @@ class RunFolder:
         return self.root / f"rank-{rank}.error"
 
     def ranks(self) -> list[int]:
-        """Ranks that have said something, in order."""
+        """Return the ranks that have a state file, in order."""
         named = (p.stem.removeprefix("rank-") for p in self.root.glob("rank-*.json"))
         return sorted(int(number) for number in named if number.isdecimal())
 
     def exists(self) -> bool:
-        """True when the folder holds a run."""
+        """Return whether the folder holds a run."""
         return self.database.exists() or self.spec.exists()
 
     def checkpoints(self) -> list[Path]:
-        """Checkpoint folders by step, oldest first; a link to a folder is not one."""
+        """Return checkpoint folders by step, oldest first. Links are ignored."""
         named = [p for p in self.root.glob("checkpoint-*") if p.name.split("-")[-1].isdecimal()]
         found = [p for p in named if p.is_dir() and not p.is_symlink()]
         return sorted(found, key=lambda path: int(path.name.split("-")[-1]))
@@ -118,9 +118,9 @@ DESCRIPTORS = Path("/proc/self/fd")
 
 
 def hold(root: Path) -> Path:
-    """A path of this very folder, good in this process for as long as it lives.
+    """Return a path that always leads to this folder, valid in this process for its lifetime.
 
-    What is started must be given `where` instead. Without /proc it is the path as given.
+    Child processes must be given `where` instead. Without /proc the path is returned unchanged.
 
     Raises:
         OSError: There is no such folder.
@@ -131,7 +131,7 @@ def hold(root: Path) -> Path:
 
 
 def where(held: Path) -> Path | None:
-    """The name a held folder has now, None when it was deleted."""
+    """Return the current name of a held folder; None when it was deleted."""
     if held.parent != DESCRIPTORS:
         return held
     name = os.readlink(held)
@@ -143,15 +143,15 @@ def where(held: Path) -> Path | None:
 
 
 MAX_DEPTH = 4
-"""How deep below a root runs are looked for; checkpoints and hidden folders are passed over."""
+"""Levels searched below a root. Checkpoints and hidden folders are skipped."""
 
 
 def find_runs(roots: Iterable[Path]) -> list[Path]:
-    """Run folders under the roots, each once, newest first by the last change of `run.db`."""
+    """Return the run folders under the roots, without duplicates, most recently changed first."""
     starts = list(dict.fromkeys(os.path.abspath(root) for root in roots))
     found: dict[Path, float] = {}
     for start in starts:
-        # A root inside another one is walked once, from itself: that goes deeper.
+        # A root inside another one is searched once, from itself: that goes deeper.
         _walk(start, MAX_DEPTH, found, frozenset(starts) - {start})
     return sorted(found, key=lambda path: found[path], reverse=True)
 
@@ -183,7 +183,7 @@ def _changed_at(folder: Path) -> float:
 
 
 def last_written_at(paths: Iterable[Path]) -> float:
-    """When the newest of some files was written, 0 when there is none.
+    """Return the newest modification time of some files; 0 when there are none.
 
     An empty file does not count: a reader of `run.db` leaves an empty write-ahead log behind.
     """
@@ -202,7 +202,7 @@ FOLDER_VARIABLE = "GRPO_TUI_STATE_DIR"
 
 
 def state_folder(environment: Mapping[str, str] | None = None) -> Path:
-    """Return the folder of what this program remembers about its own runs."""
+    """Return the folder in which this program stores its own data about runs."""
     chosen = (os.environ if environment is None else environment).get(FOLDER_VARIABLE)
     if chosen:
         return Path(chosen)
@@ -212,7 +212,7 @@ def state_folder(environment: Mapping[str, str] | None = None) -> Path:
 
 
 def remember(run: Path) -> None:
-    """Note that this user started the run in this folder. A run that is known keeps its id.
+    """Note that this user started the run in this folder. A known run keeps its id.
 
     Raises:
         OSError: The run folder or the state folder cannot be written.

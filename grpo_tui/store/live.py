@@ -1,10 +1,9 @@
-"""The small files that say what is going on right now: heartbeat, ranks and why one failed, the machine.
+"""Small files with the current state of a run: heartbeat, ranks and their errors, the machine.
 
-They are rewritten in place many times a second and must be readable when the interpreter that
-writes them is stuck, so they are not in `run.db`. A rank other than the first leaves its error in a file,
-because its own collectives are broken then. `hardware.json` is replaced every two seconds while a run is
-watched; a figure that nobody could get is None (a slice of a GPU, a container that hides processes), never a
-guess.
+They are rewritten in place many times a second and must be readable while the interpreter that writes them
+is stuck, so they are not in `run.db`. A rank other than the first writes its error to a file, because its
+collectives no longer work. `hardware.json` is replaced every two seconds while a run is watched. A value that
+could not be measured (on a slice of a GPU, in a container that hides processes) is None, never a guess.
 """
 
 from __future__ import annotations
@@ -29,27 +28,28 @@ from grpo_tui.store.json_file import read_object, read_regular, unfinished, writ
 from grpo_tui.store.layout import RunFolder
 
 RANK_FILE_BYTES = 4096
-"""Fixed size of a rank file: one `pwrite` replaces the whole of it."""
+"""Fixed size of a rank file, so that one `pwrite` replaces all of it."""
 LARGEST_BYTES = 1 << 16
-"""A rank file or heartbeat beyond it is none of ours."""
+"""Larger rank files and heartbeats are not read."""
 START_TOLERANCE_S = 1.5
-"""The system tells its own boot, from which start times are counted, in whole seconds: one more or less once
-its clock was set."""
+"""Tolerance for start times. They count from the boot time, which is in whole seconds and may shift by one
+when the clock is set.
+"""
 TEXT_LIMIT = 200
-"""Characters kept of a text in it; fewer when all its texts together would not fit."""
+"""Characters kept of a text in a rank file; fewer when all texts together do not fit."""
 
 
 class RankFile:
-    """Written by one rank: its phase, the step, and the reward call under way."""
+    """State file that one rank writes: its phase, step and current reward call."""
 
     def __init__(self, path: Path, pid: int) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
         self._state: dict[str, Any] = {"pid": pid, "started": process_started(pid)}
-        # Re-entrant: training thread, recorder and a signal handler all write here.
+        # Re-entrant: the training thread, the recorder and a signal handler all write here.
         self._lock = threading.RLock()
 
     def update(self, **changes: Any) -> None:
-        """Change some of the values; costs one system call, some 10 microseconds."""
+        """Change some values. Costs one system call, about 10 microseconds."""
         with self._lock:
             if self._fd < 0:
                 return
@@ -61,7 +61,7 @@ class RankFile:
             os.pwrite(self._fd, data.ljust(RANK_FILE_BYTES), 0)
 
     def close(self) -> None:
-        """Close the file; it stays as the last word of the rank, and later updates change nothing."""
+        """Close the file. Its last content stays, and later updates do nothing."""
         with self._lock:
             if self._fd >= 0:
                 os.close(self._fd)
@@ -74,7 +74,7 @@ def _cut(values: Mapping[str, Any], limit: int) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class RankState:
-    """What a rank said of itself last."""
+    """Last reported state of a rank."""
 
     rank: int
     pid: int
@@ -82,50 +82,50 @@ class RankState:
     phase: str = "load"
     phase_since: float = 0.0
     loads: str = ""
-    """What is loaded now, while the phase is `load`."""
+    """What is being loaded while the phase is `load`."""
     step: int = 0
     progress_at: float = 0.0
     """When the last optimizer step ended."""
     reward_function: str | None = None
     reward_call: int | None = None
     reward_since: float = 0.0
-    """When the reward call under way began, else when the last one ended."""
+    """When the current reward call began, or the last one ended."""
     aborted_call: int | None = None
     batch: int | None = None
     stopping: bool = False
     note: str = ""
-    """Why the run paused itself, empty when it did not."""
+    """Why the run paused itself; empty when it did not."""
     trouble: str = ""
-    """Why nothing can be recorded, empty when all is well."""
+    """Why nothing can be recorded; empty when all is well."""
     differs: str = ""
-    """What a resumed run uses otherwise than its config says, empty when nothing."""
+    """Where a resumed run differs from its config; empty when it does not."""
     attempt: int = 0
     usual_s: float | None = None
-    """How long a stretch of this phase usually lasts; None while that is not known."""
+    """Usual duration of this phase; None while unknown."""
     step_time_s: float | None = None
     ended: str = ""
-    """State in which the attempt ended, for the case that the recorder cannot write it."""
+    """State in which the attempt ended, in case the recorder cannot write it."""
     ended_cause: str = ""
     closed: bool = False
-    """True once everything of the attempt was written, as far as it could be."""
+    """True once everything of the attempt was written, as far as possible."""
     lost: Mapping[str, int] = field(default_factory=dict)
-    """What the recorder could not write before it had to leave, counted by kind."""
+    """Number of records by kind that the recorder could not write before it ended."""
     gpu: str | None = None
-    """PCI bus id of its GPU as NVML spells it, or its uuid; None on the CPU."""
+    """PCI bus id of its GPU as NVML spells it, or its UUID; None on the CPU."""
 
     @property
     def alive(self) -> bool:
-        """True when this very process still runs on this host."""
+        """Whether this very process still runs on this host."""
         return process_alive(self.pid, self.started)
 
     @property
     def stopped(self) -> bool:
-        """True while a signal such as SIGSTOP holds the process where it is."""
+        """Whether a signal such as SIGSTOP has suspended the process."""
         return process_stopped(self.pid, self.started)
 
 
 def read_rank(path: Path) -> RankState | None:
-    """The state in a rank file, None when there is none or it is being written."""
+    """Return the state in a rank file; None when there is none or it is being written."""
     for _ in range(3):
         try:
             body = loads(
@@ -149,7 +149,7 @@ def _finite(number: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """Who watches a run, and when it last said so."""
+    """The supervisor of a run, and the age of its last heartbeat."""
 
     supervisor: int
     supervisor_started: float | None
@@ -160,19 +160,19 @@ class Heartbeat:
 
     @property
     def same_host(self) -> bool:
-        """True when the supervisor runs on this machine."""
+        """Whether the supervisor runs on this machine."""
         return self.host == socket.gethostname()
 
     @property
     def supervisor_alive(self) -> bool:
-        """By pid and start time on this host, by the file's age elsewhere."""
+        """Whether the supervisor runs: by pid and start time on this host, by the file's age elsewhere."""
         if self.same_host:
             return process_alive(self.supervisor, self.supervisor_started)
         return self.age_s < 30.0
 
 
 def write_heartbeat(path: Path, supervisor: int, trainer: int | None) -> None:
-    """Say that the supervisor is alive and whom it watches."""
+    """Write a heartbeat with the supervisor and the training process it watches."""
     body = {
         "supervisor": supervisor,
         "supervisor_started": process_started(supervisor),
@@ -184,12 +184,12 @@ def write_heartbeat(path: Path, supervisor: int, trainer: int | None) -> None:
 
 
 def read_heartbeat(path: Path) -> Heartbeat | None:
-    """The last heartbeat, None when there never was one."""
+    """Return the last heartbeat; None without one."""
     body = read_object(path, largest=LARGEST_BYTES)
     if body is None:
         return None
     try:
-        # A clock set back must not make a heartbeat negative.
+        # A clock that was set back must not make the age negative.
         age_s = max(0.0, time.time() - path.stat().st_mtime)
         return rebuilt(Heartbeat, {"supervisor_started": None, "host": "", **body, "age_s": age_s})
     except (OSError, ValueError):
@@ -197,11 +197,11 @@ def read_heartbeat(path: Path) -> Heartbeat | None:
 
 
 _NO_PROCESS = (psutil.Error, ValueError, OverflowError)
-"""What psutil raises for a process that is gone, and for a number that no process can have."""
+"""psutil's errors for a process that is gone, or a number that no process can have."""
 
 
 def process_started(pid: int) -> float | None:
-    """Start time of a process, None when it is gone."""
+    """Return the start time of a process; None when it is gone."""
     try:
         return psutil.Process(pid).create_time()
     except _NO_PROCESS:
@@ -209,7 +209,7 @@ def process_started(pid: int) -> float | None:
 
 
 def process_stopped(pid: int, started: float | None) -> bool:
-    """True when this process stands still since a signal such as SIGSTOP, until SIGCONT."""
+    """Return whether a signal such as SIGSTOP has suspended this process."""
     try:
         return process_alive(pid, started) and psutil.Process(pid).status() == psutil.STATUS_STOPPED
     except _NO_PROCESS:
@@ -217,9 +217,9 @@ def process_stopped(pid: int, started: float | None) -> bool:
 
 
 def process_alive(pid: int | None, started: float | None) -> bool:
-    """True when the process with this pid and start time runs; a reused pid does not count.
+    """Return whether the process with this pid and start time runs. A reused pid does not count.
 
-    Without a start time nobody can tell whether the pid was reused, so it does not count either.
+    Without a start time a reused pid cannot be detected, so the result is False.
     """
     if pid is None or started is None:
         return False
@@ -232,17 +232,17 @@ def process_alive(pid: int | None, started: float | None) -> bool:
 
 
 PATIENCE_S = 3.0
-"""How long the first rank waits for another one to say that it failed first."""
+"""How long the first rank waits for another to report that it failed first."""
 
 
 def write_error(folder: RunFolder, rank: int, error: Mapping[str, Any]) -> None:
-    """Say why this rank failed."""
+    """Write why this rank failed."""
     body = {**error, "cause": f"rank {rank}: {error['cause']}", "at": time.time()}
     write_json(folder.error(rank), body)
 
 
 def read_errors(folder: RunFolder) -> dict[str, Any] | None:
-    """The first error another rank told of, None when there is none."""
+    """Return the earliest error that another rank reported; None without one."""
     found = [read_object(path) for path in folder.root.glob("rank-*.error")]
     told = [error for error in found if error is not None and is_number(error.get("at"))]
     if not told:
@@ -252,7 +252,7 @@ def read_errors(folder: RunFolder) -> dict[str, Any] | None:
 
 
 def await_error(folder: RunFolder) -> dict[str, Any] | None:
-    """Give other ranks a moment to say that they failed first."""
+    """Wait up to `PATIENCE_S` for other ranks to report that they failed first."""
     deadline = time.monotonic() + PATIENCE_S
     while (error := read_errors(folder)) is None and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -260,31 +260,31 @@ def await_error(folder: RunFolder) -> dict[str, Any] | None:
 
 
 def forget_errors(folder: RunFolder) -> None:
-    """Remove what ranks of an earlier attempt said."""
+    """Remove the errors of an earlier attempt."""
     for path in folder.root.glob("rank-*.error"):
         path.unlink(missing_ok=True)
 
 
 def lost_ranks(folder: RunFolder, own: int) -> list[int]:
-    """Other ranks of this host whose process is gone."""
+    """Return other ranks of this host whose process is gone."""
     states = [read_rank(folder.rank(rank)) for rank in folder.ranks() if rank != own]
     return [state.rank for state in states if state is not None and not state.alive]
 
 
 NEWEST_BYTES = 4_000_000
-"""A file larger than this is none of ours and is not read."""
+"""Larger files are not read."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuProcess:
-    """One process that holds memory of a GPU."""
+    """A process that uses memory of a GPU."""
 
     pid: int
     name: str = ""
-    """Empty when the process cannot be seen from here."""
+    """Empty when the process is not visible from here."""
     memory_bytes: int | None = None
     ours: bool = False
-    """True for the training processes and what they started."""
+    """True for the training processes and their children."""
     user: str | None = None
 
 
@@ -304,9 +304,9 @@ class Gpu:
     power_w: float | None = None
     power_limit_w: float | None = None
     throttle: tuple[str, ...] | None = None
-    """Why the clocks are held down, in words; empty when they are not."""
+    """Why the clocks are reduced; empty when they are not."""
     idle_s: float | None = None
-    """Seconds since it was last seen at work."""
+    """Seconds since the GPU was last busy."""
     processes: tuple[GpuProcess, ...] | None = None
 
 
@@ -324,33 +324,33 @@ class Hardware:
     """Runnable processes, averaged over 1, 5 and 15 minutes."""
     ram_used_bytes: int | None = None
     ram_total_bytes: int | None = None
-    """What the run may use: the machine's memory, or the limit of its container when that is less."""
+    """Memory of the machine, or the limit of its container when that is lower."""
     run_cpu_percent: float | None = None
-    """Of one core, summed over the training processes: 200 is two cores."""
+    """In percent of one core, summed over the training processes: 200 is two cores."""
     run_rss_bytes: int | None = None
-    """Resident memory, summed over the training processes; what they share counts for each."""
+    """Resident memory summed over the training processes. Shared memory counts for each of them."""
     disk_free_bytes: int | None = None
     """On the file system of the run folder, for this user."""
     gpus: tuple[Gpu, ...] = ()
     gpus_at: float | None = None
-    """When the GPUs were asked; before `at` while a slow driver is asked less often."""
+    """When the GPUs were sampled. Earlier than `at` while a slow driver is queried less often."""
     gpu_trouble: str = ""
-    """Why no GPU is known, empty when all is well."""
+    """Why no GPU is known; empty when all is well."""
     sample_ms: float | None = None
-    """What taking this sample took."""
+    """Time it took to take this sample."""
     age_s: float = field(default=0.0, compare=False)
-    """Seconds since it was written; known only to who read it."""
+    """Seconds since it was written, set by the reader."""
 
     def to_json(self) -> dict[str, Any]:
-        """The documented JSON shape."""
+        """Return the documented JSON shape."""
         return asdict(self)
 
 
 def write_hardware(path: Path, hardware: Hardware) -> None:
-    """Replace the file at once and whole.
+    """Replace the file whole.
 
     Raises:
-        OSError: The folder is gone, full, or not ours to write.
+        OSError: The folder is missing, full, or not writable.
     """
     body = hardware.to_json()
     del body["age_s"]
@@ -358,21 +358,21 @@ def write_hardware(path: Path, hardware: Hardware) -> None:
 
 
 def remove_hardware(path: Path) -> None:
-    """Take the file away, and what a write that was cut off left beside it; it may be gone already."""
+    """Remove the file and what interrupted writes left beside it, if present."""
     with contextlib.suppress(OSError):
         for name in (path, *unfinished(path)):
             name.unlink(missing_ok=True)
 
 
 def read_hardware(path: Path) -> Hardware | None:
-    """The last sample with its age, None when there is none or the file is none of ours."""
+    """Return the last sample with its age; None when there is none or the file is not valid."""
     try:
         stat = path.stat()
         body = read_object(path, largest=NEWEST_BYTES)
         if body is None:
             return None
         gpus = tuple(_gpu(gpu) for gpu in body.get("gpus") or ())
-        # The file's own time, as for the heartbeat: the clock of another host may be off.
+        # Use the file's own time, as for the heartbeat: another host's clock may be off.
         age_s = max(0.0, time.time() - stat.st_mtime)
         plain = {key: value for key, value in body.items() if key not in ("gpus", "age_s")}
         for key in ("cores_percent", "load"):
@@ -397,10 +397,10 @@ _Shape = TypeVar("_Shape", Hardware, Gpu, GpuProcess)
 
 
 def _known(shape: type[_Shape], body: Mapping[str, Any], **made: Any) -> _Shape:
-    """A record of this shape; keys that a newer version wrote are passed over, wrong values are no values.
+    """Build a record of this shape. Unknown keys are skipped and invalid optional values become None.
 
     Raises:
-        ValueError: A number that every record has is missing or none.
+        ValueError: A required number is missing or invalid.
     """
     found: dict[str, Any] = {}
     for known in fields(shape):

@@ -1,11 +1,10 @@
-"""Make lines of `train.log` as it grows, and read stored ones in pages, by level and words, from either end.
+"""Split `train.log` into lines as it grows, and read stored lines in pages, by level and text.
 
 A progress bar is one line that changes. Control bytes other than carriage return and newline stay in the
-text, to be made visible where it is shown. A line's level comes from its words, and from the traceback or
-warning it belongs to: a traceback's lines carry the level of its first one, so that a filter by level keeps
-it whole; so does what is indented under a warning or an error.
+text and are made visible where it is shown. A line's level comes from its own words and from the traceback
+or warning it belongs to, so that a filter by level keeps tracebacks and indented details whole.
 
-Of a long stored line a piece is given, around the words looked for; the whole is asked for by its number.
+Of a long stored line a page holds only a piece, around the text searched for. `LogReader.text` returns all.
 """
 
 from __future__ import annotations
@@ -26,26 +25,26 @@ _NAMED = re.compile(r"(?:^|: )(?:[A-Za-z_]\w*\.)*[A-Z]\w*?(Error|Exception|Warni
 """An exception or warning as Python prints it: `ValueError: no`, `file.py:3: UserWarning: hot`."""
 _LEVELS = {"warning": "warning", "warn": "warning", "debug": "debug"}
 _RANK = re.compile(r"^\[[\w .:=-]{1,40}\]:? ?")
-"""What launchers put before a rank's lines: `[rank0]: `, `[default1]:`."""
+"""Prefixes that launchers add to a rank's lines: `[rank0]: `, `[default1]:`."""
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\)|Exception Group Traceback")
 _BAR = re.compile(r"\s*\d+%\|")
 _LINKS = (
     "During handling of the above exception",
     "The above exception was the direct cause",
 )
-"""What Python writes between two tracebacks of one failure."""
+"""What Python prints between two tracebacks of one failure."""
 MOST_PREFIXES = 256
 
 
 class Levels:
-    """The level of each line of one log, in order; lines of several ranks may alternate."""
+    """Determines the level of each line of a log, in order. Lines of several ranks may alternate."""
 
     def __init__(self) -> None:
         self._above: dict[str, tuple[str, bool]] = {}
-        """Per prefix: the level of the line above, and whether a traceback goes on there."""
+        """By prefix: the level of the previous line, and whether it is inside a traceback."""
 
     def of(self, text: str) -> str:
-        """The level of the next line: `error`, `warning`, `debug` or `info`."""
+        """Return the level of the next line: `error`, `warning`, `debug` or `info`."""
         found = _RANK.match(text)
         prefix = found.group() if found else ""
         level, inside = self._next(text[len(prefix) :], *self._above.get(prefix, ("info", False)))
@@ -69,7 +68,7 @@ class Levels:
 
 
 def level_of(text: str) -> str:
-    """The level of a line by its own words."""
+    """Return the level of a line judged by its own words."""
     found = _WORD.search(text) or _NAMED.search(text)
     if found is None:
         return "info"
@@ -77,13 +76,13 @@ def level_of(text: str) -> str:
 
 
 MAX_LINE = 120_000
-"""Characters kept of one line; of a longer one the rest is counted, and stands in `train.log` alone."""
+"""Characters kept of a line. The rest is counted, and only `train.log` has it."""
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[mKA-G]")
 
 
 class LogTail:
-    """Follows one log file from a position on."""
+    """Follows a log file from a byte position on."""
 
     def __init__(self, path: Path, position: int = 0) -> None:
         self._path = path
@@ -93,7 +92,7 @@ class LogTail:
         self._open = False  # the last line given out may still be replaced
 
     def read(self, limit_bytes: int = 1 << 20) -> list[LogLine]:
-        """The lines that came since the last call, at most `limit_bytes` of them."""
+        """Return the lines added since the last call, from at most `limit_bytes` of the file."""
         try:
             with open_regular(self._path) as file:
                 file.seek(self.position)
@@ -107,7 +106,7 @@ class LogTail:
         return self._lines(text.replace("\r\n", "\n"), time.time())
 
     def flush(self) -> list[LogLine]:
-        """What is left without an end of line, as a line."""
+        """Return the remaining text without a line end as a line."""
         rest, self._partial = self._partial, ""
         return [self._line(rest, time.time())] if rest.strip() else []
 
@@ -116,12 +115,12 @@ class LogTail:
         self._partial = pieces.pop()
         found = []
         for piece in pieces:
-            # What a terminal would show of "a\rb\rc" is its last part.
+            # Of "a\rb\rc" a terminal shows only the last part.
             found.append(self._line(piece.rstrip("\r").rsplit("\r", 1)[-1], now))
             self._open = False
         if "\r" in self._partial:
             shown, _, self._partial = self._partial.rpartition("\r")
-            # The part after the last carriage return may still grow; the one before it is what shows now.
+            # The part after the last carriage return may still grow. Until then the previous one is shown.
             current = self._partial or shown.rsplit("\r", 1)[-1]
             if current.strip():
                 found.append(self._line(current, now))
@@ -139,7 +138,7 @@ class LogTail:
 PIECE = 1_000
 """Characters of a line that a page holds."""
 BEFORE_HIT = 40
-"""Characters of it before the words looked for, where they stand far from the line's start."""
+"""Characters before the match in such a piece."""
 SHOWN = {
     "all": "",
     "folded": "NOT (level = 'info' AND length(text) < 4000 AND (text GLOB '{''*'': *}'"
@@ -147,7 +146,7 @@ SHOWN = {
     "warning": "level IN ('warning', 'error')",
     "error": "level = 'error'",
 }
-"""A choice of lines to the condition on them; `folded` leaves out logged metrics and progress bars."""
+"""Filter name to its SQL condition; `folded` hides logged metrics and progress bars."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,13 +158,13 @@ class StoredLine:
     level: str
     text: str
     start: int = 0
-    """Where in the whole line the text begins."""
+    """Position of `text` in the whole line."""
     length: int = 0
     """Characters of the whole line."""
 
 
 class LogReader(RunFile):
-    """Reads the lines of one run. Use it from one thread at a time.
+    """Reads the log lines of one run. Use it from one thread at a time.
 
     Raises:
         RunDatabaseError: From the constructor, when there is no readable `run.db`.
@@ -182,15 +181,16 @@ class LogReader(RunFile):
         limit: int = 500,
         piece: int = PIECE,
     ) -> list[StoredLine]:
-        """Lines in their order, a page of at most `limit`.
+        """Return a page of lines in order.
 
         Args:
-            first, last: Inclusive bounds on the line's number.
+            first: Number of the first line, inclusive.
+            last: Number of the last line, inclusive.
             level: `all`, `folded` (all but metrics and progress bars), `warning` (and errors) or `error`.
-            words: Of a long line, the piece that holds these is given; all lines are.
-            newest: Take the last lines of what is asked for, not the first ones.
-            limit: Size of the page.
-            piece: Most characters of a line.
+            words: Long lines are cut to a piece around this text. It does not filter lines.
+            newest: Return the last lines of the range instead of the first.
+            limit: Maximum number of lines.
+            piece: Maximum characters per line.
         """
         where, values = _where(first, last, level)
         order = "DESC" if newest else "ASC"
@@ -210,7 +210,7 @@ class LogReader(RunFile):
         return found[::-1] if newest else found
 
     def find(self, words: str, *, start: int, forward: bool, level: str = "all") -> int | None:
-        """Number of the nearest line that holds the words (of any case), after or before line `start`."""
+        """Return the nearest line with this text (in any case), after or before line `start`."""
         first, last = (start + 1, None) if forward else (None, start - 1)
         where, values = _where(first, last, level)
         row = self.one(
@@ -224,18 +224,18 @@ class LogReader(RunFile):
     def count(
         self, words: str = "", *, level: str = "all", first: int | None = None, last: int | None = None
     ) -> int:
-        """How many lines hold the words, from line `first` up to line `last`."""
+        """Count the lines with this text, from line `first` to line `last`."""
         where, values = _where(first, last, level)
         if words:
             where, values = f"{_and(where)} instr(lower(text), lower(?)) > 0", [*values, words]
         return int(self.one(f"SELECT count(*) FROM log{where}", *values)[0])
 
     def newest(self) -> int:
-        """Return the number of the newest line, 0 when there is none."""
+        """Return the number of the newest line; 0 without any."""
         return int(self.one("SELECT coalesce(max(id), 0) FROM log")[0])
 
     def text(self, line: int) -> str:
-        """The whole text of a line, empty when there is none."""
+        """Return the whole text of a line; empty when there is no such line."""
         row = self.one("SELECT text FROM log WHERE id = ?", line)
         return "" if row is None else str(row["text"])
 
@@ -248,7 +248,7 @@ class LogReader(RunFile):
         words: str = "",
         pattern: re.Pattern[str] | None = None,
     ) -> Iterator[StoredLine]:
-        """Whole lines after one, up to line `last`, that hold the words and match the pattern."""
+        """Yield whole lines after `after`, up to `last`, that contain the text and match the pattern."""
         words = words.lower()
         while page := self.page(first=after + 1, last=last, level=level, limit=200, piece=1 << 30):
             for line in page:

@@ -1,7 +1,6 @@
 """Carry commands from the interface to a run, and outcomes back.
 
-A command is a file, written beside and renamed, so it is there whole or not at all. Nothing here
-knows what a command does, or that a trainer exists.
+A command is a file, written beside and renamed, so it exists whole or not at all.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ class Mailbox:
         """Put a command into the mailbox.
 
         Raises:
-            OSError: The folder cannot be written, or the run is another user's.
+            OSError: The folder cannot be written, or the run belongs to another user.
         """
-        # Commands are done in the order of their ids, also where a clock stands still or is set back.
+        # Commands run in the order of their ids, so ids must increase even when the clock does not.
         self._newest = max(time.time_ns(), self._newest + 1)
         if why := self.refusal():
             raise PermissionError(errno.EPERM, why)
@@ -54,7 +53,7 @@ class Mailbox:
         return command
 
     def refusal(self) -> str:
-        """Return why this user cannot steer the run, empty when they can."""
+        """Return why this user cannot control the run; empty when they can."""
         run = self._folder.parent
         found = self._folder.lstat() if os.path.lexists(self._folder) else run.stat()
         if not stat.S_ISDIR(found.st_mode):
@@ -65,13 +64,13 @@ class Mailbox:
         return f"this run belongs to {login}, and only {login} can steer it"
 
     def pending(self) -> list[Command]:
-        """Commands without an outcome, oldest first. A file that is no command is passed over."""
+        """Return commands without an outcome, oldest first. Files that are not commands are skipped."""
         names = self._names()
         waiting = [n for n in names if not n.endswith(".out.json") and n[:-5] + ".out.json" not in names]
         return [command for name in sorted(waiting) if (command := self._read(name)) is not None]
 
     def finish(self, command: Command, outcome: Outcome) -> None:
-        """Write the outcome of a command; the first one stands."""
+        """Write the outcome of a command, unless it already has one."""
         path = self._folder / f"{command.id}.out.json"
         if not os.path.lexists(path):
             body = {
@@ -84,7 +83,7 @@ class Mailbox:
             write_json(path, body)
 
     def outcome(self, command_id: str) -> Outcome | None:
-        """The outcome of a command, None while it waits."""
+        """Return the outcome of a command; None while it waits."""
         body = read_object(self._folder / f"{command_id}.out.json", below=self._folder.parent)
         if body is None:
             return None
@@ -97,7 +96,7 @@ class Mailbox:
         )
 
     def wait(self, command: Command, timeout_s: float) -> Outcome | None:
-        """Wait for an outcome; None when the time ran out."""
+        """Wait for an outcome; None on timeout."""
         deadline = time.monotonic() + timeout_s
         while True:
             outcome = self.outcome(command.id)
@@ -106,7 +105,7 @@ class Mailbox:
             time.sleep(0.02)
 
     def history(self, seen: set[str]) -> list[tuple[Command, Outcome | None]]:
-        """Commands and outcomes not yet in `seen`, which is updated; for the recorder."""
+        """Return commands and outcomes not yet in `seen`, and add them to it. For the recorder."""
         found: list[tuple[Command, Outcome | None]] = []
         for name in sorted(self._names()):
             if name in seen:
@@ -126,7 +125,7 @@ class Mailbox:
             return set()
 
     def _read(self, name: str) -> Command | None:
-        """The command in a file; None when it is not one, or of a user who may not steer this run."""
+        """Return the command in a file; None when it is not one, or its author may not control this run."""
         try:
             with open_regular(self._folder / name, below=self._folder.parent) as file:
                 writer = os.fstat(file.fileno()).st_uid
@@ -148,9 +147,9 @@ class Mailbox:
 
 
 class Outbox:
-    """What whoever carries commands out has decided; what cannot be written yet waits here.
+    """Outcomes of commands, kept here until they can be written.
 
-    A command that was decided is no longer `pending`, so none is carried out twice on a full disk.
+    A decided command is no longer `pending`, so none is carried out twice on a full disk.
     """
 
     def __init__(self, mailbox: Mailbox) -> None:
@@ -158,12 +157,12 @@ class Outbox:
         self._unsent: list[tuple[Command, Outcome]] = []
 
     def finish(self, command: Command, outcome: Outcome) -> None:
-        """Write the outcome of a command, at once or at a later `send`."""
+        """Write the outcome of a command, now or in a later `send`."""
         self._unsent.append((command, outcome))
         self.send()
 
     def send(self) -> None:
-        """Write what waits, as far as that is possible."""
+        """Write waiting outcomes, as far as possible."""
         while self._unsent:
             try:
                 self._mailbox.finish(*self._unsent[0])
@@ -172,13 +171,13 @@ class Outbox:
             del self._unsent[0]
 
     def pending(self) -> list[Command]:
-        """Commands that nobody has decided yet, oldest first."""
+        """Return commands that are not decided yet, oldest first."""
         decided = {command.id for command, _ in self._unsent}
         return [command for command in self._mailbox.pending() if command.id not in decided]
 
 
 def login_of(user: int) -> str:
-    """Return a user's name, the number where it has none."""
+    """Return a user's login name, or the number of an unknown user."""
     try:
         return pwd.getpwuid(user).pw_name
     except KeyError:
@@ -186,7 +185,7 @@ def login_of(user: int) -> str:
 
 
 def _told(command: Command, outcome: Outcome | None) -> tuple[Command, Outcome | None]:
-    """A command as the history tells of it."""
+    """Shorten a command to what the history keeps of it."""
     kept = OF_THE_MOMENT.get(command.kind)
     if kept is None:
         return command, outcome
@@ -195,5 +194,4 @@ def _told(command: Command, outcome: Outcome | None) -> tuple[Command, Outcome |
 
 
 def _number(value: Any) -> float:
-    """A number from a file that anyone may have written; 0 for what is none."""
     return float(value) if is_number(value) else 0.0

@@ -1,19 +1,18 @@
-r"""Read a query over completions from the line that a person types.
+r"""Parse a query over completions from the line that the user types.
 
     reward<0.2 and tokens>400        numbers: < <= > >= == !=, ranges as in `step 40..60`, `40..`, `..60`
     truncated, not zero_std          flags; also masked all_right all_wrong mixed duplicate superseded
-    rewards.format == 0              a reward function; `rewards."my reward"` when the name has blanks or dots
-    format == 0                      the same, where the run has such a function and there is no such field
+    rewards.format == 0              a reward function; `rewards."my reward"` for a name with spaces or dots
+    format == 0                      the same, if the run has that function and there is no such field
     rewards.format is none           it abstained; `is nan`, `is not none`
-    extra.x == "23", column.answer == "22"   what `log_extra` and the dataset gave
+    extra.x == "23", column.answer == "22"   values from `log_extra` and from the dataset
     "wait a moment"                  in the completion, in any case; `prompt has "x"`, `column.answer has "x"`
     text ~ "\bwait\b", !~              Python's regular expressions
-    and or not ( )                   what stands side by side is joined by `and`; also && || !
-    0 < reward <= 1, tokens>1.5k     a number may stand first; k, M and % are read with it
+    and or not ( )                   adjacent conditions are joined by `and`; also && || !
+    0 < reward <= 1, tokens>1.5k     a number may come first; k, M and % are understood
 
-In quotes a backslash stands for itself, except before the quote. What people write in other languages for the
-same is read too: `&&`, `||`, `!`, `<>`, `:` for `..`. Whether what stands behind `rewards.` exists is asked
-later.
+In quotes a backslash is literal, except before the quote. Spellings from other languages are accepted: `&&`,
+`||`, `!`, `<>`, and `:` for `..`. Whether a name after `rewards.` exists is checked later.
 """
 
 from __future__ import annotations
@@ -30,14 +29,15 @@ NUMBERS = (
     "reward", "advantage", "tokens", "characters", "step", "last_step", "index", "group", "mean", "std",
     "rank", "batch", "attempt",
 )  # fmt: skip
-"""`group` is the number under which the run keeps the group; `mean` and `std` are those of the group."""
+"""`group` is the group's number in the run; `mean` and `std` are those of the group."""
 FLAGS = ("truncated", "masked", "zero_std", "all_right", "all_wrong", "mixed", "duplicate", "superseded")
 """`masked`: the loss leaves it out; `zero_std`: all advantages of its group are 0; `mixed`: some are not;
-`duplicate`: another one of its group has the same text."""
+`duplicate`: another completion of its group has the same text.
+"""
 WORDS = {"mode": ("train", "eval", "probe")}
 TEXTS = ("completion", "prompt")
 FAMILIES = ("rewards", "extra", "column")
-"""Fields with a name of the run's own behind a dot: reward functions, `log_extra`, columns of the dataset."""
+"""Fields followed by a dot and a name from the run: reward functions, `log_extra`, dataset columns."""
 ALIASES = {"text": "completion", "reward_std": "std", "columns": "column", "length": "tokens"}
 
 Operator = Literal["==", "!=", "<", "<=", ">", ">="]
@@ -46,14 +46,13 @@ OPERATORS: tuple[Operator, ...] = ("==", "!=", "<", "<=", ">", ">=")
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field as asked for; `key` is the name behind the dot, `at` where it stands in the line, from 0."""
+    """A field in a query; `key` is the name after the dot, `at` its position in the line, from 0."""
 
     name: str
     key: str | None = None
     at: int = 0
 
     def __str__(self) -> str:
-        """As a person types it."""
         if self.key is None:
             return self.name
         plain = self.key.replace("_", "").replace("-", "").isalnum()
@@ -80,7 +79,7 @@ class Between:
 
 @dataclass(frozen=True, slots=True)
 class Is:
-    """`field is none` (nothing was given: a reward abstained) or `field is nan`."""
+    """`field is none` (no value: a reward abstained) or `field is nan`."""
 
     field: Field
     what: Literal["none", "nan"]
@@ -88,14 +87,14 @@ class Is:
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """A field that holds or does not."""
+    """A field that is true or false."""
 
     field: Field
 
 
 @dataclass(frozen=True, slots=True)
 class Has:
-    """The field's text holds these characters, in any case."""
+    """The field's text contains this text, in any case."""
 
     field: Field
     text: str
@@ -103,7 +102,7 @@ class Has:
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """Python's `re.search` finds the pattern in the field's text; `at` is where the pattern stands."""
+    """`re.search` finds the pattern in the field's text; `at` is the pattern's position in the line."""
 
     field: Field
     pattern: str
@@ -112,21 +111,21 @@ class Matches:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """The part does not hold."""
+    """The part is false."""
 
     part: Query
 
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """All parts hold; without any, everything does."""
+    """All parts are true; true without any."""
 
     parts: tuple[Query, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """One of the parts holds."""
+    """At least one part is true."""
 
     parts: tuple[Query, ...]
 
@@ -136,18 +135,18 @@ EVERYTHING = And(())
 
 
 def quoted(text: str) -> str:
-    """A text or a name as a query holds it in quotes."""
+    """Quote a text or a name for a query."""
     if '"' not in text:
         return f'"{text}"'
     return f"'{text}'" if "'" not in text else '"' + text.replace('"', '\\"') + '"'
 
 
 class QueryError(ValueError):
-    """A query that is not understood: one sentence, and where in the line.
+    """A query that cannot be parsed: one sentence, and the position in the line.
 
     Attributes:
-        text: the line.
-        at: the place, from 0; it may be the end of the line.
+        text: The line.
+        at: Position, from 0; may be the end of the line.
     """
 
     def __init__(self, message: str, text: str = "", at: int = 0) -> None:
@@ -161,13 +160,13 @@ class QueryError(ValueError):
         return f"column {self.at + 1}: {self}"
 
     def marked(self) -> str:
-        """The line, and below it a mark under the place."""
+        """Return the line, and a caret below the position."""
         line = " ".join(self.text[: self.at].split("\n")) + " ".join(self.text[self.at :].split("\n"))
         return f"{line}\n{' ' * self.at}^"
 
 
 def leaves(query: Query) -> Iterator[Comparison | Between | Is | Flag | Has | Matches]:
-    """Every question of a query that is not made of others, in order."""
+    """Yield every part of a query that contains no other part, in order."""
     if isinstance(query, And | Or):
         for part in query.parts:
             yield from leaves(part)
@@ -178,18 +177,18 @@ def leaves(query: Query) -> Iterator[Comparison | Between | Is | Flag | Has | Ma
 
 
 def fields(query: Query) -> tuple[Field, ...]:
-    """The fields that a query asks about, in order."""
+    """Return the fields in a query, in order."""
     return tuple(leaf.field for leaf in leaves(query))
 
 
 def is_known(name: str) -> bool:
-    """Whether a name, as typed, is that of a field or a family of them."""
+    """Return whether a typed name is that of a field or a family of fields."""
     name = ALIASES.get(name, name)
     return name in NUMBERS or name in FLAGS or name in WORDS or name in TEXTS or name in FAMILIES
 
 
 def all_names() -> tuple[str, ...]:
-    """Every name a person may type, families with their dot."""
+    """Return every name the user may type, families with their dot."""
     return (*NUMBERS, *FLAGS, *WORDS, *TEXTS, "text", *(f"{name}." for name in FAMILIES))
 
 
@@ -225,13 +224,13 @@ _UNITS = {"k": 1e3, "m": 1e6, "%": 1e-2}
 
 @dataclass(frozen=True, slots=True)
 class QueryToken:
-    """One word of a line.
+    """One token of a line.
 
     Attributes:
-        kind: `number`, `string`, `name`, `key` (a name behind a dot), `op`, `range`, `mark` or `end`.
-        text: as written; with its quotes.
-        at: where it begins in the line, from 0.
-        end: where it ends.
+        kind: `number`, `string`, `name`, `key` (a name after a dot), `op`, `range`, `mark` or `end`.
+        text: As written, including quotes.
+        at: Start position in the line, from 0.
+        end: End position, exclusive.
     """
 
     kind: str
@@ -241,10 +240,10 @@ class QueryToken:
 
 
 def tokens_of(line: str) -> list[QueryToken]:
-    """The words of a line, an `end` behind them.
+    """Split a line into tokens, ending with an `end` token.
 
     Raises:
-        QueryError: a sign that means nothing, or a quote that is not closed.
+        QueryError: An unknown character, or an unclosed quote.
     """
     found: list[QueryToken] = []
     position = 0
@@ -275,7 +274,7 @@ def tokens_of(line: str) -> list[QueryToken]:
 
 
 def _wants_key(found: list[QueryToken], position: int) -> bool:
-    """True right behind `rewards.` and the like."""
+    """Return whether the position is right after `rewards.` or the like."""
     return (
         len(found) > 1
         and found[-1].text == "."
@@ -286,7 +285,7 @@ def _wants_key(found: list[QueryToken], position: int) -> bool:
 
 
 def number_of(token: QueryToken) -> float | None:
-    """The number that a word says, `inf` and units among them; None when it is none."""
+    """Return the number in a token, with its unit or `inf`; None when it is not a number."""
     if token.kind == "number":
         text = token.text.replace("_", "").replace(",", "").replace("−", "-")
         unit = _UNITS.get(text[-1].lower())
@@ -296,26 +295,25 @@ def number_of(token: QueryToken) -> float | None:
 
 
 LONGEST = 10_000
-"""Characters of a line."""
+"""Maximum characters of a line."""
 DEEPEST = 60
-"""Brackets and `not` inside each other."""
+"""Maximum nesting of brackets and `not`."""
 
 _JOINERS = ("and", "or", "not", "has", "contains", "is")
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
-"""The sign that a field has before a number, for that which the number has before the field."""
+"""Mirrored operators, for a number written before the field."""
 _TRUTH = {"true": 1.0, "false": 0.0}
 _NOTHING: dict[str, Literal["none", "nan"]] = {"none": "none", "null": "none", "nan": "nan"}
 
 
 def read_query(line: str, functions: Collection[str] = ()) -> Query:
-    """The query that a line asks; an empty line asks for everything.
+    """Parse a query. An empty line matches everything.
 
     Args:
-        line: as typed.
-        functions: names of the run's reward functions, which may stand without `rewards.` before them.
+        functions: Names of the run's reward functions, which may be written without `rewards.`.
 
     Raises:
-        QueryError: It is not understood; the error says where and what may have been meant.
+        QueryError: The line cannot be parsed; the error says where and what may have been meant.
     """
     if len(line) > LONGEST:
         raise QueryError(f"this query has {len(line):,} characters; the limit is {LONGEST:,}", line[:80])
@@ -329,10 +327,10 @@ def read_query(line: str, functions: Collection[str] = ()) -> Query:
 
 
 def read_field(text: str, functions: Collection[str] = ()) -> Field:
-    """A field alone, as a key to sort by; for `functions` see `read_query`.
+    """Parse a single field, used as a sort key; for `functions` see `read_query`.
 
     Raises:
-        QueryError: It is none, or something stands behind it.
+        QueryError: It is not a field, or is followed by something else.
     """
     reader = _Reader(text, tokens_of(text), functions)
     field = reader.field()
@@ -342,7 +340,7 @@ def read_field(text: str, functions: Collection[str] = ()) -> Field:
 
 
 class _Reader:
-    """Goes through the tokens once, from left to right."""
+    """Recursive-descent parser over the tokens, from left to right."""
 
     def __init__(self, line: str, tokens: list[QueryToken], functions: Collection[str]) -> None:
         self._line = line
@@ -368,7 +366,7 @@ class _Reader:
         return QueryError(message, self._line, (token or self.now).at)
 
     def word(self, *words: str) -> bool:
-        """Take the next token when it is one of these words, in any case."""
+        """Take the next token if it is one of these words, in any case."""
         if self.now.kind == "name" and self.now.text.lower() in words:
             self.take()
             return True
@@ -448,7 +446,7 @@ class _Reader:
         raise self.error(_how(field), token if token.kind != "end" else None)
 
     def turned_round(self) -> Query:
-        """A comparison whose number stands first: `0.2<reward`, `0<reward<1`."""
+        """Parse a comparison with the number first: `0.2<reward`, `0<reward<1`."""
         number, sign = self.take(), self.take()
         if sign.kind != "op" or sign.text not in _TURNED:
             raise self.error(f"expected a field before {number.text}, such as reward<0.2", number)
@@ -519,7 +517,7 @@ class _Reader:
         return Comparison(field, op, value)
 
     def said(self, field: Field, op: Operator, token: QueryToken) -> Query:
-        """A flag compared with true or false."""
+        """Parse a flag compared with true or false."""
         word = token.text.lower()
         if op not in ("==", "!=") or word not in ("true", "false", "yes", "no", "1", "0"):
             raise self.error(f"{field} is true or false: write {field} or not {field}", token)
@@ -555,7 +553,7 @@ class _Reader:
         try:
             re.compile(text)
         except (re.error, RecursionError, OverflowError) as error:
-            # An error of `re` knows its place within the pattern.
+            # An error of `re` has a position within the pattern.
             place = token.at + 1 + (getattr(error, "pos", None) or 0)
             what = getattr(error, "msg", None) or "it is nested too deeply"
             raise QueryError(f"invalid regular expression: {what}", self._line, place) from None
@@ -585,7 +583,7 @@ _EXAMPLES = {"rewards": "rewards.format==0", "extra": "extra.parsed==22", "colum
 
 
 def _how(field: Field) -> str:
-    """How a field that stands alone can be asked about."""
+    """Say how a field without a comparison can be used."""
     if field.name in TEXTS:
         return f'{field} is a text: {field} has "…", {field} ~ "…"'
     if field.name in WORDS:

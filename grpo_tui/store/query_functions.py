@@ -1,8 +1,8 @@
-"""Compare and order what rows hold, as the functions that a condition of `query_sql` calls.
+"""SQL functions that compare and order the values in rows, called by the conditions of `query_sql`.
 
-None and NaN compare as false with everything. The pattern of `matches` is run by whom it is given to, because
-Python's `re` can take for ever and lets no other thread work meanwhile. A child of the search imports only
-this part of the query language.
+None and NaN compare as false with everything. Regular expressions are run by the `matches` passed to
+`register`, because Python's `re` can take forever and blocks other threads meanwhile. A child process of the
+search imports only this part of the query language.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def as_text(value: Any) -> str:
-    """A JSON value as a query compares it with a text: itself, or as JSON spells it."""
+    """Return a JSON value as text for a comparison: strings unchanged, others as JSON."""
     if isinstance(value, str):
         return value
     return dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def as_number(value: Any) -> float | None:
-    """A JSON value as a number: itself, true as 1, a text that spells one; None for all else and NaN."""
+    """Return a JSON value as a number: true as 1, a string that spells one; None for the rest and NaN."""
     if not isinstance(value, str | int | float):
         return None
     try:
@@ -45,7 +45,7 @@ def as_number(value: Any) -> float | None:
 
 
 def compare(value: Any, op: str, wanted: float | str) -> bool:
-    """Whether a JSON value compares so; with a text as text, with a number as number."""
+    """Compare a JSON value with a text as text, or with a number as number."""
     if value is None:
         return False
     if isinstance(wanted, str):
@@ -55,7 +55,7 @@ def compare(value: Any, op: str, wanted: float | str) -> bool:
 
 
 def holds(text: str, wanted: str) -> bool:
-    """Whether a text holds another, in any case; beyond ASCII as `re.IGNORECASE` has it."""
+    """Return whether a text contains another in any case; beyond ASCII as `re.IGNORECASE` does."""
     return _any_case(wanted).search(text) is not None
 
 
@@ -66,18 +66,18 @@ def _any_case(wanted: str) -> re.Pattern[str]:
 
 @functools.lru_cache(maxsize=4)
 def parsed(text: str | None) -> Any:
-    """The value of a JSON column; that of a group is asked for once per completion."""
+    """Return the value of a JSON column. Cached: a group's is needed once per completion."""
     return from_json(text)
 
 
 def part(text: str | None, key: str) -> Any:
-    """The value under a key of a JSON object, None without it."""
+    """Return the value under a key of a JSON object; None without it."""
     found = parsed(text)
     return found.get(key) if isinstance(found, dict) else None
 
 
 def ordered(rows: list[Any], key: Callable[[Any], Any], *, descending: bool) -> list[Any]:
-    """Rows by a key, numbers before texts, those without a value last; equal ones stay in order."""
+    """Sort rows by a key: numbers before texts, those without a value last. The sort is stable."""
     values = list(map(key, rows))
     if set(map(type, values)) <= {int, float, bool} and not any(map(operator.ne, values, values)):
         return sorted(
@@ -102,7 +102,7 @@ def ordered(rows: list[Any], key: Callable[[Any], Any], *, descending: bool) -> 
 def register(
     connection: sqlite3.Connection, matches: Callable[[int, str | None], bool] | None = None
 ) -> None:
-    """Make the functions known to a connection; `matches` gets the number of a pattern and a text or None."""
+    """Register the functions with a connection; `matches` gets a pattern's number and a text or None."""
     for name, count, function in (
         ("prompt_words", 1, prompt_words),
         ("json_part", 2, _part),
@@ -118,7 +118,7 @@ def register(
 
 @functools.lru_cache(maxsize=4)
 def prompt_words(text: str) -> str:
-    """The words of a prompt as the database keeps it: the string, or the content of its messages."""
+    """Return the text of a stored prompt: the string, or the content of its messages."""
     return whole_text(prompt_from(text))
 
 

@@ -1,7 +1,7 @@
-"""Turn a query over completions into a condition of SQL and the values bound in it.
+"""Translate a query over completions into an SQL condition with bound values.
 
-Every question becomes 0 or 1, never NULL, so that `not` means what it says. A completion is `c`, its group
-`g`. The functions that a condition calls are in `query_functions`.
+Every condition is 0 or 1, never NULL, so that `not` works. A completion is `c`, its group `g`. The functions
+that a condition calls are in `query_functions`.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from grpo_tui.store.query import (
 from grpo_tui.store.read_series import signal_sql
 
 LONGEST_TEXT = 5_000
-"""Characters of a text that is looked for; SQLite takes no LIKE of more than 50,000 bytes."""
+"""Characters of a search text. SQLite's LIKE takes at most 50,000 bytes."""
 RARE = 10
-"""Times that a character occurs in the sample of texts from which on looking for it alone is of no use."""
+"""A character this frequent in the sampled texts is not worth searching for alone."""
 _PLAIN = {
     "reward": "c.total", "advantage": "c.advantage", "tokens": "c.tokens", "characters": "length(c.text)",
     "step": "g.step", "last_step": "g.last_step", "index": "c.idx", "group": "g.id", "mean": "g.mean",
@@ -47,56 +47,54 @@ _JSON = {"extra": "c.extra", "column": "g.columns"}
 
 @dataclass(frozen=True, slots=True)
 class RunNames:
-    """What a query is understood by: facts of one run."""
+    """Facts of a run that a query depends on."""
 
     functions: Mapping[int, Sequence[str]]
-    """Names of the reward functions of each attempt, each once (`name#2` for a second of that name)."""
+    """Distinct names of the reward functions of each attempt (`name#2` for a second one of that name)."""
     totals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Lowest and highest total of the run by mode, where they differ."""
     has_ends: bool = True
-    """Whether groups have their lowest and highest total beside them."""
+    """Whether groups store their lowest and highest total."""
     frequent: Mapping[str, int] = field(default_factory=dict)
-    """How often each character, in lower case, occurs in a sample of the texts."""
+    """Count of each lower-case character in a sample of the texts."""
     absent: frozenset[str] = frozenset()
-    """Fields that this run does not have, because somebody else recorded it."""
+    """Fields that this run lacks because another program recorded it."""
     has_signal: bool = True
     has_masked: bool = True
-    """Whether groups have what the loss gets from them beside them, and completions whether it takes them."""
+    """Whether groups store their signal, and completions whether they are masked."""
     has_nul: bool = False
-    """Whether a text holds a NUL, where SQLite's LIKE stops reading."""
+    """Whether a text contains a NUL, where SQLite's LIKE stops reading."""
 
     def function_names(self) -> tuple[str, ...]:
-        """All names, those of the newest attempt first."""
+        """Return all names, those of the newest attempt first."""
         found = [name for attempt in sorted(self.functions, reverse=True) for name in self.functions[attempt]]
         return tuple(dict.fromkeys(found))
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition with its values, in order, and the patterns that `matches` is called with, by number.
+    """A condition with its bound values, and the patterns that `matches` refers to by number.
 
-    `heavy` says that Python has to look at very many rows for it; several threads are no quicker at that.
+    `heavy` means that Python has to examine many rows, which several threads do not speed up.
     """
 
     where: str
     everything: bool
-    """Whether steps that a resume has done again are among what it looks at."""
+    """Whether superseded steps, repeated by a resume, are included."""
     values: tuple[Any, ...]
     patterns: tuple[str, ...]
     heavy: bool
 
 
 def condition(query: Query, names: RunNames, line: str = "", *, superseded: bool = False) -> Condition:
-    """The condition of a query.
+    """Return the condition of a query.
 
     Args:
-        query: What is asked.
-        names: The run.
-        line: What was typed, for an error.
-        superseded: Also steps that a resume has done again; a query that speaks of them has them anyway.
+        line: The typed line, for errors.
+        superseded: Include steps that a resume has repeated. A query that names them always does.
 
     Raises:
-        QueryError: There is no reward function of that name, or no such field in these logs.
+        QueryError: There is no reward function of that name, or the logs lack the field.
     """
     for asked in fields(query):
         _check_there(asked, names, line)
@@ -109,10 +107,10 @@ def condition(query: Query, names: RunNames, line: str = "", *, superseded: bool
 
 
 def sort_key(field: Field, names: RunNames, line: str = "") -> tuple[str, tuple[Any, ...]]:
-    """An expression of SQL for the value by which a field sorts, and its values.
+    """Return an SQL expression for the sort value of a field, and its bound values.
 
     Raises:
-        QueryError: There is no reward function of that name, or no such field in these logs.
+        QueryError: There is no reward function of that name, or the logs lack the field.
     """
     _check_there(field, names, line)
     writer = _Writer(names, line)
@@ -133,7 +131,7 @@ def _check_there(field: Field, names: RunNames, line: str) -> None:
 
 
 class _Writer:
-    """Writes conditions and gathers their values in the order in which they stand."""
+    """Writes conditions and collects their values in order."""
 
     def __init__(self, names: RunNames, line: str) -> None:
         self._names = names
@@ -163,7 +161,6 @@ class _Writer:
         return self.has(query) if isinstance(query, Has) else self.matches(query)
 
     def value(self, field: Field) -> str:
-        """The value of a plain field or a reward."""
         if field.name != "rewards":
             return _PLAIN[field.name]
         return (
@@ -172,7 +169,7 @@ class _Writer:
         )
 
     def function(self, field: Field) -> str:
-        """The number of a reward function, by attempt where attempts had others."""
+        """Return the number of a reward function, by attempt if it differs between attempts."""
         key = field.key or ""
         places = {a: list(names).index(key) for a, names in self._names.functions.items() if key in names}
         if not places and key.isdecimal():
@@ -194,7 +191,7 @@ class _Writer:
             self.values += [asked.field.key, asked.op, asked.value]
             return f"json_compares({_JSON[name]}, ?, ?, ?)"
         self.values.append(asked.value)
-        # NaN is kept as a text, and SQLite takes every text for more than every number.
+        # NaN is stored as text, and SQLite sorts every text above every number.
         if name == "rewards":
             return self.reward(asked.field, f"w.value {asked.op} ? AND w.value < ''")
         if isinstance(asked.value, str):
@@ -202,7 +199,7 @@ class _Writer:
         return f"(({_PLAIN[name]} {asked.op} ? AND {_PLAIN[name]} < '') IS TRUE)"
 
     def reward(self, field: Field, holds: str) -> str:
-        """That a reward function gave a value of which something holds."""
+        """Write that a reward function gave a value for which a condition holds."""
         function = self.function(field)
         return (
             "EXISTS (SELECT 1 FROM reward w WHERE w.completion_id = c.id"
@@ -270,7 +267,6 @@ class _Writer:
         return f"({before}matches({number}, {self.words(asked.field)}))"
 
     def words(self, field: Field) -> str:
-        """The text of a field; of one that holds JSON, as text."""
         if field.name not in _JSON:
             return _PLAIN[field.name]
         self.heavy |= field.name == "extra"
@@ -278,7 +274,7 @@ class _Writer:
         return f"json_words({_JSON[field.name]}, ?)"
 
     def any_of(self, texts: Sequence[str]) -> str:
-        """That the completion holds one of these, with an AND behind it; empty without any."""
+        """Write that the completion contains one of these texts, followed by AND; empty without any."""
         found = [
             text for text in texts if "\0" not in text and len(text) <= LONGEST_TEXT and self.is_rare(text)
         ]
@@ -290,14 +286,14 @@ class _Writer:
         return f"({' OR '.join(likes)}) AND "
 
     def is_rare(self, text: str) -> bool:
-        """False for a single character that is in many texts: looking for it would only cost."""
+        """Return False for a frequent single character, which is not worth searching for."""
         return len(text) > 1 or self._names.frequent.get(text.lower(), 0) < RARE
 
     def like(self, text: str) -> str:
-        """That the completion holds a text, ASCII letters in any case.
+        """Write that the completion contains a text, ASCII letters in any case.
 
-        SQLite looks for the first character and compares from there, so the end of the text that begins with
-        its rarest character is looked for first.
+        SQLite searches for the first character and compares from there. So the part of the text that begins
+        with its rarest character is searched for first.
         """
         often = [self._names.frequent.get(char, 0) for char in text.lower()]
         rarest = min(range(max(1, len(text) - 1)), key=often.__getitem__)
@@ -312,17 +308,14 @@ _PART = re.compile(
     re.DOTALL,
 )
 _ODD_CASE = re.compile(r"[iksIKS]|[^\x00-\x7f]")
-"""Beyond ASCII, and ASCII letters that match one there in any case: the dotted i, Kelvin, the long s."""
+"""Characters beyond ASCII, and ASCII letters that match one of them in any case: dotted i, Kelvin, long s."""
 MOST_WAYS = 8
 
 
 def demanded(pattern: str) -> tuple[str, ...]:
-    """Return texts one of which every match holds, ASCII letters in any case; empty when none is known.
+    """Return texts of which every match contains at least one, ASCII letters in any case; empty if unknown.
 
-    Only what stands outside brackets is looked at.
-
-    Args:
-        pattern: A pattern that `re.compile` takes.
+    Only parts of the pattern outside brackets are examined.
     """
     if re.search(r"\(\?(?:#|[a-z]*x)", pattern):  # comments
         return ()

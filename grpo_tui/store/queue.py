@@ -1,7 +1,7 @@
 """The bounded queue between the training thread and the recorder, and the thread that drains it.
 
-`put` never blocks and never raises: a full queue first loses the text of completions, then whole
-batches and log lines, metrics last, and everything lost is counted.
+`put` never blocks and never raises. A full queue drops the text of completions first, then whole batches and
+log lines, and metrics last. Everything dropped is counted.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class RecordQueue:
     """A queue of records with a byte budget.
 
     Args:
-        budget_bytes: Above it completion text is dropped; above twice of it whole generation batches,
-            phases and log lines; above four times also metrics.
+        budget_bytes: Above it, completion text is dropped. Above twice of it, whole generation batches,
+            phases and log lines; above four times, metrics too.
     """
 
     def __init__(self, budget_bytes: int = 256 * 1024 * 1024) -> None:
@@ -36,7 +36,7 @@ class RecordQueue:
         self._lock = threading.RLock()
         self._arrived = threading.Event()
         self.dropped: Counter[str] = Counter()
-        """What was lost, by kind: `completion text`, `batches`, `log lines`, `records`."""
+        """Number of dropped items by kind, such as `completion text`, `batches` or `log lines`."""
 
     def put(self, record: r.Record) -> None:
         """Add a record, or as much of it as fits."""
@@ -52,7 +52,7 @@ class RecordQueue:
         self._arrived.set()
 
     def take(self, limit: int, timeout_s: float) -> list[r.Record]:
-        """Up to `limit` records in order, waiting at most `timeout_s` for the first."""
+        """Return up to `limit` records in order, waiting at most `timeout_s` for the first."""
         if not self._records:
             self._arrived.wait(timeout_s)
         with self._lock:
@@ -69,7 +69,7 @@ class RecordQueue:
                 size = _size(record)
                 self._records.appendleft((record, size))
                 self._bytes += size
-        # Not marked as arrived: the recorder waits a moment before it tries the same ones again.
+        # Not marked as arrived: the recorder should wait a moment before it retries them.
 
     def wake(self) -> None:
         """End a waiting `take` at once."""
@@ -77,7 +77,7 @@ class RecordQueue:
 
     @contextmanager
     def frozen(self) -> Iterator[list[r.Record]]:
-        """All that waits; nothing is added meanwhile, for the process is about to end."""
+        """Take everything and block `put` meanwhile, because the process is about to end."""
         with self._lock:
             yield self.take(len(self._records), 0.0)
 
@@ -85,7 +85,7 @@ class RecordQueue:
         return len(self._records)
 
     def _squeeze(self, record: r.Record) -> r.Record | None:
-        """What of a record is kept when the budget is spent; called with the lock held."""
+        """Return what is kept of a record when the budget is spent. Called with the lock held."""
         if isinstance(record, r.GenerationBatch):
             if self._bytes < 2 * self._budget:
                 self.dropped["completion text"] += sum(len(g.completions) for g in record.groups)
@@ -117,7 +117,7 @@ def _without_text(batch: r.GenerationBatch) -> r.GenerationBatch:
 
 
 def _size(record: r.Record) -> int:
-    """A cheap estimate of the memory a record holds, in bytes."""
+    """Estimate the memory a record holds, in bytes."""
     if isinstance(record, r.GenerationBatch):
         return sum(
             600 + len(str(g.prompt)) + sum(400 + 2 * len(c.text) for c in g.completions)
@@ -131,12 +131,12 @@ def _size(record: r.Record) -> int:
 
 
 DRAIN_S = 0.2
-"""How often a drain looks; also the longest a record waits in the queue."""
+"""Interval of the drain, and the longest a record waits in the queue."""
 CLOSING_S = 20.0
-"""How long the last records are tried to be written at the end of a run."""
+"""How long writing the last records is retried at the end of a run."""
 RETRY_S = 0.5
 LEAVING_S = 10.0
-"""What one last attempt to write may take."""
+"""Time allowed for one last attempt to write."""
 END = "end"
 _KINDS: dict[type, str] = {
     r.GenerationBatch: "batches",
@@ -149,7 +149,7 @@ _KINDS: dict[type, str] = {
 
 
 def kind_of(record: object) -> str:
-    """What a lost record is called where losses are counted."""
+    """Return the kind under which a lost record is counted."""
     return _KINDS.get(type(record), "records")
 
 
@@ -159,11 +159,11 @@ class Drain(ABC):
     def __init__(self) -> None:
         self.queue = RecordQueue()
         self.on_trouble: Callable[[str], None] = lambda reason: None
-        """Told when nothing can be written any more, and with an empty text when it can again."""
+        """Called with the reason when nothing can be written, and with an empty text when it can again."""
         self.on_lost: Callable[[Mapping[str, int]], None] = lambda counts: None
-        """Told what could not be written before the thread had to leave, counted by kind."""
+        """Called with the number of records by kind that could not be written before the thread ended."""
         self.say: Callable[[str], None] = lambda text: None
-        """Told the same in words, for the log."""
+        """Called with the same as text, for the log."""
         self.patience_s = CLOSING_S
         self._closing = threading.Event()
         self._give_up_at = 0.0
@@ -171,7 +171,7 @@ class Drain(ABC):
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
 
     def put(self, record: Record) -> None:
-        """Queue a record; never blocks. After the end nothing is taken any more."""
+        """Queue a record without blocking. After `close`, records are ignored."""
         if not self._closing.is_set():
             self.queue.put(record)
 
@@ -180,7 +180,7 @@ class Drain(ABC):
         self._thread.start()
 
     def close(self) -> None:
-        """Write what is left and end the thread; what cannot be written is tried for `patience_s`."""
+        """Write what is left, retrying for `patience_s`, and end the thread."""
         self._give_up_at = time.monotonic() + self.patience_s
         self._closing.set()
         self.queue.wake()
@@ -188,7 +188,7 @@ class Drain(ABC):
             self._thread.join(self.patience_s + LEAVING_S)
 
     def _try_again(self, reason: str) -> bool:
-        """Wait a moment when records are left at the end; False when it is time to give up."""
+        """Wait before retrying the last records. Return False when it is time to give up."""
         if time.monotonic() >= self._give_up_at:
             return False
         if not self._warned:
@@ -198,7 +198,7 @@ class Drain(ABC):
         return True
 
     def _lose(self, reason: str, more: Mapping[str, int]) -> None:
-        """Count what is left in the queue and cannot be written any more, and say so."""
+        """Count and report what is left in the queue and cannot be written."""
         counts = Counter(self.queue.dropped) + Counter(more)
         while taken := self.queue.take(limit=512, timeout_s=0.0):
             counts.update(kind_of(record) for record in taken)

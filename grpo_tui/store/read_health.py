@@ -1,4 +1,4 @@
-"""What judging a run asks of its record beyond metrics and groups, and what was found while it trained."""
+"""Read what the health rules need beyond metrics and groups, and the findings recorded while training."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from grpo_tui.store.values import from_json, object_from
 
 MOST_FINDINGS = 64
 DAMAGED = frozenset({"policy.broke", "policy.collapse", "policy.reward-fell"})
-"""Findings about weights that are worse than before, so that an earlier checkpoint helps."""
+"""Findings about weights that got worse, so that an earlier checkpoint helps."""
 RESUME = "resume_from_checkpoint"
-"""The setting of the remedy that names this checkpoint."""
+"""Field of the remedy that names this checkpoint."""
 
 
 def training_groups(reader: RunReader) -> list[tuple[int, int]]:
-    """Return step and number of every training group, by step; of one divided over ranks its first part."""
+    """Return step and number of every training group, by step. For a divided group, the first part."""
     rows = reader.all(
         "SELECT step, min(id) FROM generation_group WHERE mode = 'train' AND superseded = 0"
         " GROUP BY attempt, batch, idx ORDER BY step, min(id)"
@@ -30,9 +30,9 @@ def training_groups(reader: RunReader) -> list[tuple[int, int]]:
 
 
 def prompt_ranges(reader: RunReader) -> list[tuple[str, int, float, float, int]]:
-    """Return key, visits, lowest and highest total, and one group of every prompt whose totals are known.
+    """Return key, count, lowest and highest total, and one group of every prompt with known totals.
 
-    A prompt with a group that has no finite total is left out.
+    A prompt is left out when any of its groups has no finite total.
     """
     if not reader.has("generation_group", "high"):
         return []
@@ -45,7 +45,7 @@ def prompt_ranges(reader: RunReader) -> list[tuple[str, int, float, float, int]]
 
 
 def phase_seconds(reader: RunReader, first_step: int, width: int) -> list[tuple[int, str, float]]:
-    """Return the seconds of the first rank by phase and stretch; stretches of so many steps begin at one."""
+    """Return the first rank's seconds as (stretch, phase, seconds), in stretches of `width` steps."""
     rows = reader.all(
         "SELECT (step - :first) / :width, phase, sum(duration_s) FROM phase"
         " WHERE rank = 0 AND step >= :first GROUP BY 1, 2",
@@ -56,7 +56,7 @@ def phase_seconds(reader: RunReader, first_step: int, width: int) -> list[tuple[
 
 
 def failed_calls(reader: RunReader) -> list[tuple[int, int, int]]:
-    """Return step, function and number of the reward calls that raised or were aborted."""
+    """Return step, function and number of reward calls that raised or were aborted."""
     rows = reader.all(
         "SELECT (SELECT min(g.step) FROM generation_group g"
         " WHERE g.attempt = c.attempt AND g.batch = c.batch) AS step, function, count(*)"
@@ -66,14 +66,12 @@ def failed_calls(reader: RunReader) -> list[tuple[int, int, int]]:
 
 
 def with_checkpoint(reader: RunReader, finding: Finding, complete: Iterable[int]) -> Finding:
-    """Return a finding about a damaged policy with the checkpoint to go back to, others as they are.
+    """Add the checkpoint to return to, if the finding is about a damaged policy.
 
-    A checkpoint counts when completions of its policy, or of a later one, were still as before.
+    A checkpoint counts when completions of its policy, or of a later one, were still sound.
 
     Args:
-        reader: Of the run.
-        finding: One that a rule has opened.
-        complete: Steps of the checkpoints that are complete.
+        complete: Steps of the complete checkpoints.
     """
     first = finding.first_step
     if finding.id not in DAMAGED or finding.severity == "info" or first is None:
@@ -94,16 +92,16 @@ def with_checkpoint(reader: RunReader, finding: Finding, complete: Iterable[int]
 
 
 def resume_options(finding: Finding) -> str | None:
-    """Return what `train RUN` takes to go back to a checkpoint from before a finding.
+    """Return the `train RUN` options that return to a checkpoint from before a finding.
 
-    It is empty when no checkpoint is from before, and None when the finding asks for none.
+    Empty when there is no earlier checkpoint, None when the finding does not call for one.
     """
     back = next((one for one in finding.remedies if one.field == RESUME), None)
     return None if back is None else back.text.split("`")[1] if back.value else ""
 
 
 def _set_back(reader: RunReader, finding: Finding) -> str:
-    """The option that takes back the setting that caused a finding, for a resume keeps what was set."""
+    """Return the option that undoes the setting behind a finding: a resume keeps changed settings."""
     cause, live = finding.evidence.get("cause"), [one for one in finding.remedies if one.live]
     if not isinstance(cause, dict) or not any(one.field == cause["setting"] for one in live):
         return ""
@@ -117,9 +115,9 @@ def _set_back(reader: RunReader, finding: Finding) -> str:
 
 
 def open_findings(reader: RunReader) -> tuple[Finding, ...]:
-    """Return the findings that are open, worst first; of an ended run those that were open at its end.
+    """Return the open findings, worst first. For an ended run, those open at its end.
 
-    A file of an earlier version has none, and a row of which a part cannot be read is left out.
+    A file of an earlier version has none. Rows that cannot be read are left out.
     """
     if not reader.has("finding", "rule"):
         return ()
@@ -131,7 +129,7 @@ def open_findings(reader: RunReader) -> tuple[Finding, ...]:
 
 
 def closed_findings(reader: RunReader) -> tuple[Finding, ...]:
-    """Return the findings that have ended, the newest first."""
+    """Return the findings that have ended, newest first."""
     if not reader.has("finding", "rule"):
         return ()
     rows = reader.all(

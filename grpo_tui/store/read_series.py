@@ -1,11 +1,11 @@
-"""Read the metrics of a run: values as logged, a whole run in a bounded number of stretches, its ends.
+"""Read the metrics of a run: logged values, a whole run in a bounded number of stretches, its ends.
 
-Long runs are read from the summaries that the writer keeps (`store.schema`), their ends and what has no
-summary from the rows; what is computed from groups comes without reading a completion. Steps that a resume
-has done again are left out everywhere.
+Long runs are read from the summaries that the writer keeps (`store.schema`); their ends, and metrics without
+summaries, are read row by row. Metrics computed from groups need no completion. Steps that a resume has
+repeated are always left out.
 
-A group is flat when the loss gets nothing from it (`core.statistics.signal_of`). Flat at the top means that
-all of its completions got the highest total seen in the run, at the bottom the lowest.
+A group is "flat" when the loss gets nothing from it (`core.statistics.signal_of`). Flat at the top means that
+all of its completions got the highest total of the run; at the bottom, the lowest.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from grpo_tui.store.values import from_column
 
 @dataclass(frozen=True, slots=True)
 class SeriesBucket:
-    """The values of one metric over one stretch of steps."""
+    """Values of one metric over a stretch of steps."""
 
     first: int
     last: int
@@ -36,15 +36,15 @@ class SeriesBucket:
     high: float | None
     mean: float | None
     count: int
-    """Rows that logged the metric, whatever they held."""
+    """Rows that logged the metric, whatever the value."""
     known: int
     """Rows whose value is a finite number."""
     smooth: float | None = None
-    """Mean of a moving average over the stretch, where one was made."""
+    """Mean of a moving average over the stretch, if one was computed."""
 
     @property
     def middle(self) -> float:
-        """Where the stretch stands on the axis of steps."""
+        """Center of the stretch on the step axis."""
         return (self.first + self.last) / 2
 
     @property
@@ -54,7 +54,7 @@ class SeriesBucket:
 
 
 class Logged(Protocol):
-    """A value with where and when it was logged."""
+    """A value with its step and time."""
 
     @property
     def step(self) -> int:
@@ -70,7 +70,7 @@ class Logged(Protocol):
 
 
 def of_points(points: Iterable[Logged]) -> list[SeriesBucket]:
-    """Each value as a stretch of its own."""
+    """Return each value as its own stretch."""
     found = []
     for p in points:
         n = float(p.value) if is_number(p.value) else None
@@ -81,7 +81,7 @@ def of_points(points: Iterable[Logged]) -> list[SeriesBucket]:
 def gathered(
     pieces: Sequence[SeriesBucket], first_step: int | None, last_step: int | None, buckets: int
 ) -> list[SeriesBucket]:
-    """The same values in about so many stretches of equal length; values of one step always stay together."""
+    """Merge values into about `buckets` stretches of equal length. Values of one step stay together."""
     if not pieces:
         return []
     first = pieces[0].first if first_step is None else first_step
@@ -99,7 +99,7 @@ def gathered(
 
 
 def joined(pieces: Sequence[SeriesBucket]) -> SeriesBucket:
-    """Neighbouring stretches as one."""
+    """Merge adjacent stretches into one."""
     if len(pieces) == 1:
         return pieces[0]
     return SeriesBucket(
@@ -117,18 +117,18 @@ def joined(pieces: Sequence[SeriesBucket]) -> SeriesBucket:
 
 
 def _weighted(values: Sequence[tuple[float | None, int]]) -> float | None:
-    """Mean of means that stand for so many values each, None without any."""
+    """Return the mean of (mean, count) pairs, weighted by count; None without any."""
     known = [(mean, count) for mean, count in values if mean is not None]
     count = sum(count for _, count in known)
     return sum(mean * count for mean, count in known) / count if count else None
 
 
 def rates(counts: Sequence[SeriesBucket], times: Sequence[SeriesBucket]) -> list[SeriesBucket]:
-    """Growth of a running count per second of step time, one value for each stretch.
+    """Return the growth of a running count per second of step time, one value per stretch.
 
     Args:
-        counts: Stretches of the count, which never falls: the highest value is the last one.
-        times: Stretches of the seconds per step, of the same blocks.
+        counts: Stretches of a count that never falls, so the highest value is the last.
+        times: Stretches of the seconds per step, over the same blocks.
     """
     found, place = [], 0
     for before, now in pairwise(counts):
@@ -148,17 +148,17 @@ def rates(counts: Sequence[SeriesBucket], times: Sequence[SeriesBucket]) -> list
 
 TOKENS_PER_SECOND = "grpo_tui/tokens_per_second"
 RAW_ROWS = 4_096
-"""Runs of up to so many rows are read row by row."""
+"""Up to this many rows, a run is read row by row."""
 FINE_ROWS = LEVELS[1] * 256
-"""Runs of up to so many rows are read by the finer summaries."""
+"""Up to this many rows, a run is read from the finer summaries."""
 RECENT_ROWS = 96
-"""The newest rows are always read one by one."""
+"""The newest rows are always read individually."""
 OPENING_ROWS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One value of a metric's series; `row` orders values that share a step."""
+    """One value of a series; `row` orders values that share a step."""
 
     row: int
     step: int
@@ -168,30 +168,30 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class SeriesStart:
-    """A series up to now: its long past summarised, its newest values one by one."""
+    """A series up to now: older values summarised, the newest individually."""
 
     row: int
-    """The newest row of the run that this covers."""
+    """Id of the newest row of the run that this covers."""
     opening: tuple[float, ...]
-    """Its first values that are numbers; empty when `points` holds all there are."""
+    """First numeric values; empty when `points` holds the whole series."""
     past: tuple[SeriesBucket, ...]
     points: tuple[Point, ...]
 
 
 def metric_keys(reader: RunReader) -> list[str]:
-    """Every metric key that was ever logged, in the order of first sight."""
+    """Return every metric key, in the order in which they were first logged."""
     return [row["key"] for row in reader.all("SELECT key FROM metric_key ORDER BY id")]
 
 
 def last_metric_row_id(reader: RunReader) -> int:
-    """Id of the newest logged row, 0 when there is none."""
+    """Return the id of the newest logged row; 0 without any."""
     return int(reader.one("SELECT coalesce(max(id), 0) FROM metric_row")[0])
 
 
 def read_points(
     reader: RunReader, key: str, after_row: int = 0, limit: int = 1_000_000, *, last_row: int = 1 << 62
 ) -> list[Point]:
-    """The values of one metric after a row and up to another, superseded steps left out."""
+    """Return the values of one metric after one row and up to another, without superseded steps."""
     if key == TOKENS_PER_SECOND:
         return _rates(reader, after_row, last_row)[:limit]
     rows = reader.all(
@@ -209,15 +209,14 @@ def read_points(
 def new_points(
     reader: RunReader, after_row: int, limit: int = 512, *, keys: Sequence[str] | None = None
 ) -> tuple[int, dict[str, list[Point]]]:
-    """The values of metrics in the rows after one, a page of at most `limit` rows.
+    """Return the values of metrics in the rows after `after_row`.
 
     Args:
-        after_row: Id of the last row that is known.
-        limit: Rows to a page.
+        limit: Maximum number of rows.
         keys: Only these metrics; None for all.
 
     Returns:
-        The last row of the page, and the values by key.
+        Id of the last row read, and the values by key.
     """
     last = reader.one(
         "SELECT max(id) FROM (SELECT id FROM metric_row WHERE id > ? ORDER BY id LIMIT ?)",
@@ -246,7 +245,7 @@ def new_points(
 def metric_rows(
     reader: RunReader, after_row: int = 0, limit: int = 1000
 ) -> list[tuple[int, int, dict[str, Any]]]:
-    """Whole logged rows as (row, step, values), superseded ones left out."""
+    """Return whole logged rows as (row, step, values), without superseded ones."""
     rows = reader.all(
         "SELECT id, step FROM metric_row WHERE id > ? AND superseded = 0 ORDER BY id LIMIT ?",
         after_row,
@@ -256,9 +255,9 @@ def metric_rows(
 
 
 def metric_row(reader: RunReader, row: int) -> dict[str, Any]:
-    """The values of one logged row."""
+    """Return the values of one logged row by key."""
     found = reader.all(
-        # CROSS keeps the order of the two: SQLite 3.45 would read all values of the run instead.
+        # CROSS fixes the join order. SQLite 3.45 would otherwise read all values of the run.
         "SELECT k.key, m.value FROM metric_key k CROSS JOIN metric m ON m.key = k.id AND m.row = ?"
         " ORDER BY k.id",
         row,
@@ -267,7 +266,7 @@ def metric_row(reader: RunReader, row: int) -> dict[str, Any]:
 
 
 def last_training_row(reader: RunReader, last_step: int | None = None) -> tuple[int, dict[str, Any]] | None:
-    """Step and values of the newest row that holds a training reward, up to a step."""
+    """Return step and values of the newest row with a training reward, up to `last_step`."""
     row = reader.one(
         "SELECT r.id, r.step FROM metric m CROSS JOIN metric_row r ON r.id = m.row"
         " WHERE m.key = (SELECT id FROM metric_key WHERE key = 'reward') AND r.superseded = 0"
@@ -279,7 +278,7 @@ def last_training_row(reader: RunReader, last_step: int | None = None) -> tuple[
 
 
 def series_start(reader: RunReader, key: str) -> SeriesStart:
-    """Everything of one metric up to now, in a bounded number of pieces."""
+    """Return one whole metric up to now, in a bounded number of pieces."""
     newest = last_metric_row_id(reader)
     level = 1 if newest <= RAW_ROWS else LEVELS[0] if newest <= FINE_ROWS else LEVELS[1]
     past: list[SeriesBucket] = []
@@ -293,7 +292,7 @@ def series_start(reader: RunReader, key: str) -> SeriesStart:
         ]
     opening: tuple[float, ...] = ()
     if past:
-        # Rates are worked out row by row, so they are not asked for over the whole run.
+        # Rates are computed row by row, so do not ask for them over the whole run.
         upto = min(covered, 4 * OPENING_ROWS) if key == TOKENS_PER_SECOND else covered
         first = read_points(reader, key, limit=OPENING_ROWS, last_row=upto)
         opening = tuple(float(p.value) for p in first if is_number(p.value))
@@ -308,16 +307,17 @@ def series_window(
     last_step: int | None = None,
     buckets: int = 200,
 ) -> list[SeriesBucket]:
-    """One metric between two steps, in at most about `buckets` stretches of steps of equal length.
+    """Return one metric between two steps, in about `buckets` stretches of equal length.
 
     Args:
-        key: A metric's key, one that is computed here too.
-        first_step, last_step: Inclusive; None is where the series begins or ends.
-        buckets: Stretches wanted. A window of fewer steps comes step by step.
+        key: A metric's key, including those computed here.
+        first_step: Inclusive; None for the start of the series.
+        last_step: Inclusive; None for its end.
+        buckets: A window of fewer steps is returned step by step.
 
     Returns:
-        The stretches that hold any row, by step. The first and the last of a very long window may hold a
-        few steps of their neighbours: summaries are not cut.
+        The stretches with at least one row, by step. The first and last of a very long window may include a
+        few neighbouring steps, because summaries are not split.
     """
     if key in _COLUMNS:
         return _group_window(reader, key, first_step, last_step, buckets)
@@ -331,7 +331,7 @@ def series_window(
 
 
 def _pieces(reader: RunReader, key: str, level: int, first_row: int, last_row: int) -> list[SeriesBucket]:
-    """Summaries of the full blocks between two rows, and every row of the two ends that fill none."""
+    """Return summaries of the full blocks between two rows, and the rows at both ends individually."""
     if level == 1:
         return of_points(read_points(reader, key, first_row - 1, last_row=last_row))
     start = -(-(first_row - 1) // level) * level
@@ -344,7 +344,7 @@ def _pieces(reader: RunReader, key: str, level: int, first_row: int, last_row: i
 
 
 def _full_blocks(reader: RunReader, key: str, level: int, start: int, end: int) -> list[SeriesBucket]:
-    """Summaries of the blocks between two rows that are multiples of `level`."""
+    """Return the summaries of the blocks between two rows that are multiples of `level`."""
     if key == TOKENS_PER_SECOND:
         tokens = _full_blocks(reader, "num_tokens", level, max(0, start - level), end)
         return rates(tokens, _full_blocks(reader, "step_time", level, start, end))
@@ -363,7 +363,7 @@ def _full_blocks(reader: RunReader, key: str, level: int, start: int, end: int) 
 
 
 def _row_at(reader: RunReader, step: int, order: str) -> int | None:
-    """The first row from a step on (`ASC`), or the last one up to it (`DESC`)."""
+    """Return the first row from a step on (`ASC`), or the last one up to it (`DESC`)."""
     sign = ">=" if order == "ASC" else "<="
     row = reader.one(
         f"SELECT id FROM metric_row WHERE step {sign} ? AND superseded = 0 ORDER BY id {order} LIMIT 1",
@@ -373,7 +373,7 @@ def _row_at(reader: RunReader, step: int, order: str) -> int | None:
 
 
 def _rates(reader: RunReader, after_row: int, last_row: int) -> list[Point]:
-    """Tokens a second at each row after one that logged how many tokens there have been."""
+    """Return tokens per second at each row after `after_row` that logged a token count."""
     before = reader.one(
         "SELECT max(m.row) FROM metric m CROSS JOIN metric_row r ON r.id = m.row WHERE r.superseded = 0"
         " AND m.key = (SELECT id FROM metric_key WHERE key = 'num_tokens') AND m.row <= ?",
@@ -388,7 +388,7 @@ def _rates(reader: RunReader, after_row: int, last_row: int) -> list[Point]:
 
 
 def _rate_points(tokens: Sequence[Point], times: Iterable[Point]) -> list[Point]:
-    """Growth of the count ÷ step time of the steps since; None where a number is missing or it fell."""
+    """Return token growth ÷ step time since the previous count; None if a number is missing or it fell."""
     found: list[Point] = []
     waiting = iter(times)
     time = next(waiting, None)
@@ -417,24 +417,24 @@ _COLUMNS = {
     "grpo_tui/masked_share": "masked",
 }
 WIDE = 4
-"""Stretches of so many steps are gathered by SQL."""
+"""Stretches of at least this many steps are aggregated in SQL."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepStat:
-    """What the groups of one step come to; shares are between 0 and 1."""
+    """Figures of the groups of one step. Fractions are from 0 to 1."""
 
     step: int
     at: float
     groups: int
     spread: float | None
-    """Mean of the groups' standard deviations, None when no group was scored."""
+    """Mean of the groups' standard deviations; None when no group was scored."""
     flat: float
-    """Share of groups that teach nothing."""
+    """Fraction of groups without a signal."""
     masked: float | None
-    """Share of groups that the loss leaves out as a whole; None in a run that has no such group."""
+    """Fraction of groups that the loss leaves out entirely; None in a run without such groups."""
     top: float | None
-    """Share of groups flat at the highest total of the run; None while all totals of the run are one."""
+    """Fraction of groups flat at the run's highest total; None while all totals of the run are equal."""
     bottom: float | None
 
 
@@ -446,7 +446,7 @@ class _Value:
 
 
 def total_range(reader: RunReader, mode: str = "train") -> tuple[float, float] | None:
-    """The lowest and the highest total of any completion, None while they are not known to differ."""
+    """Return the lowest and highest total of any completion; None unless they differ."""
     if not reader.has("generation_group", "high"):
         return None
     low, high = reader.one(
@@ -463,12 +463,13 @@ def step_stats(
     mode: str = "train",
     totals: tuple[float, float] | None = None,
 ) -> list[StepStat]:
-    """Figures of the groups of each step that has any, by step.
+    """Return the figures of each step with groups, by step.
 
     Args:
-        first_step, last_step: Inclusive.
+        first_step: Inclusive.
+        last_step: Inclusive.
         mode: `train` or `eval`.
-        totals: Lowest and highest total of the run, when `total_range` was asked already.
+        totals: Result of `total_range`, if already known.
     """
     rows = reader.all(
         f"{_per_step(reader, totals or total_range(reader, mode))}", mode, first_step, last_step
@@ -484,7 +485,7 @@ def step_buckets(
     mode: str = "train",
     totals: tuple[float, float] | None = None,
 ) -> dict[str, list[SeriesBucket]]:
-    """The computed metrics of groups from the start, in stretches of so many steps, by key."""
+    """Return the metrics computed from groups, in stretches of `width` steps from the start, by key."""
     return _buckets_by_step(reader, list(_COLUMNS), width, (0, last_step), mode, totals)
 
 
@@ -512,7 +513,7 @@ def _buckets_by_step(
 
 
 def newest_signals(reader: RunReader) -> tuple[int, list[Signal]]:
-    """The newest step of training that has groups, and what the loss gets from each of them."""
+    """Return the newest training step with groups, and the signal of each group."""
     rows = reader.all(
         f"SELECT g.step, {signal_sql(recorded=reader.has('generation_group', 'signal'))}"
         " FROM generation_group g WHERE mode = 'train' AND superseded = 0 AND step ="
@@ -522,7 +523,7 @@ def newest_signals(reader: RunReader) -> tuple[int, list[Signal]]:
 
 
 def _masks(reader: RunReader) -> bool:
-    """Whether the loss left out any group of the run as a whole."""
+    """Return whether the loss left out any group of the run entirely."""
     if not reader.has("generation_group", "signal"):
         return False
     return reader.one("SELECT 1 FROM generation_group WHERE signal = 'masked' LIMIT 1") is not None
@@ -547,7 +548,7 @@ def _group_window(
 
 
 def _per_step(reader: RunReader, totals: tuple[float, float] | None) -> str:
-    """SQL for the figures by step; its values are mode, first and last step."""
+    """Return SQL for the figures by step. Its values are mode, first and last step."""
     signal = signal_sql(recorded=reader.has("generation_group", "signal"))
     masked = f"avg({signal} = 'masked')" if _masks(reader) else "NULL"
     top = bottom = "NULL"
@@ -564,7 +565,7 @@ def _per_step(reader: RunReader, totals: tuple[float, float] | None) -> str:
 
 
 def signal_sql(*, recorded: bool) -> str:
-    """Return `core.statistics.signal_of` of the group `g` as SQL; an older version did not record it."""
+    """Return SQL for `core.statistics.signal_of` of the group `g`. Older versions did not record it."""
     worked_out = (
         f"CASE WHEN (g.mode = 'probe' AND g.std >= {SAME})"
         " OR EXISTS (SELECT 1 FROM completion a WHERE a.group_id = g.id AND (abs(a.advantage) >= "
@@ -574,7 +575,7 @@ def signal_sql(*, recorded: bool) -> str:
 
 
 RECENT = 63
-"""Steps that are looked back for the newest value of what is computed from the groups."""
+"""Steps searched back for the newest value of a metric computed from groups."""
 _END = "SELECT step, at FROM metric_row WHERE superseded = 0 ORDER BY id {} LIMIT 1"
 
 
@@ -590,7 +591,7 @@ class StepRange:
 
 
 def step_range(reader: RunReader) -> StepRange | None:
-    """The ends of a run, superseded rows left out; None before its first row."""
+    """Return the ends of a run, without superseded rows; None before its first row."""
     first, last = reader.all(_END.format("ASC")), reader.all(_END.format("DESC"))
     if not first or not last:
         return None
@@ -604,7 +605,7 @@ def step_range(reader: RunReader) -> StepRange | None:
 
 
 def newest_value(reader: RunReader, key: str) -> tuple[float | None, int | None]:
-    """The newest value of a metric and its step; None for one that is no number, (None, None) without any."""
+    """Return a metric's newest value and its step. The value is None unless finite; both without any."""
     if is_computed(key):
         newest = step_range(reader)
         if newest is None:
@@ -623,7 +624,7 @@ def newest_value(reader: RunReader, key: str) -> tuple[float | None, int | None]
     return (float(value) if is_number(value) else None), rows[0]["step"]
 
 
-# One statement for all places: asked one by one, most of the time would go into asking.
+# One statement for all places: most of the time would go into separate queries.
 _PLACES = (
     "WITH RECURSIVE place (number, at) AS (SELECT 0, :first UNION ALL"
     " SELECT number + 1, :first + (number + 1) * :rows / :places FROM place WHERE number + 1 < :places)"
@@ -643,23 +644,22 @@ _NEWEST = (
 
 
 def sample_series(reader: RunReader, key: str, places: int = 48, neighbours: int = 6) -> list[list[Any]]:
-    """Values of a metric at so many places of the run, in the order they were logged.
+    """Return values of a metric at several places of the run, in logged order.
 
     Args:
-        reader: The run.
         key: TRL's key of the metric.
-        places: How many places, spread evenly over the logged rows, the last one at the newest.
-        neighbours: How many rows are looked at in each place.
+        places: Number of places, spread evenly over the logged rows and ending at the newest.
+        neighbours: Number of rows per place.
 
     Returns:
-        A list of values per place that has any, superseded rows left out; a run of at most `places` ×
-        `neighbours` rows comes whole. Values are as logged: None, NaN and infinities among them.
+        A list of values per place that has any, without superseded rows. A run of at most `places` ×
+        `neighbours` rows is returned whole. Values are as logged, including None, NaN and infinities.
     """
     found = reader.all("SELECT id FROM metric_key WHERE key = ?", key)
     if not found:
         return []
     number = found[0][0]
-    # Two lookups at the ends of the key; asked together, SQLite would go over the whole key.
+    # Two separate lookups at the ends of the key. In one query SQLite would scan the whole key.
     first = reader.all("SELECT min(row) FROM metric WHERE key = ?", number)[0][0]
     last = reader.all("SELECT max(row) FROM metric WHERE key = ?", number)[0][0]
     if first is None:

@@ -1,7 +1,6 @@
 """Answer questions about a run from its `run.db`, in bounded pages.
 
-No cursor stays open between calls, so a reader that is stopped with Ctrl-Z blocks nobody. Knows
-what was recorded, not how it will be shown.
+No cursor stays open between calls, so a reader suspended with Ctrl-Z blocks nobody.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ _JSON_VALUES = " UNION ALL ".join(
     for table, column, kinds in JSON_COLUMNS
     for name in ("key" if table == "fact" else "''",)
 )
-"""The newest values of every JSON column, with the place and the kinds that it may have."""
+"""The newest values of every JSON column, with their place and the allowed JSON types."""
 _NO_NUMBER = "typeof({0}) NOT IN ('integer', 'real', 'null') AND {0} IS NOT 'nan'"
 _WRONG = {
     "INTEGER": "typeof({0}) NOT IN ('integer', 'null')", "REAL": _NO_NUMBER,
     "TEXT": "typeof({0}) NOT IN ('text', 'null')", "": "typeof({0}) = 'blob'",
     "reward.value": _NO_NUMBER, "completion.total": _NO_NUMBER,
 }  # fmt: skip
-"""What no writer puts into a column, by its declared type or its name."""
+"""Conditions for values that no writer stores, by declared type or column name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class StoredGroup:
-    """A group of completions with where and when it was generated."""
+    """A group of completions, and where and when it was generated."""
 
     id: int
     attempt: int
@@ -85,7 +84,7 @@ class StoredGroup:
 
     @property
     def signal(self) -> Signal:
-        """What the loss gets from it."""
+        """What the loss gets from the group."""
         members = self.completions
         given = None if self.mode == "probe" else [c.advantage for c in members]
         return signal_of([c.total for c in members], given, [c.masked for c in members])
@@ -93,13 +92,14 @@ class StoredGroup:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One time that a prompt was answered.
+    """One appearance of a prompt.
 
     Attributes:
-        group: number of the group.
-        mean, std: of its totals; None when no completion was scored.
-        best: text of the completion with the highest total, None when none was scored.
-        best_total: its total.
+        group: Number of the group.
+        mean: Mean of its totals; None when no completion was scored.
+        std: Their standard deviation; None likewise.
+        best: Text of the completion with the highest total; None when none was scored.
+        best_total: That total.
     """
 
     group: int
@@ -113,9 +113,9 @@ class Visit:
 
 
 class RunReader(RunFile):
-    """Reads one run: its attempts and functions, groups and completions, and what happened.
+    """Reads one run: attempts, reward functions, groups with completions, and events.
 
-    Metrics are read by `store.read_series`, completions one by one by `store.rollouts`.
+    `store.read_series` reads metrics, `store.rollouts` reads single completions.
 
     Raises:
         RunDatabaseError: From the constructor, when there is no readable `run.db`.
@@ -124,20 +124,20 @@ class RunReader(RunFile):
     # -- the run ---------------------------------------------------------------------------------
 
     def attempts(self) -> list[Attempt]:
-        """Every start of the run, oldest first."""
+        """Return every start of the run, oldest first."""
         rows = self.all("SELECT * FROM attempt ORDER BY attempt")
         return [Attempt(**{**dict(row), "error": from_json(row["error"], dict)}) for row in rows]
 
     def fact(self, key: str) -> Any:
-        """A named value such as `config` or `reproduction`, None when it was not recorded."""
+        """Return a named value such as `config` or `reproduction`; None when it was not recorded."""
         row = self.one("SELECT value FROM fact WHERE key = ?", key)
         return None if row is None else from_json(row["value"])
 
     def unreadable(self, newest: int = 64) -> dict[str, int]:
-        """Count the values that do not read back, by place such as `fact reproduction` or `setting.new`.
+        """Count unreadable values by place, such as `fact reproduction` or `setting.new`.
 
         Args:
-            newest: Rows of each table that are looked at.
+            newest: Number of rows checked per table.
         """
         rows = self.all(
             "SELECT place, value, kind FROM (SELECT *, CASE WHEN json_valid(value) THEN json_type(value) END"
@@ -145,7 +145,7 @@ class RunReader(RunFile):
             " AND (kind IS NULL OR (kinds <> '' AND instr(kinds || 'null', kind) = 0))",
             *[newest] * len(JSON_COLUMNS),
         )
-        # SQLite takes NaN and infinities for no JSON, Python writes and reads them.
+        # SQLite does not accept NaN and infinities as JSON. Python writes and reads them.
         return Counter(
             place
             for place, value, kind in rows
@@ -153,7 +153,7 @@ class RunReader(RunFile):
         )
 
     def wrong_types(self, *tables: str) -> list[str]:
-        """Name the columns of these tables, or of all, with a value that no writer gives them."""
+        """Return the columns of these tables, or of all, that hold a value no writer stores."""
         return [
             f"{table}.{column}"
             for table, column, wrong in _wrong_values()
@@ -163,7 +163,7 @@ class RunReader(RunFile):
         ]
 
     def reward_functions(self) -> list[RewardFunctionInfo]:
-        """The reward functions of the newest attempt, in TRL's order."""
+        """Return the reward functions of the newest attempt, in TRL's order."""
         rows = self.all(
             "SELECT * FROM reward_function WHERE attempt = (SELECT max(attempt) FROM reward_function)"
             " ORDER BY idx"
@@ -182,7 +182,7 @@ class RunReader(RunFile):
         ]
 
     def dropped(self) -> dict[str, int]:
-        """What could not be kept, by kind."""
+        """Return the number of records that could not be kept, by kind."""
         return {
             r["kind"]: r["n"] for r in self.all("SELECT kind, sum(count) AS n FROM dropped GROUP BY kind")
         }
@@ -200,18 +200,19 @@ class RunReader(RunFile):
         superseded: bool = False,
         limit: int = 100,
     ) -> list[StoredGroup]:
-        """Groups with their completions, a page of at most `limit`.
+        """Return a page of groups with their completions.
 
         Args:
-            first_step, last_step: Inclusive bounds on the step the batch was generated for.
-            mode: `train`, `eval`, or None for both.
+            first_step: Lower bound on the step the batch was generated for, inclusive.
+            last_step: Upper bound, inclusive.
+            mode: `train`, `eval`, `probe`, or None for all.
             after_id: Only groups recorded after this one.
             newest_first: Order by recording, newest first.
-            superseded: Also steps that a resume has done again.
-            limit: Size of the page.
+            superseded: Include steps that a resume has repeated.
+            limit: Maximum number of groups.
         """
         where, values = ["id > ?"], [after_id]
-        # A sign keeps SQLite from an index that would have it sort the whole run by id.
+        # The `+` keeps SQLite from an index with which it would sort the whole run by id.
         for clause, value in (("step >= ?", first_step), ("step <= ?", last_step), ("+mode = ?", mode)):
             if value is not None:
                 where.append(clause)
@@ -227,7 +228,7 @@ class RunReader(RunFile):
         return self._groups_of(rows)
 
     def groups_by_id(self, ids: Sequence[int]) -> list[StoredGroup]:
-        """The groups of these numbers, in their order; one that is not there is left out."""
+        """Return the groups with these numbers, in that order. Missing ones are left out."""
         found: dict[int, StoredGroup] = {}
         for start in range(0, len(ids), 500):
             page = ids[start : start + 500]
@@ -237,10 +238,10 @@ class RunReader(RunFile):
         return [found[one] for one in ids if one in found]
 
     def whole_groups(self, ids: Sequence[int]) -> list[StoredGroup]:
-        """The groups of these numbers, each with its parts on all ranks, whichever of them are asked for.
+        """Return the groups with these numbers, each merged from its parts on all ranks.
 
-        Where a rank gets fewer completions than a group has, TRL divides the group, and each rank records
-        its part. A whole group has the number and the rank of its first part.
+        When a rank gets fewer completions than a group has, TRL divides the group and each rank records its
+        part. A merged group has the number and the rank of its first part.
         """
         wanted: dict[int, None] = {}
         for start in range(0, len(ids), 500):
@@ -259,17 +260,12 @@ class RunReader(RunFile):
         return joined_parts(self.groups_by_id(list(wanted)))
 
     def older_groups(self, group: int, limit: int = 100) -> list[StoredGroup]:
-        """The training groups that come after one when the newest batch is first, in that order.
-
-        Args:
-            group: Id of a group.
-            limit: Size of the page.
-        """
+        """Return the training groups that follow this one when the newest batch comes first."""
         key = self.one("SELECT attempt, batch, rank, idx FROM generation_group WHERE id = ?", group)
         if key is None:
             return []
         rows = self.all(
-            # The signs keep SQLite to the index that is in this order, however long the run is.
+            # The `+` keeps SQLite on the index with this order, however long the run is.
             "SELECT * FROM generation_group WHERE +mode = 'train' AND +superseded = 0"
             " AND (attempt, batch) <= (?, ?)"
             " AND ((attempt, batch) < (?, ?) OR (rank, idx) > (?, ?))"
@@ -281,7 +277,7 @@ class RunReader(RunFile):
         return self._groups_of(rows)
 
     def newer_groups(self, group: int) -> int:
-        """How many training groups belong to later batches than this one."""
+        """Count the training groups of later batches than this one's."""
         return int(
             self.one(
                 "SELECT count(*) FROM generation_group g, (SELECT * FROM generation_group WHERE id = ?) k"
@@ -292,11 +288,11 @@ class RunReader(RunFile):
         )
 
     def visits(self, prompt_key: str, *, limit: int = MOST_VISITS) -> list[Visit]:
-        """The times that a prompt was answered, oldest first, without steps that a resume has done again.
+        """Return the appearances of a prompt, oldest first, without superseded steps.
 
         Args:
-            prompt_key: as recorded with its groups.
-            limit: the newest so many.
+            prompt_key: As recorded with its groups.
+            limit: Keep only this many of the newest.
         """
         rows = self.all(
             "SELECT g.id, g.step, g.attempt, g.mode, g.mean, g.std, b.text, b.total FROM"
@@ -311,9 +307,9 @@ class RunReader(RunFile):
         return [Visit(*tuple(row)) for row in rows]
 
     def groups_in_turn(self, group: int) -> tuple[int | None, int | None]:
-        """Numbers of the first groups of the step before and of the step after that of a group.
+        """Return the first group of the previous step and of the next step, seen from a group.
 
-        Of steps that a resume has done again only the newest count.
+        Of a step that a resume has repeated only the newest version counts.
         """
         here = self.one("SELECT step, mode FROM generation_group WHERE id = ?", group)
         if here is None:
@@ -333,7 +329,7 @@ class RunReader(RunFile):
         return found[0], found[1]
 
     def completion_count(self, *, superseded: bool = False) -> int:
-        """Number of completions recorded."""
+        """Return the number of completions recorded."""
         clause = "" if superseded else " WHERE g.superseded = 0"
         return int(
             self.one(
@@ -342,7 +338,7 @@ class RunReader(RunFile):
         )
 
     def iter_groups(self, page: int = 200, **query: Any) -> Iterator[StoredGroup]:
-        """All groups of a query, page by page, in order of recording."""
+        """Yield all groups of a query, page by page, in order of recording."""
         last = 0
         while found := self.groups(after_id=last, limit=page, **query):
             yield from found
@@ -377,12 +373,12 @@ class RunReader(RunFile):
     # -- what happened ---------------------------------------------------------------------------
 
     def commands(self, limit: int = 200) -> list[tuple[Command, Outcome | None]]:
-        """Commands with their outcome (None while it waits), newest last."""
+        """Return the newest commands with their outcome (None while waiting), oldest first."""
         rows = self.all("SELECT * FROM (SELECT * FROM command ORDER BY id DESC LIMIT ?) ORDER BY id", limit)
         return [_command(row) for row in rows]
 
     def settings(self) -> list[SettingChanged]:
-        """Settings changed in mid-run, oldest first."""
+        """Return the settings changed while training, oldest first."""
         rows = self.all("SELECT * FROM setting ORDER BY id")
         return [
             SettingChanged(
@@ -392,7 +388,7 @@ class RunReader(RunFile):
         ]
 
     def checkpoints(self) -> list[CheckpointSaved]:
-        """Checkpoints as recorded, by step. Rotation may have removed a folder since."""
+        """Return checkpoints as recorded, by step. Rotation may have removed a folder since."""
         return [
             CheckpointSaved(
                 r["attempt"],
@@ -407,7 +403,7 @@ class RunReader(RunFile):
         ]
 
     def phase_shares(self, spans: int = 60) -> dict[str, float]:
-        """Share of time per phase over the newest spans, loading left out; shares sum to 1."""
+        """Return the fraction of time per phase over the newest spans, without loading and waiting."""
         rows = self.all(
             "SELECT phase, sum(duration_s) AS total FROM (SELECT phase, duration_s FROM phase"
             " WHERE phase NOT IN ('load', 'wait') ORDER BY id DESC LIMIT ?) GROUP BY phase",
@@ -417,13 +413,13 @@ class RunReader(RunFile):
         return {row["phase"]: row["total"] / whole for row in rows} if whole > 0 else {}
 
     def log(self, limit: int = 500) -> list[LogLine]:
-        """The newest lines of output, oldest first."""
+        """Return the newest lines of output, oldest first."""
         rows = self.all("SELECT * FROM (SELECT * FROM log ORDER BY id DESC LIMIT ?) ORDER BY id", limit)
         return [LogLine(at=r["at"], text=r["text"], level=r["level"]) for r in rows]
 
 
 def joined_parts(groups: Iterable[StoredGroup]) -> list[StoredGroup]:
-    """Groups of which parts were recorded on several ranks, as one each, in the order of their first part."""
+    """Merge groups recorded in parts on several ranks, in the order of their first part."""
     parts: dict[tuple[int, int, int], list[StoredGroup]] = {}
     for group in groups:
         parts.setdefault((group.attempt, group.batch, group.index), []).append(group)
@@ -482,7 +478,7 @@ def _command(row: sqlite3.Row) -> tuple[Command, Outcome | None]:
 
 @cache
 def _wrong_values() -> tuple[tuple[str, str, str], ...]:
-    """Every table and column, with the condition that a value no writer gives it fulfils."""
+    """Return every table and column, with the condition that its values are wrong."""
     with closing(sqlite3.connect(":memory:")) as sound:
         sound.executescript(TABLES)
         columns = sound.execute(
@@ -501,7 +497,7 @@ def _wrong_values() -> tuple[tuple[str, str, str], ...]:
 
 
 def wrong_types(database: Path) -> str | None:
-    """Return a sentence on damage or values of the wrong type in a `run.db`, None when it has none."""
+    """Return a sentence about damage or wrong types in a `run.db`; None when there are none."""
     try:
         with closing(RunReader(database)) as reader:
             places = reader.wrong_types()

@@ -1,12 +1,12 @@
-"""Record what a training process hands over: the first rank into `run.db`, the others through small files.
+"""Record what a training process produces: the first rank into `run.db`, the others through small files.
 
-One thread drains the queue, follows `train.log`, and takes commands and outcomes into the history. It never
-stops the trainer: what cannot be written now is kept and tried again, within the queue's budget; a record
-that can never be written is counted as lost and costs no other.
+One thread drains the queue, follows `train.log`, and adds commands and outcomes to the history. It never
+blocks the trainer. Records that cannot be written now are kept and retried, within the queue's budget. A
+record that can never be written is counted as lost, without affecting others.
 
-Ranks other than the first write files, because these need no connection between ranks and survive the death
-of either side. Written beside and renamed, removed once they are in the database. They are JSON; a record of
-another shape is counted as lost.
+Ranks other than the first write files, which need no connection between ranks and survive the death of either
+side. The files are JSON, written beside and renamed, and removed once they are in the database. Records of an
+unknown shape are counted as lost.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from grpo_tui.store.values import from_json
 from grpo_tui.store.writer import LOG_POSITION, Writer
 
 SPOOLED = (r.GenerationBatch, r.RewardCall, r.PhaseSpan, r.Dropped)
-"""What is local to a rank; everything else the first rank records for all."""
+"""Records local to a rank. The first rank records everything else for all."""
 KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in SPOOLED}
 LARGEST_BYTES = 1 << 30
 Judge = Callable[[Sequence[Any]], list[Any]]
-"""Takes the records that were just written, and returns the findings to write."""
+"""Takes the records that were just written, and returns records to write, such as findings."""
 
 
 class SpoolRecorder(Drain):
-    """Stands where the recorder stands on the first rank."""
+    """The recorder of a rank other than the first."""
 
     attempt = 0
-    """Filled in by the recorder that takes the records in."""
+    """Filled in by the first rank's recorder."""
 
     def __init__(self, folder: RunFolder, rank: int) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class SpoolRecorder(Drain):
         self._trouble = ""
 
     def put(self, record: r.Record) -> None:
-        """Queue what is local to this rank, pass over the rest."""
+        """Queue a record local to this rank, ignore others."""
         if isinstance(record, SPOOLED):
             super().put(record)
 
@@ -84,7 +84,7 @@ class SpoolRecorder(Drain):
 
 
 def _written(record: r.Record) -> str:
-    """Return a record as JSON; one that cannot be written is counted instead."""
+    """Return a record as JSON. One that cannot be written becomes a count of lost records."""
     for convert in (_plain, _shown):
         try:
             return dumps({"kind": type(record).__name__, "record": record}, default=convert)
@@ -94,14 +94,14 @@ def _written(record: r.Record) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a record's fields, or what the database would keep of a value that JSON does not have."""
+    """Return a record's fields, or the database's form of a value that JSON lacks."""
     if isinstance(value, (*SPOOLED, r.Group, r.Completion)):
         return {field.name: getattr(value, field.name) for field in fields(value)}
     return as_json(value)
 
 
 def _shown(value: Any) -> Any:
-    """Return the same with everything from outside as the database would keep it by itself."""
+    """Do the same, converting each column and extra value separately."""
     body = _plain(value)
     for name in ("columns", "extra"):
         if isinstance(value, r.Group | r.Completion) and name in body:
@@ -110,7 +110,7 @@ def _shown(value: Any) -> Any:
 
 
 def take_spooled(folder: RunFolder, attempt: int) -> tuple[list[r.Record], list[Path]]:
-    """Records other ranks have handed over, and the files to remove once they are written."""
+    """Return the records of other ranks, and the files to remove once they are written."""
     try:
         paths = sorted(folder.spool.glob("*.records"))
     except OSError:
@@ -128,7 +128,7 @@ def take_spooled(folder: RunFolder, attempt: int) -> tuple[list[r.Record], list[
 
 
 def _read(data: bytes) -> list[Any]:
-    """Return the records of a file; what is not one is counted."""
+    """Return the records in a file. Anything else is counted as lost."""
     try:
         bodies = loads(data)
     except (ValueError, RecursionError):
@@ -149,12 +149,12 @@ def remove(paths: list[Path]) -> None:
 
 
 class Recorder(Drain):
-    """The drain into `run.db`; its end folds the write-ahead log in."""
+    """Drains the queue into `run.db` and merges the write-ahead log at the end."""
 
     def __init__(self, folder: RunFolder, *, follow_log: bool = True, judge: Judge | None = None) -> None:
         super().__init__()
         self.judges: dict[Judge, str] = {judge: "looks for no more findings"} if judge is not None else {}
-        """Asked in turn. One that breaks is not asked again, which is said in these words."""
+        """Called in turn. A judge that raises is removed, and its text here is logged."""
         self._folder = folder
         self._name = where(folder.root) or folder.root
         self._writer = Writer(open_writer(RunFolder(self._name).database))
@@ -163,7 +163,7 @@ class Recorder(Drain):
         self._seen: set[str] = set()
         self._tail = LogTail(folder.log, self._writer.log_position()) if follow_log else None
         self.on_stop_now: Callable[[], None] = lambda: None
-        """Called from the recorder's thread, after everything is written, when the run must end at once."""
+        """Called in the recorder's thread, after everything is written, when the run must end at once."""
         self._stop_now = False
         self._pending_side: list[Any] = []
         self._spooled: list[Path] = []
@@ -193,12 +193,12 @@ class Recorder(Drain):
                         self._writer.close()
                         self.on_stop_now()
                         return
-            # One transaction for what arrives together: fewer wake-ups and syncs, later by DRAIN_S at most.
+            # One transaction for what arrives together: fewer wake-ups and syncs, at most DRAIN_S later.
             self._closing.wait(DRAIN_S if written else 1.0)
         self._writer.close()
 
     def _follow(self) -> None:
-        """Open `run.db` anew under the folder's new name when it was renamed: SQLite goes by names."""
+        """Reopen `run.db` after the folder was renamed, because SQLite opens files by name."""
         name = where(self._folder.root)
         if name is None or name == self._name:
             return
@@ -211,7 +211,7 @@ class Recorder(Drain):
         self._name = name
 
     def _uncounted(self) -> Counter[str]:
-        """Losses that wait beside the queue to be counted; what else waits there is in files and stays."""
+        """Return losses not counted yet. Other pending records are also in files and not lost."""
         counts: Counter[str] = Counter()
         for record in self._pending_side:
             if isinstance(record, r.Dropped):
@@ -265,7 +265,7 @@ class Recorder(Drain):
         return True
 
     def _judged(self, records: Sequence[Any]) -> list[Any]:
-        """What the judges have to say of records that are written."""
+        """Return what the judges make of the records just written."""
         found: list[Any] = []
         for judge, gone in list(self.judges.items()):
             try:
@@ -276,10 +276,10 @@ class Recorder(Drain):
         return found
 
     def _write_each(self, records: list[Any]) -> bool:
-        """Write what can be written when a record cannot: that one is lost and counted, the rest is kept.
+        """Write each record separately. One that cannot be written is counted as lost.
 
         Returns:
-            False when nothing can be written at all; every record can then be given again.
+            False when nothing can be written at all. Every record can then be retried.
         """
         lost: Counter[str] = Counter()
         try:
@@ -292,6 +292,6 @@ class Recorder(Drain):
 
 
 def may_pass(error: Exception) -> bool:
-    """True for trouble with the file (locked, full, gone), False for trouble with a record."""
+    """Return True for trouble with the file (locked, full, gone), False for trouble with a record."""
     passing = (sqlite3.OperationalError, RunDatabaseError, OSError)
     return isinstance(error, passing) or type(error) is sqlite3.DatabaseError

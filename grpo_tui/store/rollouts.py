@@ -1,4 +1,4 @@
-"""Completions one by one, with their group, rewards and all that was recorded of them, by their numbers."""
+"""Read single completions by number, with their group, rewards and all that was recorded of them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from grpo_tui.store.reader import RunReader
 from grpo_tui.store.values import from_column, messages_from, object_from, prompt_from
 
 IMPORTED = "imported"
-"""Fact: this is a copy of somebody else's logs; from where, what they do not say (`absent`), and notes."""
+"""Key of a fact of imported logs: their source, the fields they lack (`absent`), and notes."""
 MOST_NOTES = 3
-"""Files that cannot be read that are named one by one."""
+"""Maximum number of unreadable files named individually."""
 PAGE = 500
-"""Most completions that are fetched at once."""
+"""Maximum number of completions fetched at once."""
 KEYS = (
     "step", "mode", "group", "index", "prompt", "completion", "rewards", "reward", "advantage", "tokens",
     "truncated",
 )  # fmt: skip
-"""The documented keys of a row of `grpo-tui completions`, which other programs may rely on."""
+"""Documented keys of a row of `grpo-tui completions`, on which other programs may rely."""
 MORE_KEYS = (
     "columns", "extra", "group_mean", "group_std", "attempt", "superseded", "batch", "rank", "group_index",
     "last_step", "at", "messages",
@@ -27,14 +27,14 @@ MORE_KEYS = (
 
 
 def keys_of(*, everything: bool, masks: bool) -> tuple[str, ...]:
-    """Return the keys of a row: the documented ones, `masked` where the run masks, others when asked for."""
+    """Return the keys of a row: the documented ones, `masked` if the run masks, others on request."""
     keys = KEYS + MORE_KEYS if everything else KEYS
     return (*keys, "masked") if masks else keys
 
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """One completion where it was generated, with what every reward function said of it."""
+    """One completion, where it was generated, and its rewards."""
 
     id: int
     step: int
@@ -46,14 +46,14 @@ class Rollout:
     at: float
     superseded: bool
     group: int
-    """The number under which the run keeps the group, for `RunReader.groups`."""
+    """The group's number in the run, for `RunReader.groups_by_id`."""
     group_index: int
     """Position of the group within its batch."""
     group_mean: float | None
     group_std: float | None
     index: int
     prompt: Any
-    """As the dataset gives it: a string, or a list of chat messages."""
+    """As in the dataset: a string, or a list of chat messages."""
     prompt_key: str
     completion: str
     messages: list[dict[str, Any]] | None
@@ -62,22 +62,22 @@ class Rollout:
     reward: float | None
     advantage: float
     tokens: int | None
-    """None, as `truncated`, when somebody else's log does not say."""
+    """None, like `truncated`, when imported logs do not say."""
     truncated: bool | None
     columns: Mapping[str, Any]
     extra: Mapping[str, Any]
     masked: bool | None = None
-    """Whether the loss leaves it out; None in a run whose config leaves none out."""
+    """Whether the loss leaves it out; None in a run that masks nothing."""
 
     def to_json(self, *, everything: bool = False) -> dict[str, Any]:
-        """The documented keys of a row of `grpo-tui completions`, and all others when asked for."""
+        """Return the documented keys of a row of `grpo-tui completions`, and all others on request."""
         return {
             key: getattr(self, key) for key in keys_of(everything=everything, masks=self.masked is not None)
         }
 
 
 def function_names(reader: RunReader) -> dict[int, tuple[str, ...]]:
-    """Names of the reward functions by attempt, each once: a second one of a name is `name#2`."""
+    """Return distinct names of the reward functions by attempt: a second one of a name is `name#2`."""
     found: dict[int, list[str]] = {}
     for row in reader.all("SELECT attempt, idx, name FROM reward_function ORDER BY attempt, idx"):
         found.setdefault(row["attempt"], []).append(row["name"])
@@ -85,21 +85,17 @@ def function_names(reader: RunReader) -> dict[int, tuple[str, ...]]:
 
 
 def all_function_names(reader: RunReader) -> tuple[str, ...]:
-    """Names of the reward functions over all attempts, for the columns of a table."""
+    """Return the names of the reward functions over all attempts, for the columns of a table."""
     return tuple(dict.fromkeys(name for names in function_names(reader).values() for name in names))
 
 
 def rollouts_of(reader: RunReader, ids: Sequence[int]) -> list[Rollout]:
-    """The completions of these numbers, in their order; one that is not there is left out.
-
-    Args:
-        ids: At most `PAGE` of them make one page; more are fetched page by page.
-    """
+    """Return the completions with these numbers, in that order. Missing ones are left out."""
     return list(iter_rollouts(reader, ids))
 
 
 def iter_rollouts(reader: RunReader, ids: Sequence[int]) -> Iterator[Rollout]:
-    """As `rows`, a page at a time, so that a long list takes no memory."""
+    """Like `rollouts_of`, but a page at a time, so that a long list takes little memory."""
     names, absent, masks = function_names(reader), absent_fields(reader), masks_truncated(reader)
     for start in range(0, len(ids), PAGE):
         page = ids[start : start + PAGE]
@@ -108,7 +104,7 @@ def iter_rollouts(reader: RunReader, ids: Sequence[int]) -> Iterator[Rollout]:
 
 
 def masks_truncated(reader: RunReader) -> bool:
-    """Whether the run's config takes truncated completions out of the loss."""
+    """Return whether the run's config keeps truncated completions out of the loss."""
     config = reader.fact("config")
     grpo = config.get("grpo") if isinstance(config, Mapping) else None
     asked = isinstance(grpo, Mapping) and bool(grpo.get("mask_truncated_completions"))
@@ -116,13 +112,13 @@ def masks_truncated(reader: RunReader) -> bool:
 
 
 def absent_fields(reader: RunReader) -> frozenset[str]:
-    """Fields that somebody else's logs do not have; none in a run of ours."""
+    """Return the fields that imported logs lack; none for a run recorded by this program."""
     found = reader.fact(IMPORTED)
     return frozenset(found.get("absent", ())) if isinstance(found, dict) else frozenset()
 
 
 def import_notes(reader: RunReader) -> tuple[str, ...]:
-    """What a reader of somebody else's logs should know."""
+    """Return notes for the reader of imported logs."""
     found = reader.fact(IMPORTED)
     if not isinstance(found, dict):
         return ()
@@ -165,7 +161,7 @@ def _page(
 
 
 def distinct_names(names: Iterable[str]) -> tuple[str, ...]:
-    """Names of reward functions, each once: a second one of a name is `name#2`."""
+    """Make names of reward functions distinct: a second one of a name is `name#2`."""
     taken: list[str] = []
     for name in names:
         number, found = 1, name

@@ -1,6 +1,6 @@
-"""Queries that were given a name: one small JSON file, replaced whole at a change.
+"""Named queries, in one small JSON file that is replaced whole at each change.
 
-A file that cannot be read gives no views and a word about it, never an error.
+A file that cannot be read yields no views and a message, never an error.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ class SavedView:
     name: str
     query: str
     sort: str = ""
-    """As `found.read_sort` reads it; empty for the newest first."""
+    """As read by `search.read_sort`; empty for newest first."""
 
 
 class SavedViews:
     """The file of views.
 
     Args:
-        folder: The folder of the program's settings.
+        folder: Folder of the program's settings.
     """
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / FILE
 
     def read(self) -> tuple[tuple[SavedView, ...], str]:
-        """All views by name, and a word about what could not be read, empty when all could."""
+        """Return all views by name, and a message about what could not be read."""
         try:
             found = json.loads(self.path.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -53,15 +53,15 @@ class SavedViews:
         return tuple(views), "" if whole else f"{self.path}: skipped an invalid view"
 
     def named(self, name: str) -> SavedView | None:
-        """The view of that name."""
+        """Return the view of that name, or None."""
         return next((view for view in self.read()[0] if view.name == name), None)
 
     def save(self, view: SavedView) -> str:
-        """Keep a view, in place of one of its name; returns why it could not be written, else nothing."""
+        """Add or replace a view. Return why it could not be written, or an empty string."""
         return self._change(view.name, view)
 
     def remove(self, name: str) -> str:
-        """Forget a view; returns why the file could not be written, else nothing."""
+        """Remove a view. Return why the file could not be written, or an empty string."""
         return self._change(name, None)
 
     def _change(self, name: str, view: SavedView | None) -> str:

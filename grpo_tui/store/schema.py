@@ -1,7 +1,7 @@
-"""The tables of `run.db`, the version they belong to, and summaries of stretches of metric rows.
+"""The tables of `run.db`, their version, and summaries of stretches of metric rows.
 
-By the summaries a long run is looked at without reading all of it. Rows are taken in blocks by id, at two
-sizes; a block that is full gets one summary per metric, written in the transaction that filled it.
+With summaries, a long run can be shown without reading all of it. Rows form blocks by id, in two sizes. A
+full block gets one summary per metric, written in the transaction that filled it.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import sqlite3
 
 SCHEMA_VERSION = 1
 
-# `value` columns carry no type on purpose: SQLite would turn NaN into NULL in a numeric column, and
-# NULL already means that TRL logged None. NaN is kept as the text 'nan'.
+# `value` columns have no type on purpose: SQLite would turn NaN into NULL in a numeric column, and
+# NULL already means that TRL logged None. NaN is stored as the text 'nan'.
 TABLES = """
 CREATE TABLE fact (key TEXT PRIMARY KEY, value TEXT NOT NULL, at REAL NOT NULL);
 
@@ -84,7 +84,7 @@ CREATE INDEX IF NOT EXISTS completion_figures
     ON completion (group_id, idx, total, advantage, tokens, truncated, masked);
 CREATE INDEX IF NOT EXISTS completion_nul ON completion (id) WHERE instr(text, char(0)) > 0;
 """
-"""What makes a long run quick to look at. A writer adds them where they lack; readers do without."""
+"""Indexes that speed up reading a long run. A writer adds missing ones; readers work without."""
 
 LATER_COLUMNS = (
     ("generation_group", "low", "REAL"),
@@ -92,7 +92,7 @@ LATER_COLUMNS = (
     ("generation_group", "signal", "TEXT"),
     ("completion", "masked", "INTEGER"),
 )
-"""Columns that a file may lack: a writer adds them, a reader takes them as NULL."""
+"""Columns that a file may lack. A writer adds them, a reader treats them as NULL."""
 
 JSON_COLUMNS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("fact", "value", ()),
@@ -106,11 +106,11 @@ JSON_COLUMNS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("setting", "old", ()),
     ("setting", "new", ()),
 )
-"""Columns that hold JSON, with the kinds of value as `json_type` names them; any kind when empty."""
+"""Columns that hold JSON, with the allowed types as `json_type` names them; empty for any."""
 
 
 LEVELS = (16, 256)
-"""Rows to a block. The finer one serves runs of some thousand rows, the coarser one the long ones."""
+"""Rows per block: the finer for runs of a few thousand rows, the coarser for longer ones."""
 
 SPANS = """
 CREATE TABLE IF NOT EXISTS metric_span (
@@ -126,10 +126,10 @@ CREATE TABLE IF NOT EXISTS finding (
     message TEXT NOT NULL, evidence TEXT NOT NULL, remedies TEXT NOT NULL,
     opened_at REAL NOT NULL, changed_at REAL NOT NULL, closed_at REAL, PRIMARY KEY (rule, first_step));
 """
-"""What was found wrong while the run trained. A writer adds the table where it lacks; readers do without."""
+"""Findings made while training. A writer adds the table if missing; readers work without it."""
 
 NUMBER = "CASE WHEN typeof({0}) IN ('real', 'integer') AND abs({0}) < 9e999 THEN {0} END"
-"""SQL for a value when it is a finite number, NULL when it is missing, infinite, NaN or a text."""
+"""SQL for a finite number, or NULL when the value is missing, infinite, NaN or a text."""
 
 _SUMMARISE = f"""
 INSERT OR REPLACE INTO metric_span
@@ -143,14 +143,14 @@ GROUP BY key
 
 
 def row_written(db: sqlite3.Connection, row: int) -> None:
-    """Summarise the blocks that this row fills; to be called in the row's own transaction."""
+    """Summarise the blocks that this row fills. Call in the row's own transaction."""
     for level in LEVELS:
         if row % level == 0:
             db.execute(_SUMMARISE, {"level": level, "block": row // level - 1})
 
 
 def rows_superseded(db: sqlite3.Connection, first: int, last: int) -> None:
-    """Make the summaries of all blocks anew that hold a row between these ids."""
+    """Recompute the summaries of all blocks with a row between these ids."""
     newest = _newest_row(db)
     for level in LEVELS:
         from_block, to_block = (first - 1) // level, (last - 1) // level
@@ -163,7 +163,7 @@ def rows_superseded(db: sqlite3.Connection, first: int, last: int) -> None:
 
 
 def prepare_spans(db: sqlite3.Connection) -> None:
-    """Give a file the table, and summaries of all full blocks that lack them."""
+    """Create the table, and the missing summaries of full blocks."""
     db.execute("BEGIN IMMEDIATE")
     try:
         db.execute(SPANS)

@@ -1,22 +1,20 @@
-"""Find completions of a run: one engine for the pane Generations, for Rewards and for `grpo-tui completions`.
-
-How it is called:
+"""Search the completions of a run: one engine for Generations, Rewards and `grpo-tui completions`.
 
     search = Search(RunFolder(root).database)          # in the thread that will use it
     found = search.find('reward<0.2 and text ~ "wait"', "-advantage")
-    page = rollouts_of(search.run, found.ids[0:50])    # bounded; no cursor stays open; at last search.close()
+    page = rollouts_of(search.run, found.ids[0:50])    # bounded; no cursor stays open
+    search.close()
 
-`find` blocks: call it in a thread of its own (one call at a time; a `Search` belongs to that thread, as a
-reader does). Give it `on_part` to be told what was found so far, in that thread: while the order is by step,
-the first page of a part is already that of the end. It is ended from any other thread by setting the
-`threading.Event` that it was given as `cancel`, within some 20 ms, or 0.2 s while a regular expression takes
-long; it then returns what it has, with `complete` False. It never runs longer than `limit_s`. A query that is
-not understood raises `QueryError` before any completion is read; `read_query` and `read_sort` tell so without
-a run.
+`find` blocks. Call it in its own thread, one call at a time: a `Search` belongs to that thread. It calls
+`on_part` in that thread with what was found so far. While results are ordered by step, the first page of a
+part is already final. To end a search from another thread, set its `cancel` event: it returns within about
+20 ms (0.2 s during a slow regular expression) with what it has and `complete` False. It never runs longer
+than `limit_s`. An invalid query raises `QueryError` before any completion is read; `read_query` and
+`read_sort` check a query without a run.
 
-Nothing of a run is kept but the numbers of what was found (eight bytes each). A run that goes on is searched
-as it is now: `Found.newest_group` says up to where, and `find(after_group=…)` searches only what came later.
-A search that found nothing gets a hint when its query can find nothing in this run.
+Only the numbers of the results are kept (eight bytes each). `Found.newest_group` says how far a live run was
+searched, and `find(after_group=…)` searches only what came later. A search without results gets a hint when
+its query cannot match anything in this run.
 """
 
 from __future__ import annotations
@@ -58,12 +56,12 @@ from grpo_tui.store.rollouts import IMPORTED, absent_fields, all_function_names,
 from grpo_tui.store.search_scan import MOST_SLOW, Scan, ScanFailed, ScanStopped
 
 BUCKETS = 40
-"""Most buckets of the distribution over steps, where nobody asks for another number."""
+"""Default maximum number of buckets over steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class SortKey:
-    """A field to sort by; those without a value come last either way."""
+    """A field to sort by. Completions without a value come last in either direction."""
 
     field: Field
     descending: bool = False
@@ -83,14 +81,13 @@ _KEY = re.compile(
 
 
 def read_sort(text: str, functions: Collection[str] = ()) -> tuple[SortKey, ...]:
-    """Keys as typed: `reward`, `-advantage`, `step,-rewards.format`, `reward desc`; empty: the newest first.
+    """Parse sort keys: `reward`, `-advantage`, `step,-rewards.format`, `reward desc`; empty: newest first.
 
     Args:
-        text: as typed.
-        functions: names of the run's reward functions, which may stand without `rewards.` before them.
+        functions: Names of the run's reward functions, which may be written without `rewards.`.
 
     Raises:
-        QueryError: A key is no field.
+        QueryError: A key is not a field.
     """
     if not text.strip():
         return NEWEST
@@ -114,36 +111,32 @@ def read_sort(text: str, functions: Collection[str] = ()) -> tuple[SortKey, ...]
 
 @dataclass(frozen=True, slots=True)
 class StepHits:
-    """How many completions of some steps were found; both ends belong to it."""
+    """Number of completions found in a range of steps, both ends included."""
 
     first_step: int
     last_step: int
     hits: int
     of: int
-    """Completions in these steps."""
+    """All completions in these steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search found, whole or as far as it has come.
+    """Results of a search, complete or so far.
 
     Attributes:
         line: The query as typed.
-        query: The query.
-        sort: By what `ids` are ordered; equal ones stand in order of recording.
-        ids: Numbers of the completions found, for `Search.rows`.
-        groups: In how many groups they are.
-        searched: How many completions were looked at.
-        of: How many there are to look at.
-        over_steps: Their distribution over the steps, first step first, without steps that have no
-            completion.
-        complete: False while the search goes on, and when it was ended before its end.
-        trouble: Why it was ended, or what could not be searched: a sentence for a person; empty when all was
-            well.
-        hint: What may be wrong with a query that found nothing: a sentence, mostly empty.
-        notes: What is to be known of somebody else's logs, as a file that cannot be read.
-        seconds: How long it took.
-        newest_group: The newest group that there was; what came later was not searched.
+        sort: Order of `ids`; ties are in order of recording.
+        ids: Numbers of the completions found, for `rollouts_of`.
+        groups: Number of groups they belong to.
+        searched: Number of completions examined.
+        of: Number of completions to examine.
+        over_steps: Distribution over steps, in order, without steps that have no completion.
+        complete: False while the search continues, and when it ended early.
+        trouble: Why it ended early, or what could not be searched, as a sentence; empty when all was well.
+        hint: What may be wrong with a query that found nothing; usually empty.
+        notes: Notes about imported logs, such as a file that cannot be read.
+        newest_group: Newest group at the time. Later ones were not searched.
     """
 
     line: str = ""
@@ -165,27 +158,26 @@ class Found:
 
     @property
     def count(self) -> int:
-        """How many completions were found."""
+        """Number of completions found."""
         return len(self.ids)
 
     @property
     def began(self) -> StepHits | None:
-        """The first bucket with a hit: when did this begin?"""
+        """First bucket with a hit: when did this begin?"""
         return next((bucket for bucket in self.over_steps if bucket.hits), None)
 
 
 def packed(ids: Iterable[int]) -> array[int]:
-    """Numbers in eight bytes each."""
+    """Pack numbers into eight bytes each."""
     return array("q", ids)
 
 
 def over_steps(hits: Counter[int], of: Mapping[int, int], buckets: int = BUCKETS) -> tuple[StepHits, ...]:
-    """Hits by step in at most so many buckets of equal width: 1, 2 or 5 steps, or such a number with zeros.
+    """Count hits by step in at most `buckets` buckets of equal width: 1, 2 or 5 steps times a power of 10.
 
     Args:
         hits: Completions found, by step.
-        of: Completions there are, by step.
-        buckets: The most there may be.
+        of: All completions, by step.
     """
     of = {step: count for step, count in of.items() if isinstance(step, int)}  # a file may hold anything
     if not of:
@@ -202,7 +194,7 @@ def over_steps(hits: Counter[int], of: Mapping[int, int], buckets: int = BUCKETS
 
 
 def bucket_width(first: int, last: int, buckets: int) -> int:
-    """The narrowest round width by which the steps fall into at most so many buckets."""
+    """Return the smallest round width that divides the steps into at most `buckets` buckets."""
     scale = 1
     while True:
         for digit in (1, 2, 5):
@@ -213,18 +205,12 @@ def bucket_width(first: int, last: int, buckets: int) -> int:
 
 
 LOOKED_AT = 60
-"""Groups, or completions, that are looked at, spread over the run."""
+"""Groups or completions sampled, spread over the run."""
 _PLACES = {"column": ("columns", "generation_group"), "extra": ("extra", "completion")}
 
 
 def hint(reader: RunReader, query: Query, names: RunNames) -> str:
-    """A sentence about the first part of a query that no completion answers; empty when there is none.
-
-    Args:
-        reader: the run.
-        query: what found nothing.
-        names: what it is understood by.
-    """
+    """Return a sentence about the first part of a query that nothing can match; empty without one."""
     for field in fields(query):
         if field.name not in _PLACES or field.key is None:
             continue
@@ -242,9 +228,9 @@ def hint(reader: RunReader, query: Query, names: RunNames) -> str:
 
 
 def _outside(reader: RunReader, leaf: Comparison | Between, names: RunNames) -> str:
-    """That a field has no value, or goes through others than those asked for."""
+    """Say that a field has no value, or that its range misses the one asked for."""
     text, values = sort_key(leaf.field, names)
-    # NaN is kept as a text, and every text is more than every number.
+    # NaN is stored as text, and every text sorts above every number.
     number = f"CASE WHEN {text} < '' THEN {text} END"
     low, high = reader.one(f"SELECT min({number}), max({number}) FROM {_PAIRS}", *(values * 4))
     if low is None:
@@ -278,48 +264,48 @@ def _keys(reader: RunReader, column: str, table: str) -> set[str]:
 
 
 LIMIT_S = 20.0
-"""A search ends after so long, with what it has."""
+"""Time limit of a search, which then returns what it has."""
 LOOK_S = 0.02
-"""How often it is looked whether the search shall end."""
+"""Interval of checks whether the search should end."""
 PART_S = 0.5
-"""How often `on_part` is told at most, after the first time."""
+"""Minimum interval of calls to `on_part`, after the first."""
 LATE_S = 0.3
-"""When it is told first in an order of which the first page is not known before the end."""
+"""Delay of the first call when the order makes the first page known only at the end."""
 BLOCK = 12_000
-"""Completions that one statement looks at; the first ones look at fewer, for a page at once."""
+"""Completions per statement. The first ones are smaller, to show a page at once."""
 FIRST_BLOCK = 1_500
 SAMPLE = 40
-"""Texts by which it is known which characters are rare."""
+"""Texts sampled to find rare characters."""
 SCANS = 4
-"""Most statements at once, each on a core of its own."""
+"""Maximum number of concurrent statements, one per core."""
 
 _PAIRS = "generation_group g CROSS JOIN completion c ON c.group_id = g.id"
 
 _Answer = tuple[list[Any], int, int]
-"""Rows, texts in which a pattern was given up, groups looked at."""
+"""Rows, number of texts in which a pattern timed out, number of groups examined."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A search, ready to be run on part after part."""
+    """A search that is ready to run, block after block."""
 
     found: Found
     sql: str
     head: tuple[Any, ...]
-    """Values before the ends of the block."""
+    """Values bound before the ends of the block."""
     tail: tuple[Any, ...]
     patterns: tuple[str, ...]
     heavy: bool
     groups: int
-    """How many groups there are to look at."""
+    """Number of groups to examine."""
 
 
 class Search:
-    """Finds completions of a run. Use it from one thread at a time.
+    """Searches the completions of a run. Use it from one thread at a time.
 
     Args:
         path: `run.db`.
-        scans: How many statements run at once; by default as many as cores, within `SCANS`.
+        scans: Number of concurrent statements; by default the number of cores, at most `SCANS`.
 
     Raises:
         RunDatabaseError: From the constructor, when there is no readable `run.db`.
@@ -355,20 +341,20 @@ class Search:
         limit: int | None = None,
         limit_s: float = LIMIT_S,
     ) -> Found:
-        """Find the completions of which a query holds.
+        """Find the completions that match a query.
 
         Args:
-            query: A line of the language, or a query read from one; empty for all completions.
-            sort: Keys as typed (`-reward,step`), or read from them; by default the newest step first.
-            superseded: Also steps that a resume has done again.
+            query: A line of the language, or a parsed query; empty for all completions.
+            sort: Keys as typed (`-reward,step`), or parsed; by default the newest step first.
+            superseded: Include steps that a resume has repeated.
             after_group: Only groups recorded after this one.
-            cancel: Ends the search when it is set.
-            on_part: Told what was found so far, in the calling thread.
-            limit: So many are enough: while the order is by step, the search ends soon after them.
-            limit_s: The search ends after so long.
+            cancel: Set it to end the search.
+            on_part: Called in this thread with what was found so far.
+            limit: End soon after this many results, when they are ordered by step.
+            limit_s: Time limit.
 
         Raises:
-            QueryError: The query or the sort key is not understood.
+            QueryError: The query or the sort key is invalid.
         """
         began = time.monotonic()
         job, counts = self._job(query, sort, superseded, after_group)
@@ -385,7 +371,7 @@ class Search:
     # -- before ----------------------------------------------------------------------------------
 
     def run_names(self) -> RunNames:
-        """What a query is understood by in this run."""
+        """Return the facts of this run that a query depends on."""
         modes = [row[0] for row in self.run.all("SELECT DISTINCT mode FROM generation_group")]
         totals = {mode: ends for mode in modes if (ends := total_range(self.run, mode)) is not None}
         return RunNames(
@@ -400,7 +386,7 @@ class Search:
         )
 
     def _has_nul(self) -> bool:
-        """Whether a text holds a NUL; in a file without the index that knows, it is taken for none."""
+        """Return whether a text contains a NUL; False in a file without the index that knows."""
         if self.run.one("SELECT 1 FROM sqlite_master WHERE name = 'completion_nul'") is None:
             return False
         found = self.run.one(
@@ -444,9 +430,9 @@ class Search:
         return job, counts
 
     def _counts(self, after_group: int, newest: int, *, everything: bool) -> Counter[int]:
-        """Completions by step, superseded ones among them only when everything is asked for.
+        """Count completions by step; `everything` includes superseded ones.
 
-        What was counted once is only added to: groups do not change, but by a resume, a new attempt.
+        Counts are kept and only extended: within one attempt, recorded groups do not change.
         """
         if after_group or self.run.fact(IMPORTED) is not None:  # a copy may replace groups
             return self._counted(after_group, newest, everything=everything)
@@ -467,9 +453,9 @@ class Search:
         return Counter({row[0]: row[1] for row in rows})
 
     def _blocks(self, found: Found, after_group: int) -> Iterator[tuple[int, int]]:
-        """First and last group of each block, the newest first unless the order asks for the oldest."""
+        """Yield first and last group of each block, newest first unless the order is oldest first."""
         newest = found.newest_group
-        # By number, not by group: a file may leave out most numbers, and the blocks must come to an end.
+        # By number, not by group: a file may skip most numbers, and the blocks must come to an end.
         per_group = max(1, found.of) / max(1, newest - after_group)
         size = FIRST_BLOCK
         forwards = bool(found.sort) and found.sort[0].field.name == "step" and not found.sort[0].descending
@@ -485,7 +471,6 @@ class Search:
             size = min(BLOCK, 2 * size)
 
     def _open_scans(self, count: int) -> list[Scan]:
-        """Who runs the statements; at least one."""
         count = max(1, count)
         while len(self._scans) < count:
             self._scans.append(Scan(self._path))
@@ -493,7 +478,7 @@ class Search:
 
 
 class _State:
-    """A search under way: hands out blocks and gathers what comes back."""
+    """A search in progress: hands out blocks and collects the results."""
 
     def __init__(
         self, job: _Job, counts: Counter[int], began: float, on_part: Callable[[Found], None] | None
@@ -506,7 +491,7 @@ class _State:
         self._tell_at = 0.0 if self._by_step else began + LATE_S
         self._hits: list[Any] = []
         self._early: dict[int, list[Any]] = {}
-        """Hits of blocks that came back before one that stands before them in the order by step."""
+        """Hits of blocks that returned before an earlier block in the order by step."""
         self._taken = 0
         self._slow = 0
         self._groups_done = 0
@@ -519,7 +504,7 @@ class _State:
         until: float,
         enough: int | None,
     ) -> str | None:
-        """Search block after block; returns why it ended early, None when it came to its end."""
+        """Search block after block. Return why the search ended early, or None when it is complete."""
         free: queue.SimpleQueue[Scan] = queue.SimpleQueue()
         for scan in scans:
             free.put(scan)
@@ -586,11 +571,11 @@ class _State:
         now = time.monotonic()
         if self._on_part is not None and self._hits and now >= self._tell_at:
             self._on_part(self._gathered())
-            # Each part is gathered anew; told ever more rarely, all of them together cost little.
+            # Collecting a part costs more as results grow, so parts become rarer.
             self._tell_at = now + max(PART_S, now - self._began)
 
     def result(self, trouble: str | None) -> Found:
-        """What was found; `trouble` as `run` gave it."""
+        """Return the results; `trouble` is what `run` returned."""
         while self._early:
             self._hits += self._early.popitem()[1]
         found = replace(self._gathered(), complete=trouble is None, trouble=trouble or "")

@@ -1,7 +1,7 @@
-"""Run one statement over a part of a run, so that it can be stopped, with regular expressions in it.
+"""Run one statement over part of a run, with regular expressions, so that it can be interrupted.
 
-SQLite lets other threads work meanwhile and can be interrupted. So does the `regex` package during a match,
-which it also ends when it takes too long; Python's `re` can do neither.
+SQLite lets other threads run meanwhile and can be interrupted. The `regex` package does so too during a match
+and has a timeout; Python's `re` has neither.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ if TYPE_CHECKING:
     import regex
 
 MATCH_LIMIT_S = 0.2
-"""A pattern may take so long in one text."""
+"""Time limit of a pattern in one text."""
 MOST_SLOW = 10
-"""After so many texts that took too long, the pattern is given up altogether."""
+"""After this many timeouts, the pattern is given up."""
 
 _BRACES = re.compile(r"\\N\{[^}]*\}|\\.|\{(?!\d+(?:,\d*)?\}|,\d*\})", re.DOTALL)
-"""What is kept as it is, and a brace that repeats nothing."""
+"""Escapes to leave as they are, and braces that are not a repetition."""
 
 
 class ScanStopped(Exception):
-    """The scan was ended from outside before its end."""
+    """The scan was interrupted from another thread."""
 
 
 class ScanFailed(Exception):
-    """The scan cannot be done; the message says why."""
+    """The scan cannot run; the message says why."""
 
 
 def compiled(pattern: str) -> regex.Pattern[str]:
     r"""Compile a pattern of Python's `re`.
 
-    In `\\frac{d}{dx}` the braces stand for themselves in `re`, but in `regex` for approximate matching, so
-    they are escaped.
+    In `\\frac{d}{dx}` the braces are literal in `re` but mean approximate matching in `regex`, so they are
+    escaped.
 
     Raises:
-        ScanFailed: `regex` does not take it.
+        ScanFailed: `regex` does not accept it.
     """
     import regex
 
@@ -55,7 +55,7 @@ def compiled(pattern: str) -> regex.Pattern[str]:
 
 
 class Scan:
-    """Runs statements over a connection of its own, one at a time."""
+    """Runs statements over its own connection, one at a time."""
 
     def __init__(self, path: Path) -> None:
         self._db = open_reader(path)
@@ -65,12 +65,10 @@ class Scan:
         register(self._db, self._matches)
 
     def rows(self, sql: str, values: Sequence[Any], patterns: Sequence[str]) -> tuple[list[Any], int]:
-        """Return all rows of a statement, and in how many texts a pattern was given up.
+        """Return all rows of a statement, and the number of texts in which a pattern timed out.
 
         Args:
-            sql: The statement.
-            values: Bound in it.
-            patterns: Those that `matches` in it calls by number.
+            patterns: The patterns that `matches` refers to by number.
 
         Raises:
             ScanStopped: `stop` was called meanwhile.
@@ -95,7 +93,7 @@ class Scan:
             return False
 
     def stop(self) -> None:
-        """Interrupt the statement that runs, if one does, from another thread."""
+        """Interrupt the running statement, if any, from another thread."""
         with contextlib.suppress(sqlite3.ProgrammingError):  # closed meanwhile
             self._db.interrupt()
 

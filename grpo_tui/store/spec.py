@@ -1,4 +1,4 @@
-"""`run.json`: what a run folder starts from, written by whoever starts it, read by the training process."""
+"""`run.json`: what a run starts from, written by whoever starts it, read by the training process."""
 
 from __future__ import annotations
 
@@ -13,44 +13,44 @@ from grpo_tui.store.json_file import read_regular, write_bytes, write_json
 from grpo_tui.store.layout import RunFolder
 
 LARGEST_BYTES = 1 << 24
-"""A `run.json` beyond it is not one."""
+"""Larger files are not read."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:
-    """A start of a run."""
+    """One start of a run."""
 
     config: Mapping[str, Any]
     """`RunConfig.to_json()`."""
     resume: str | None = None
-    """Checkpoint folder to continue from, None for a fresh start."""
+    """Checkpoint folder to continue from; None for a fresh start."""
     compare_prompts: int = 0
-    """Held-out prompts to answer greedily before and after training, 0 for none."""
+    """Held-out prompts to answer greedily before and after training; 0 for none."""
     notes: tuple[str, ...] = ()
-    """What the person should read in the log, such as checkpoints that were passed over."""
+    """Lines for the user in the log, such as checkpoints that were skipped."""
     launcher: tuple[str, ...] = ()
-    """Words that start the training process instead of this interpreter, such as `accelerate launch`."""
+    """Command that starts the training process instead of this interpreter, such as `accelerate launch`."""
     overridden: tuple[str, ...] = ()
-    """Keys given anew at a resume; they win over what was set in mid-run before."""
+    """Settings given again at a resume. They win over changes made while training."""
     forced: tuple[str, ...] = ()
-    """Errors of the check before the start that a person overrode, as `id: message`."""
+    """Errors of the pre-start check that the user overrode, as `id: message`."""
     gpus: tuple[str, ...] = ()
-    """The GPUs it is put on, as `CUDA_VISIBLE_DEVICES` names them in bus order; none when nobody chose."""
+    """GPUs to use, as `CUDA_VISIBLE_DEVICES` names them in bus order; empty when none were chosen."""
     forked_from: str | None = None
-    """The checkpoint of another run that this one began with."""
+    """Checkpoint of another run that this one started from."""
     smoke: bool = False
-    """Whether it is a trial of a few steps, which takes the longest prompts first."""
+    """Whether this is a trial of a few steps, which takes the longest prompts first."""
 
     def write(self, path: Path) -> None:
-        """Write the file whole or not at all; only its owner may read it, for a config can hold tokens."""
+        """Write the file whole or not at all, readable by its owner only: a config can contain tokens."""
         write_json(path, asdict(self), indent=1, mode=0o600)
 
 
 def keep_earlier(folder: RunFolder) -> None:
-    """Keep `run.json` beside, for the case that what a resume changes in it does not work.
+    """Keep a copy of `run.json`, in case the changes of a resume do not work.
 
     Raises:
-        OSError: There is no room for it.
+        OSError: There is no space for it.
     """
     if folder.spec.exists():
         write_bytes(folder.earlier_spec, read_regular(folder.spec), mode=0o600)
@@ -60,12 +60,12 @@ RESTORED = "this attempt completed no step, so run.json was restored"
 
 
 def settle_earlier(folder: RunFolder, *, restore: bool) -> bool:
-    """Put the earlier `run.json` back, or forget it; True when it was put back.
+    """Restore the earlier `run.json`, or delete the copy. Return True when it was restored.
 
-    The training process does it when it fails, before it says so; its supervisor when it could not.
+    A failing training process does this before it reports the failure; otherwise its supervisor does.
 
     Raises:
-        OSError: It could not be put back.
+        OSError: It could not be restored.
     """
     if not restore:
         folder.earlier_spec.unlink(missing_ok=True)

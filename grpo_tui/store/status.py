@@ -1,7 +1,6 @@
-"""One look at a run: its state, from the database, the live files and the processes.
+"""The current state of a run, from the database, the live files and the processes.
 
-Every face of the program asks here, so that the screen and `grpo-tui status` never disagree. Knows
-no training code and no screen.
+Every interface asks here, so that the screen and `grpo-tui status` never disagree.
 """
 
 from __future__ import annotations
@@ -31,20 +30,20 @@ from grpo_tui.store.reader import Attempt, RunReader
 
 ENDED = frozenset({"finished", "stopped", "failed", "crashed"})
 STALL_FACTOR = 20.0
-"""A run is stalled when it has been in a phase for this many of its usual durations, and no step ended."""
+"""A run is stalled after this many usual durations of its phase without a finished step."""
 STALL_AT_LEAST_S = 30.0
 STALL_UNKNOWN_S = 300.0
-"""The least patience with a phase of which nothing is known yet."""
+"""Minimum patience with a phase whose usual duration is unknown."""
 MASKED = "loss.masked"
-"""Alert: the loss leaves out every completion of the newest step."""
+"""Id of an alert: the loss leaves out every completion of the newest step."""
 REPLACED = "replaced"
-"""Fact: functions of the standard library that user code replaced, with the attempt and by whom."""
+"""Key of a fact: standard-library functions that user code replaced, with the attempt and by whom."""
 NEWEST_CHECKED = 16
-"""Rows of each table whose values are checked at each look."""
+"""Rows per table whose values are checked each time."""
 MOST_NAMED = 4
 MOST_REPLACED = 12
 START_TIME_EARLY_S = 1.0
-"""How much too early the start time of a process can be: the system tells its own boot in whole seconds."""
+"""How far a process's start time can be too early: the boot time is in whole seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +56,12 @@ class RankNow:
     phase_s: float = 0.0
     step: int = 0
     gpu: str | None = None
-    """PCI bus id or uuid of its GPU, None on the CPU."""
+    """PCI bus id or UUID of its GPU; None on the CPU."""
     reward_func: str | None = None
     phase_since: float = 0.0
-    """When its phase began; not part of the JSON, which has `phase_s`."""
+    """When its phase began. Not in the JSON, which has `phase_s`."""
     reward_since: float = 0.0
-    """When its reward call began, or the last one ended; not part of the JSON."""
+    """When its reward call began, or the last one ended. Not in the JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +75,7 @@ class CheckpointNow:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The state of a run at one moment; `to_json` is the shape other programs may rely on."""
+    """The state of a run at one moment. Other programs may rely on the shape of `to_json`."""
 
     state: str
     step: int = 0
@@ -86,7 +85,7 @@ class Status:
     reward_func: str | None = None
     heartbeat_age_s: float | None = None
     pid: int | None = None
-    """The supervisor's process id, None when there is none."""
+    """Process id of the supervisor; None without one."""
     ranks: tuple[RankNow, ...] = ()
     attempt: int = 0
     metrics: Mapping[str, Any] = field(default_factory=dict)
@@ -94,24 +93,24 @@ class Status:
     checkpoints: tuple[CheckpointNow, ...] = ()
     error: Mapping[str, Any] | None = None
     alerts: tuple[Mapping[str, Any], ...] = ()
-    """What is wrong with its process or its record."""
+    """Problems with its process or its record."""
     findings: tuple[Finding, ...] = ()
-    """What is wrong with its training, worst first; in the JSON they are alerts too."""
+    """Problems with its training, worst first. In the JSON they are alerts too."""
     hardware: Hardware | None = None
-    """The machine of a live run, with the age of the sample; None when nobody samples it."""
+    """The machine of a live run, with the age of the sample; None when it is not sampled."""
     progress_at: float | None = None
     """When the last optimizer step ended."""
     started_at: float | None = None
     supervised: bool = True
-    """False when the supervisor is gone while the trainer lives."""
+    """False when the supervisor is gone while the trainer runs."""
 
     @property
     def live(self) -> bool:
-        """True while the training process exists."""
+        """Whether the training process exists."""
         return self.state not in ENDED and self.state not in ("empty", "broken")
 
     def to_json(self) -> dict[str, Any]:
-        """The documented JSON shape."""
+        """Return the documented JSON shape."""
         body = asdict(self)
         for name in ("progress_at", "started_at", "supervised", "findings"):
             del body[name]
@@ -122,11 +121,10 @@ class Status:
 
 
 def read_status(root: Path, reader: RunReader | None = None) -> Status:
-    """Look at a run folder.
+    """Return the state of a run.
 
     Args:
-        root: The run folder.
-        reader: An open reader of its `run.db`, to save opening another.
+        reader: An open reader of its `run.db`, to avoid opening another.
 
     Raises:
         RunDatabaseError: The folder holds no run.
@@ -147,7 +145,7 @@ def read_status(root: Path, reader: RunReader | None = None) -> Status:
 
 
 def is_live(root: Path) -> bool:
-    """True while the training process of a run exists; False where there is no run that can be read."""
+    """Return whether the training process of a run exists; False when there is no readable run."""
     try:
         return read_status(root).live
     except RunDatabaseError:
@@ -155,12 +153,12 @@ def is_live(root: Path) -> bool:
 
 
 def final_step(root: Path, status: Status | None = None) -> int | None:
-    """Return the step of a finished run's final model; None when it has no whole one.
+    """Return the step of a finished run's final model; None without a complete one.
 
     A model that an earlier start of the run left there does not count.
 
     Args:
-        status: The run's, to save reading it again.
+        status: The run's status, if already known.
     """
     if weights_fault(root):
         return None
@@ -196,7 +194,7 @@ def _before_database(
 
 
 def _without_database(folder: RunFolder, heartbeat: Heartbeat | None, rank: RankState) -> Status:
-    """A run that trains on while somebody has removed its run.db."""
+    """Return the status of a run that continues although its run.db was removed."""
     supervised = heartbeat is not None and heartbeat.supervisor_alive
     message = (
         "run.db was removed: nothing recorded from now on is kept. Stop the run; this saves a checkpoint"
@@ -233,7 +231,7 @@ def _from_database(
     if attempt is not None and attempt.step is not None:
         step = attempt.step
     ranks = _ranks_now(folder) if shown_rank else ()
-    # Of several ranks the first may be through with its reward and wait for one that hangs elsewhere.
+    # The first rank may have finished its reward and wait for another rank's, which hangs.
     running = next((one.reward_func for one in ranks if one.reward_func), None)
     masked, computed = _signals(reader)
     checkpoints = _checkpoints(folder, reader)
@@ -265,7 +263,7 @@ def _from_database(
 
 
 def _open(attempt: Attempt | None) -> bool:
-    """True while nobody has recorded how the attempt ended, and what it lost."""
+    """Return whether the end of the attempt is still unrecorded."""
     return attempt is not None and attempt.state is None
 
 
@@ -282,7 +280,7 @@ def _state(attempt: Attempt | None, heartbeat: Heartbeat | None, rank: RankState
         started = rank.started if rank is not None and rank.pid == attempt.pid else started
         alive = process_alive(attempt.pid, started)
     if not alive:
-        # A supervisor that lives is about to say how the run ended; until then nobody knows.
+        # A living supervisor is about to report how the run ended.
         return "stopping" if supervisor_alive else "crashed"
     if rank is None or rank.phase == "load":
         return "starting"
@@ -298,7 +296,7 @@ def _state_of_rank(rank: RankState) -> str:
 
 
 def _starts_anew(attempt: Attempt, heartbeat: Heartbeat | None) -> bool:
-    """True when a supervisor younger than the end of the attempt has a process that records nothing yet."""
+    """Return whether a supervisor started after the attempt ended, and its process records nothing yet."""
     if heartbeat is None or not heartbeat.supervisor_alive or attempt.ended_at is None:
         return False
     younger = (heartbeat.supervisor_started or 0.0) + START_TIME_EARLY_S > attempt.ended_at
@@ -316,7 +314,7 @@ def _stalled(rank: RankState) -> bool:
 
 
 def _alerts(rank: RankState | None, step: int) -> tuple[Mapping[str, Any], ...]:
-    """What keeps a live run from going on, or from being recorded, in the shape `doctor` uses."""
+    """Return what keeps a live run from continuing or from being recorded, in the shape of `doctor`."""
     found = []
     held = ""
     if rank is not None and rank.stopped:
@@ -340,7 +338,7 @@ def _alerts(rank: RankState | None, step: int) -> tuple[Mapping[str, Any], ...]:
 
 
 def _signals(reader: RunReader) -> tuple[tuple[Mapping[str, Any], ...], dict[str, float]]:
-    """Return an alert when the loss leaves out the whole newest step, and the share of groups without use."""
+    """Return an alert when the whole newest step is masked, and the fraction of groups without a signal."""
     step, signals = newest_signals(reader)
     if not signals:
         return (), {}
@@ -359,7 +357,7 @@ def _signals(reader: RunReader) -> tuple[tuple[Mapping[str, Any], ...], dict[str
 
 
 def _record_alerts(reader: RunReader, attempt: Attempt | None, step: int) -> Iterator[Mapping[str, Any]]:
-    """Yield what makes the record doubtful: values that do not read back, replaced functions."""
+    """Yield doubts about the record: values that cannot be read, replaced functions."""
     places = reader.unreadable(NEWEST_CHECKED)
     if places:
         named = [place if count == 1 else f"{place} ({count} times)" for place, count in places.items()]
@@ -418,7 +416,7 @@ def _checkpoints(folder: RunFolder, reader: RunReader) -> tuple[CheckpointNow, .
     found = []
     for path in folder.checkpoints():
         step = int(path.name.split("-")[-1])
-        # Its files decide where run.db says nothing: one of plain TRL, or of a run.db that was lost.
+        # Its files decide when run.db does not know it: saved by plain TRL, or run.db was lost.
         complete = known[step].complete if step in known else judge(path).usable
         found.append(CheckpointNow(step, str(path), complete))
     return tuple(found)

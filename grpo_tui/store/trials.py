@@ -1,4 +1,4 @@
-"""What trial runs on this machine measured, in one small file of the cache, for the next plan.
+"""Measurements of trial runs on this machine, in a small cache file, for the next plan.
 
 A file that cannot be read counts as empty.
 """
@@ -18,26 +18,25 @@ from grpo_tui.store.json_file import write_json
 FILE = "trials.json"
 MOST_KEPT = 200
 STAGES = ("trial: ", "reload: ")
-"""What begins a line that tells the stage of a trial, on stderr where that is no terminal."""
+"""Prefixes of lines with the stage of a trial, on stderr when it is not a terminal."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrialFigures:
-    """What one trial measured.
+    """Measurements of one trial.
 
     Attributes:
-        model: the model as the config names it.
+        model: As named in the config.
         kind: `lora` or `full`.
-        machine: the GPU's name, or `cpu of HOST`.
-        planned_bytes: peak of memory as planned, without any correction.
-        measured_bytes: peak as measured.
-        step_s: seconds of a step.
-        completions: completions of a step.
-        max_completion_length: the longest a completion could be.
-        world_size: processes.
+        machine: Name of the GPU, or `cpu of HOST`.
+        planned_bytes: Planned peak memory, without any correction.
+        measured_bytes: Measured peak memory.
+        step_s: Seconds per step.
+        completions: Completions per step.
+        world_size: Number of processes.
         device: `cuda` or `cpu`.
-        use_vllm: whether vLLM generated.
-        at: when, seconds since the epoch.
+        use_vllm: Whether vLLM generated.
+        at: Seconds since the epoch.
     """
 
     model: str
@@ -60,12 +59,12 @@ class TrialFigures:
 
     @property
     def key(self) -> str:
-        """What a newer trial replaces."""
+        """Identifies the earlier trial that a newer one replaces."""
         return f"{self.model}|{self.kind}|{self.machine}"
 
 
 def read_trials(folder: Path | None = None) -> tuple[TrialFigures, ...]:
-    """Every trial that is kept, oldest first."""
+    """Return every stored trial, oldest first."""
     try:
         body = json.loads(((folder or cache_folder()) / FILE).read_text(encoding="utf-8"))
         found = [_read(entry) for entry in body.values()]
@@ -75,7 +74,7 @@ def read_trials(folder: Path | None = None) -> tuple[TrialFigures, ...]:
 
 
 def keep_trial(trial: TrialFigures, folder: Path | None = None) -> Path:
-    """Keep a trial in place of an earlier one of the same model on the same machine; returns the file.
+    """Store a trial, replacing an earlier one of the same model and machine. Return the file.
 
     Raises:
         OSError: It cannot be written.
@@ -91,7 +90,6 @@ def keep_trial(trial: TrialFigures, folder: Path | None = None) -> Path:
 
 
 def _read(entry: Any) -> TrialFigures | None:
-    """One trial of the file, None when it is none."""
     try:
         trial = rebuilt(TrialFigures, entry)
     except ValueError:

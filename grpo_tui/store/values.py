@@ -1,4 +1,4 @@
-"""How values become columns and come back: NaN, infinities, JSON with anything inside."""
+"""Convert values to columns and back: NaN, infinities, JSON with anything inside."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from grpo_tui.core.exchange import clean, to_json
 
 _LARGEST = 1 << 63
-"""SQLite's whole numbers end here."""
+"""Limit of SQLite's integers."""
 
 
 def to_column(value: Any) -> Any:
-    """A metric or reward value as SQLite can keep it without loss.
+    """Return a metric or reward value in a form that SQLite stores without loss.
 
     None stays NULL, infinities are REAL, NaN becomes the text 'nan' because SQLite would store NULL.
-    A whole number too large for SQLite becomes a REAL.
+    An integer too large for SQLite becomes a REAL.
     """
     if value is None:
         return value
@@ -34,18 +34,18 @@ def to_column(value: Any) -> Any:
 
 
 def from_column(value: Any) -> Any:
-    """The value `to_column` was given."""
+    """Return the value given to `to_column`."""
     return math.nan if value == "nan" else value
 
 
 UNREADABLE = "(unreadable)"
-"""What is shown in place of a prompt that cannot be read."""
+"""Shown in place of a prompt that cannot be read."""
 
 
 def from_json(text: Any, kind: type | tuple[type, ...] = object, otherwise: Any = None) -> Any:
-    """Return the value of a JSON column; `otherwise` for NULL and for what cannot be read or is no `kind`.
+    """Return the value of a JSON column; `otherwise` for NULL, unreadable text, or another type.
 
-    `RunReader.unreadable` names the values that cannot be read.
+    `RunReader.unreadable` finds the values that cannot be read.
     """
     try:
         value = None if text is None else loads(text)
@@ -55,18 +55,18 @@ def from_json(text: Any, kind: type | tuple[type, ...] = object, otherwise: Any 
 
 
 def object_from(text: Any) -> dict[str, Any]:
-    """Return the object of a JSON column, empty when there is none that can be read."""
+    """Return the object of a JSON column; empty without a readable one."""
     return from_json(text, dict, {})
 
 
 def prompt_from(text: Any) -> Any:
-    """Return a prompt: a string or a list of messages; `UNREADABLE` when it is neither."""
+    """Return a prompt, a string or a list of messages; `UNREADABLE` when it is neither."""
     value = from_json(text, (str, list), UNREADABLE)
     return value if isinstance(value, str) or _are_messages(value) else UNREADABLE
 
 
 def messages_from(text: Any) -> list[dict[str, Any]] | None:
-    """Return the messages of a completion, None when there are none that can be read."""
+    """Return the messages of a completion; None without readable ones."""
     value = from_json(text, list)
     return value if _are_messages(value) else None
 

@@ -1,4 +1,4 @@
-"""Turn records into rows. One writer per run, ever."""
+"""Turn records into rows. A run has only one writer at a time."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from grpo_tui.store.schema import row_written, rows_superseded
 from grpo_tui.store.values import from_json, to_column
 
 LOG_POSITION = "log_position"
-"""Fact: up to which byte of `train.log` the lines are in the database."""
+"""Key of a fact: the byte position in `train.log` up to which lines are in the database."""
 
 
 def prompt_key(prompt: r.Prompt) -> str:
-    """A short stable key by which the same prompt is found again at other steps."""
+    """Return a short stable key that identifies a prompt across steps."""
     return hashlib.blake2b(to_json(prompt).encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
 class Writer:
-    """Writes records into an open database, a transaction per batch of them."""
+    """Writes records into an open database, one transaction per batch."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._db = connection
@@ -53,7 +53,7 @@ class Writer:
         """Write records, and commands with their outcome, in one transaction.
 
         Raises:
-            sqlite3.Error: Nothing of the batch was written; it can be given again.
+            sqlite3.Error: Nothing was written. The batch can be retried.
         """
         with self._transaction():
             for record in batch:
@@ -65,15 +65,14 @@ class Writer:
         lost: Callable[[Any], None],
         fatal: Callable[[Exception], bool],
     ) -> None:
-        """Write in one transaction every record that can be written.
+        """Write every record that can be written, in one transaction.
 
         Args:
-            batch: The records.
-            lost: Told each record that cannot.
-            fatal: True for an error that is not the record's own.
+            lost: Called with each record that cannot be written.
+            fatal: Returns True for an error not caused by the record itself.
 
         Raises:
-            sqlite3.Error: A fatal one; nothing of the batch was written.
+            sqlite3.Error: A fatal error; nothing was written.
         """
         with self._transaction():
             for record in batch:
@@ -109,20 +108,20 @@ class Writer:
             raise
 
     def next_attempt(self) -> int:
-        """The number the next start of this run gets, from 1."""
+        """Return the number of the run's next attempt, from 1."""
         return int(self._db.execute("SELECT coalesce(max(attempt), 0) + 1 FROM attempt").fetchone()[0])
 
     def last_start_at(self) -> float:
-        """When the newest attempt started, 0 when there is none."""
+        """Return when the newest attempt started; 0 without one."""
         return float(self._db.execute("SELECT coalesce(max(started_at), 0) FROM attempt").fetchone()[0])
 
     def log_position(self) -> int:
-        """Up to which byte `train.log` was taken in."""
+        """Return the byte position up to which `train.log` was read."""
         row = self._db.execute("SELECT value FROM fact WHERE key = ?", (LOG_POSITION,)).fetchone()
         return 0 if row is None else from_json(row[0], int, 0)
 
     def close(self) -> None:
-        """Fold the write-ahead log into `run.db`, so that copying that one file copies the run."""
+        """Merge the write-ahead log into `run.db`, so that copying that file copies the run."""
         try:
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         finally:
@@ -145,7 +144,7 @@ class Writer:
             self._supersede(record.attempt, record.resumed_from)
 
     def _supersede(self, attempt: int, step: int) -> None:
-        """Steps past this one are done again; the first doing stays, but queries pass it over."""
+        """Mark earlier attempts' steps after this one as superseded. They stay, but queries skip them."""
         again, bounds = "step > ? AND attempt < ? AND superseded = 0", (step, attempt)
         rows = self._db.execute(f"SELECT min(id), max(id) FROM metric_row WHERE {again}", bounds).fetchone()
         for table in ("metric_row", "generation_group"):
@@ -179,8 +178,8 @@ class Writer:
         self._db.execute(
             "UPDATE attempt SET total_steps = ? WHERE attempt = ?", (record.total_steps, record.attempt)
         )
-        # A script can train anew into the folder of an earlier run; an attempt that dies while it is still
-        # loading leaves that one as it is.
+        # A script can train from scratch into the folder of an earlier run. An attempt that dies while
+        # loading leaves the earlier run as it is.
         anew = "SELECT 1 FROM attempt WHERE attempt = ? AND resumed_from IS NULL"
         if self._db.execute(anew, (record.attempt,)).fetchone():
             self._supersede(record.attempt, -1)
@@ -213,7 +212,7 @@ class Writer:
         for group in record.groups:
             totals = [completion.total for completion in group.completions]
             known = scored(totals)
-            # Probe prompts are answered beside the training: TRL gives them no advantages.
+            # Probe prompts are answered outside training: TRL gives them no advantages.
             given = None if record.mode == "probe" else [c.advantage for c in group.completions]
             inserted = self._db.execute(
                 "INSERT OR IGNORE INTO generation_group"

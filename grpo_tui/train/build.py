@@ -1,6 +1,6 @@
-"""From a resolved config to a GRPOTrainer, as `trl grpo` would build it plus what the section adds.
+"""Build a GRPOTrainer from a resolved config, as `trl grpo` would, plus what the `grpo_tui` section adds.
 
-A trial run gets the longest prompts first, so that two steps show what the longest batch takes.
+A trial run gets the longest prompts first, so that two steps show the memory and time of the longest batch.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ def build_trainer(
     output_dir: Path,
     tell: Callable[[str], None] = lambda what: None,
 ) -> Any:
-    """Build the trainer; loads the model.
+    """Build the trainer and load the model.
 
     Args:
         output_dir: The run folder, which overrides the config's `output_dir`.
+        tell: Called with what is being loaded.
     """
     tell("loading torch and TRL")
     from trl import GRPOConfig, GRPOTrainer, ModelConfig, get_peft_config, get_quantization_config
@@ -66,7 +67,7 @@ def build_trainer(
 
 
 def reward_sources(rewards: list[LoadedReward], attempt: int) -> list[RewardFunctionInfo]:
-    """What is known of each reward function, for the record."""
+    """Return the record entries of the reward functions."""
     return [
         RewardFunctionInfo(
             attempt,
@@ -82,13 +83,13 @@ def reward_sources(rewards: list[LoadedReward], attempt: int) -> list[RewardFunc
 
 
 FACT = "smoke"
-"""The fact: `prompt_tokens` of the longest prompt, and how many `rows` there are."""
+"""Key of a fact: `prompt_tokens` of the longest prompt, and the number of `rows`."""
 MOST_TOKENIZED = 2_000
-"""Rows whose tokens are counted: the longest by their characters."""
+"""Rows whose tokens are counted: those with the most characters."""
 
 
 def longest_first(session: Session, config: RunConfig, prompts: Prompts) -> Prompts:
-    """The prompts with the longest in front; a stream stays as it is, for no one knows its longest."""
+    """Return the prompts with the longest first. A stream is left in its order."""
     if not hasattr(prompts.train, "select"):
         print("grpo-tui: the rows are streamed; the trial takes the first ones, not the longest", flush=True)
         session.fact(FACT, {"prompt_tokens": None, "rows": None})
@@ -109,10 +110,10 @@ def longest_first(session: Session, config: RunConfig, prompts: Prompts) -> Prom
 def by_length(
     prompts: list[Any], measure: Callable[[list[Any]], list[int]] | None
 ) -> tuple[list[int], int | None]:
-    """Rows by length, longest first, and the tokens of the longest.
+    """Return row numbers by length, longest first, and the tokens of the longest.
 
     Args:
-        measure: Gives the tokens of each of some prompts; None to go by characters alone.
+        measure: Returns the number of tokens of each prompt. None to compare characters alone.
     """
     characters = [len(prompt_text(prompt)) for prompt in prompts]
     order = sorted(range(len(prompts)), key=lambda row: -characters[row])

@@ -1,7 +1,7 @@
-"""Capture every generation batch, with rewards and advantages, as TRL computed them.
+"""Capture every generation batch, with rewards and advantages as TRL computed them.
 
-Wraps two methods of the trainer: rewards are seen in one, advantages in the other, before TRL shuffles.
-Builds records only from what TRL has brought to the host.
+Wraps methods of the trainer: one sees the rewards, another the advantages, before TRL shuffles. Records are
+built only from what TRL has already copied to the host.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HIDDEN_COLUMNS = ("prompt", "completion", "completion_ids")
 
 
 _Answer = tuple[str, list[dict[str, Any]] | None]
-"""What the model wrote of a completion, and all of its messages when it was more than one plain text."""
+"""The model's own text in a completion, and all messages when it is more than one plain text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +64,14 @@ class Capture:
         self._scored: _Scored | None = None
         self._own: list[list[bool]] = []
         self.newest_prompt: Any = None
-        """The first prompt of the newest batch, for sampling without a prompt."""
+        """First prompt of the newest batch, for `sample` without a prompt."""
 
     def next_number(self) -> int:
-        """The number of the next generation batch, for completions that TRL did not generate."""
+        """Return a batch number for completions that TRL did not generate."""
         return next(self._numbers)
 
     def install(self) -> None:
-        """Put the hooks in place."""
+        """Wrap the trainer's methods."""
         compat.wrap(self._trainer, "_generate", self._around_generate)
         compat.wrap(self._trainer, "_calculate_rewards", self._around_rewards)
         compat.wrap(self._trainer, "_generate_and_score_completions", self._around_generation)
@@ -89,7 +89,7 @@ class Capture:
     def _around_rewards(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def calculate_rewards(inputs: Any, prompts: Any, completions: Any, ids: Any) -> Any:
             self._runner.returned = {}
-            # Before the rewards: what they change in these lists was never generated.
+            # Copy before the rewards run: what they change in these lists was never generated.
             asked, answered, made = copied(prompts), [_readable(c) for c in completions], copied(ids)
             with self._phases.during("reward"):
                 rewards = original(inputs, prompts, completions, ids)
@@ -158,7 +158,7 @@ class Capture:
         )
 
     def _parted(self, answer: _Answer, ids: list[int], own: list[bool]) -> _Answer:
-        """The answer, with what a `rollout_func` put between the model's tokens as messages of their own."""
+        """Split an answer into messages where a `rollout_func` put text between the model's tokens."""
         _, messages = answer
         if all(own) or (messages is not None and len(messages) > 1):
             return answer
@@ -172,9 +172,9 @@ class Capture:
         return written_text(parts), parts
 
     def _with_abstentions(self, rows: list[list[float]]) -> list[list[float | None]]:
-        """The gathered rewards, with None where a function said None and its own precision elsewhere.
+        """Return rewards as the functions returned them, with None where they abstained.
 
-        In the tensor None and NaN are one, and 0.7 is 0.699999988; what the functions returned tells more.
+        In TRL's float32 tensor None and NaN look the same, and 0.7 is 0.699999988.
         """
         result: list[list[float | None]] = [list(row) for row in rows]
         for index, values in self._runner.returned.items():
@@ -218,7 +218,7 @@ def _number(value: Any, fallback: float | None) -> float | None:
         number = float(value)
     except (TypeError, ValueError):
         return fallback
-    # A value outside float32 is infinite for TRL; what TRL used is what is kept.
+    # A value outside float32 is infinite in TRL. Keep what TRL used.
     return fallback if fallback is not None and math.isinf(fallback) else number
 
 

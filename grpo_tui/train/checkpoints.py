@@ -1,12 +1,12 @@
-"""Make checkpoints that resume exactly, keep those the user asked for, and record what TRL logs.
+"""Save checkpoints that resume exactly, keep those the user requested, and record what TRL logs.
 
-TRL's checkpoint lacks the generation buffer and the values that wait to be logged; both go into a file of
-ours beside it, and a marker written last says that everything is there.
+TRL's checkpoint lacks the generation buffer and the values that wait to be logged. Both go into a separate
+file beside it, and a marker written last says that the checkpoint is complete.
 
-The free space is looked at before a save, and a disk that cannot be written is told from other failures. A
-reward takes part in checkpoints by having `state_dict()` and `load_state_dict(state)`, as the library's
-`AdaptiveWeight` does. A state is plain data and tensors, because a checkpoint is loaded without running
-anything in it. Reward models are not meant: TRL does not train them.
+Free space is checked before a save, and an unwritable disk is distinguished from other failures. A reward
+takes part in checkpoints by having `state_dict()` and `load_state_dict(state)`, as `AdaptiveWeight` does. A
+state is plain data and tensors, because loading a checkpoint must not run code. Reward models are left out:
+TRL does not train them.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ UNWRITABLE = FULL | {
     errno.EIO, errno.EROFS, errno.EACCES, errno.EPERM, errno.ESTALE, errno.ENOTCONN, errno.ENODEV,
     errno.EREMOTEIO,
 }  # fmt: skip
-"""Full, or gone for a while as the disk of another machine may be: nothing that training has done wrong."""
+"""The disk is full, or unavailable for a while as a network disk may be. Training did nothing wrong."""
 NUMBER = re.compile(r"(?:os error |errno )(\d+)", re.IGNORECASE)
-"""How safetensors, and Python, spell an errno in what they say."""
+"""How safetensors and Python spell an errno in a message."""
 WORDS = ("no space left", "disk quota exceeded", "file too large")
 TORN_WRITE = ("pytorchstreamwriter", "file write failed", "unexpected pos")
-"""What torch says of any failed write, without a reason; with a quota there may be much space left."""
+"""torch's words for any failed write, without a reason. Under a quota there may be free space left."""
 LITTLE_BYTES = 1 << 20
 
 
 class DiskFull(Exception):
-    """A checkpoint could not be written; the message says how much room is missing where, or what failed."""
+    """A checkpoint could not be written; the message says how much space is missing, or what failed."""
 
 
 def cannot_write(error: BaseException) -> bool:
-    """True when a save failed because the disk is full, at its quota or limit, or does not answer."""
+    """Return whether a save failed because the disk is full, at a quota or limit, or unavailable."""
     seen: set[int] = set()
     current: BaseException | None = error
     while current is not None and id(current) not in seen:
@@ -67,7 +67,7 @@ def cannot_write(error: BaseException) -> bool:
 
 
 def first_line(error: BaseException) -> str:
-    """What a failed write says, short; a torn one says nothing that helps."""
+    """Return a short reason for a failed write. torch's own message for a torn write is explained."""
     text = (str(error).strip() or type(error).__name__).splitlines()[0]
     if any(word in text.lower() for word in TORN_WRITE):
         return f"a write was cut short, as by a full disk, a quota or a limit of file sizes ({text[:100]})"
@@ -75,16 +75,16 @@ def first_line(error: BaseException) -> str:
 
 
 def free_bytes(folder: Path) -> int:
-    """Free bytes on the file system of a folder, or of the nearest parent that exists."""
+    """Return the free bytes on a folder's file system, or on that of its nearest existing parent."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     return shutil.disk_usage(folder).free
 
 
 def checkpoint_bytes(trainer: Any) -> int:
-    """About how large a checkpoint of this trainer is: what is saved of the weights, and AdamW's two moments.
+    """Estimate the size of a checkpoint: the saved weights and AdamW's two moments.
 
-    With an adapter only trainable parameters are saved. Optimizer moments count four bytes each.
+    With an adapter only trainable parameters are saved. Optimizer moments take four bytes each.
     """
     parameters = list(trainer.model.parameters())
     trained = [p for p in parameters if p.requires_grad]
@@ -95,7 +95,7 @@ def checkpoint_bytes(trainer: Any) -> int:
 
 
 def readable(size: int) -> str:
-    """A byte count for the user."""
+    """Format a byte count."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if size < 1000 or unit == "GB":
             return f"{size:.1f} {unit}" if unit != "bytes" and size < 100 else f"{size:.0f} {unit}"
@@ -108,10 +108,10 @@ class NotPlain(ValueError):
 
 
 def plain_state(value: Any, where: str = "") -> Any:
-    """Return a value as plain containers, values and tensors, which `weights_only=True` loads.
+    """Convert a value to plain containers, values and tensors, which `weights_only=True` loads.
 
     Raises:
-        NotPlain: It holds something else.
+        NotPlain: It contains something else.
     """
     import torch
 
@@ -132,7 +132,7 @@ def plain_state(value: Any, where: str = "") -> Any:
 
 
 def reward_states(names: Sequence[str], functions: Sequence[Any]) -> list[tuple[str, Any]]:
-    """Name and state of each reward function that keeps one, in TRL's order."""
+    """Return name and state of each reward function that has one, in TRL's order."""
     return [
         (name, reward.state_dict())
         for name, function in zip(names, functions, strict=True)
@@ -141,7 +141,7 @@ def reward_states(names: Sequence[str], functions: Sequence[Any]) -> list[tuple[
 
 
 def plain_states(states: Sequence[tuple[str, Any]], say: Callable[[str], None]) -> list[tuple[str, Any]]:
-    """Return the states that a checkpoint can keep; `say` hears which cannot be kept, and why."""
+    """Return the states that a checkpoint can hold; `say` is told which cannot be kept, and why."""
     found = []
     for name, state in states:
         try:
@@ -157,10 +157,10 @@ def plain_states(states: Sequence[tuple[str, Any]], say: Callable[[str], None]) 
 def restore_reward_states(
     names: Sequence[str], functions: Sequence[Any], states: Sequence[tuple[str, Any]]
 ) -> None:
-    """Give states back to the functions they came from; a function that was added since keeps its own.
+    """Restore the states of reward functions. A function added since the save keeps its own.
 
-    A resume may name other functions, or the same in another order, so a state goes by its function's name;
-    of several functions of one name the first takes the first state.
+    A resume may list other functions, or the same in another order, so states are matched by name. Among
+    functions of the same name they are matched in order.
     """
     waiting: dict[str, deque[Any]] = defaultdict(deque)
     for name, state in states:
@@ -172,7 +172,7 @@ def restore_reward_states(
 
 
 def _with_state(function: Any) -> Any:
-    """The reward object inside the wrappers, when it keeps a state."""
+    """Return the reward object inside its wrappers if it has a state, else None."""
     import torch
 
     reward = inspect.unwrap(function) if callable(function) else function
@@ -205,19 +205,19 @@ class Checkpoints:
         self.saved_step: int | None = None
         """Step of the newest checkpoint of this attempt."""
         self.owed = False
-        """True while a save that the config asked for could not be done."""
+        """True while a scheduled save is overdue because it failed."""
         self.on_owed: Callable[[str], None] = lambda reason: None
-        """Told why such a save was not done."""
+        """Called with the reason when a scheduled save fails."""
         self.before_save: Callable[[], None] = lambda: None
         self.description: dict[str, Any] = {}
-        """What the run is made of, which goes into each marker."""
+        """Description of the run, written into each marker."""
         self._settings: LiveSettings | None = None
         self._generates_with_data = False
         self.same_order = True
-        """Whether a resume draws the prompts in the checkpoint's order; not so with another seed."""
+        """Whether a resume draws the prompts in the checkpoint's order. False with another seed."""
 
     def install(self) -> None:
-        """Put the hooks in place."""
+        """Wrap the trainer's methods."""
         compat.wrap(self._trainer, "_save_checkpoint", self._around_save)
         compat.wrap(self._trainer, "_get_train_sampler", self._around_sampler)
         self._kept = {
@@ -225,8 +225,8 @@ class Checkpoints:
             for path in Path(self._trainer.args.output_dir).glob(f"checkpoint-*/{MARKER}")
             if (read_object(path) or {}).get("requested")
         }
-        # Where modification times mislead, transformers takes the one being saved for older than one of a
-        # later step that was there before a resume, and deletes it before it is whole.
+        # Where modification times mislead, transformers takes the checkpoint being saved for older than one
+        # of a later step, left from before a resume, and deletes it before it is complete.
         compat.keep_from_rotation(
             str(self._trainer.args.output_dir),
             is_kept=lambda path: path.resolve() in self._kept,
@@ -234,7 +234,7 @@ class Checkpoints:
         )
 
     def join(self, settings: LiveSettings) -> None:
-        """Keep the settings in force with each checkpoint; a change makes the newest out of date."""
+        """Store the current settings with each checkpoint. A change makes the newest checkpoint outdated."""
         self._settings = settings
 
         def changed() -> None:
@@ -243,10 +243,10 @@ class Checkpoints:
         settings.on_change = changed
 
     def save(self, *, requested: bool) -> Path:
-        """Save at the current step, unless that is saved as everything is now; returns the folder.
+        """Save at the current step, unless an up-to-date checkpoint exists. Return the folder.
 
         Raises:
-            DiskFull: There is not enough room.
+            DiskFull: There is not enough space.
         """
         self.before_save()
         path = self.path(int(self._trainer.state.global_step))
@@ -262,7 +262,7 @@ class Checkpoints:
         return path
 
     def move(self, earlier: Path, now: Path) -> None:
-        """Save under another folder from now on, when it was this one that was saved under."""
+        """Save under another folder from now on, if checkpoints were saved under `earlier`."""
         saved_under = Path(self._trainer.args.output_dir).resolve()
         if saved_under.is_relative_to(earlier):
             self._trainer.args.output_dir = str(now / saved_under.relative_to(earlier))
@@ -271,7 +271,7 @@ class Checkpoints:
             }
 
     def path(self, step: int) -> Path:
-        """Where the checkpoint of a step lies."""
+        """Return the checkpoint folder of a step."""
         return Path(self._trainer.args.output_dir) / f"checkpoint-{step}"
 
     def _around_save(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -283,7 +283,7 @@ class Checkpoints:
             with self._phases.during("save"):
                 if self._requested:
                     self._kept.add(path.resolve())
-                # Before any rank begins: ranks that share a model save it together and wait for each other.
+                # Decide before any rank begins: ranks that share a model wait for each other while saving.
                 problem = self._too_little_room(path)
                 (failed,) = self._ranks.any_of(bool(problem))
                 broken: Exception | None = None
@@ -300,7 +300,7 @@ class Checkpoints:
                             broken = error
                     finally:
                         self._saving = None
-                    # Also the point at which every rank has written its part.
+                    # This also waits until every rank has written its part.
                     failed, lost = self._ranks.any_of(bool(problem), broken is not None)
                     if lost:
                         raise broken or RuntimeError(f"another rank could not save {path.name}")
@@ -318,12 +318,12 @@ class Checkpoints:
         return save_checkpoint
 
     def _too_little_room(self, path: Path) -> str:
-        """Why a checkpoint would not fit, empty when it would."""
+        """Return why a checkpoint would not fit; empty when it would."""
         short = self._ranks.first and free_bytes(path) < checkpoint_bytes(self._trainer)
         return self._no_room(path) if short else ""
 
     def _no_room(self, path: Path, error: Exception | None = None) -> str:
-        """Why a checkpoint was not saved: the bytes that are missing, or the system's words when none are."""
+        """Say why a checkpoint was not saved: the missing bytes, or the system's message."""
         needed, free = checkpoint_bytes(self._trainer), free_bytes(path)
         if error is not None and free >= needed:
             return f"no room for {path.name}: {first_line(error)}"
@@ -331,7 +331,7 @@ class Checkpoints:
         return f"no room for {path.name}: it needs about {about}, {left} are free in {path.parent}"
 
     def _not_saved(self, path: Path, problem: str) -> None:
-        """A half-written folder stays; it has no marker, so no one takes it for a checkpoint."""
+        """Report a failed save. A half-written folder has no marker, so it is not taken for a checkpoint."""
         self._kept.discard(path.resolve())
         print(f"grpo-tui: {problem}", flush=True)
         if self._by_command:
@@ -357,7 +357,7 @@ class Checkpoints:
         torch.save(state, path / STATE_FILE.format(rank=self._ranks.rank))
 
     def _say(self, what: str) -> None:
-        """Print what the log should hold, once in an attempt."""
+        """Print a line once per attempt."""
         if what not in self._said:
             self._said.add(what)
             print(f"grpo-tui: {what}", flush=True)
@@ -395,12 +395,12 @@ class Checkpoints:
         return get_train_sampler
 
     def epoch_begins(self) -> None:
-        """Remember from where the sampler draws this epoch's order; TRL's own resume starts at the first."""
+        """Remember the random state of this epoch's order. TRL itself resumes with the first epoch's."""
         generator = getattr(self._sampler, "generator", None)
         self._epoch_order = None if generator is None else generator.get_state()
 
     def _data_order(self) -> Any:
-        """The sampler's random state from which a resume draws the order of its first epoch."""
+        """Return the sampler's random state from which a resume draws the order of its first epoch."""
         generator = getattr(self._sampler, "generator", None)
         if generator is None:
             return None
@@ -411,12 +411,15 @@ class Checkpoints:
     # -- resuming --------------------------------------------------------------------------------
 
     def restore(self, checkpoint: Path, *, keep_batch: bool) -> dict[str, Any] | None:
-        """Put back what the checkpoint holds beyond TRL's own, before `train()`; None when it holds nothing.
+        """Restore what the checkpoint holds beyond TRL's own state. Call before `train()`.
 
-        Nothing in the file is run: it is data, or it is left out.
+        Loading runs no code: what is not plain data is left out.
 
         Args:
-            keep_batch: Whether training goes on with the generated batch in it.
+            keep_batch: Whether training continues with the checkpoint's generated batch.
+
+        Returns:
+            The loaded state, or None without one.
         """
         import pickle
 
@@ -427,7 +430,7 @@ class Checkpoints:
         if not file.exists():  # fewer ranks saved it; the order of prompts is the same on all
             file = checkpoint / STATE_FILE.format(rank=0)
         device = self._trainer.accelerator.device
-        # Under a launcher the CPU is named `cpu:0`, which torch cannot load to.
+        # Under a launcher the CPU is named `cpu:0`, and torch cannot load to that.
         where = "cpu" if device.type == "cpu" else device
         state = None
         if file.exists():
@@ -452,7 +455,7 @@ class Checkpoints:
         return state
 
     def training_begins(self) -> None:
-        """Put back what the trainer resets: values that wait to be logged, and the order of prompts."""
+        """Restore what the trainer resets: values that wait to be logged, and the order of prompts."""
         if self._generates_with_data:
             compat.generate_with_data(self._trainer)
         if self._restored is None:
@@ -467,7 +470,7 @@ class Checkpoints:
 
 
 class RecordingCallback(TrainerCallback):
-    """Puts what TRL logs into the queue."""
+    """Records what TRL logs."""
 
     def __init__(
         self,
@@ -479,17 +482,17 @@ class RecordingCallback(TrainerCallback):
         self._put, self._phases, self._attempt, self._checkpoints = put, phases, attempt, checkpoints
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """The data loader exists: the planned number of steps is known."""
+        """Record the planned number of steps, which is known once the data loader exists."""
         self._put(TotalSteps(self._attempt, int(state.max_steps)))
         self._phases.step = int(state.global_step)
         self._phases.tell(step=int(state.global_step))
         self._checkpoints.training_begins()
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """The order of prompts is about to be drawn."""
+        """Remember the state of the sampler before it draws the order."""
         self._checkpoints.epoch_begins()
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
-        """A row of `log_history`."""
+        """Record an entry of `log_history`."""
         if logs and state.is_world_process_zero:
             self._put(MetricRow(self._attempt, int(state.global_step), time.time(), dict(logs)))

@@ -1,8 +1,8 @@
-"""The GPU and the memory of the training process.
+"""Choose, name and measure the device of the training process.
 
-Choose the one GPU that a run without a launcher trains on, before anything touches CUDA: TRL refuses several
-visible GPUs in one process, and only after the model is loaded. Name a rank's GPU. Measure the most memory
-that training takes: torch counts what it holds on a GPU, the kernel the resident memory of a process.
+A run without a launcher trains on one GPU, chosen before anything touches CUDA: TRL refuses several visible
+GPUs in one process, and only after the model is loaded. Peak memory is torch's count on a GPU and the
+kernel's resident memory of the process.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from grpo_tui.train.ranks import world_size
 
 
 def free_memory_by_gpu() -> list[int]:
-    """Free bytes of every GPU in PCI bus order, empty without NVML or GPUs."""
+    """Return the free bytes of every GPU in PCI bus order; empty without NVML or GPUs."""
     import pynvml
 
     try:
@@ -35,13 +35,13 @@ def free_memory_by_gpu() -> list[int]:
 
 
 def choose_gpu(environment: MutableMapping[str, str], free: list[int]) -> str:
-    """Make the GPU with the most free memory the only visible one, when several are and no one chose.
+    """Make only the GPU with the most free memory visible, unless `CUDA_VISIBLE_DEVICES` is set.
 
     Args:
         environment: The process's environment, changed in place.
 
     Returns:
-        What was chosen, for the log; empty when nothing was.
+        A line for the log; empty when nothing was chosen.
     """
     if len(free) < 2 or "CUDA_VISIBLE_DEVICES" in environment:
         return ""
@@ -55,7 +55,7 @@ def choose_gpu(environment: MutableMapping[str, str], free: list[int]) -> str:
 
 
 def gpu_of(device: Any) -> str | None:
-    """The GPU behind a torch device: its PCI bus id as NVML spells it, else its uuid; None when it is no GPU.
+    """Return the PCI bus id of a torch device as NVML spells it, or its UUID; None without a GPU.
 
     An index would not do: `CUDA_VISIBLE_DEVICES` renumbers the GPUs.
     """
@@ -74,14 +74,14 @@ def gpu_of(device: Any) -> str | None:
 
 
 FACT = "peak_memory"
-"""The fact a run's figures are recorded as."""
+"""Key of the fact that holds `PeakMemory.figures`."""
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 _RESET_PEAK = "5"
-"""What resets the peak of resident memory: proc(5), `/proc/pid/clear_refs`."""
+"""Resets the peak of resident memory: proc(5), `/proc/pid/clear_refs`."""
 
 
 class PeakMemory:
-    """The peak from `begin` on; made before the model is loaded, so that what the libraries take is known."""
+    """Peak memory since `begin`. Create it before the model is loaded, to measure the libraries alone."""
 
     def __init__(self) -> None:
         from trl import GRPOTrainer
@@ -91,7 +91,7 @@ class PeakMemory:
         self._device: Any = None
 
     def begin(self, device: Any) -> None:
-        """Forget the peak of loading the model."""
+        """Reset the peaks, so that loading the model does not count."""
         self._device = device
         with contextlib.suppress(OSError):
             _CLEAR.write_text(_RESET_PEAK, encoding="ascii")
@@ -101,12 +101,12 @@ class PeakMemory:
             torch.cuda.reset_peak_memory_stats(device)
 
     def figures(self) -> dict[str, Any]:
-        """What was measured.
+        """Return the measurements.
 
         Returns:
-            `device` (`cpu` or `cuda`), `name` of the GPU, `peak_bytes` of tensors on it, `reserved_bytes` by
-            torch's allocator, `total_bytes` of it; `resident_bytes` of the process at its peak and
-            `libraries_bytes` before the model; `world_size`.
+            `device` (`cpu` or `cuda`) and `world_size`; `resident_bytes`, the process's peak, and
+            `libraries_bytes` before the model was loaded. On a GPU also its `name` and `total_bytes`,
+            `peak_bytes` of tensors and `reserved_bytes` of torch's allocator.
         """
         found: dict[str, Any] = {
             "device": "cpu",
@@ -129,10 +129,10 @@ class PeakMemory:
 
 
 def resident_bytes(name: str) -> int | None:
-    """Resident memory of this process, None where the system does not say.
+    """Return the resident memory of this process, or None when the system does not report it.
 
     Args:
-        name: `VmRSS` for now, `VmHWM` for the most there was.
+        name: `VmRSS` for now, `VmHWM` for the peak.
     """
     with contextlib.suppress(OSError, ValueError):
         for line in _STATUS.read_text(encoding="ascii").splitlines():

@@ -1,6 +1,6 @@
-"""Say in one sentence why a run failed, from an exception and where it happened.
+"""Explain in one sentence why a run failed, from an exception and where it was raised.
 
-The first sentence is the cause and its place, not the last line of a traceback.
+The sentence names the cause and its place, not the last line of a traceback.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from grpo_tui.core.text import one_line
 from grpo_tui.supervisor.ports import port_trouble
 
 LIMIT = 2_000
-"""Characters kept of a message; the whole of it is in `train.log`."""
+"""Characters kept of a message. `train.log` has all of it."""
 SENTENCE = 400
-"""Characters of its first line that a cause tells."""
+"""Characters of the message's first line shown in a cause."""
 BRIEF = 150
-"""Characters of what lies behind it."""
+"""Characters of the underlying exception's message."""
 
 
 class NoStepError(RuntimeError):
-    """Training ended without a step, which TRL takes for a success."""
+    """Training ended without a step, which TRL treats as success."""
 
 
 def message_of(error: BaseException) -> str:
-    """What an exception says; the user's own class may fail even at that."""
+    """Return an exception's message. The `__str__` of a user's class may itself raise."""
     try:
         return str(error)
     except Exception:
@@ -33,18 +33,18 @@ def message_of(error: BaseException) -> str:
 
 
 def of_ours(error: BaseException) -> bool:
-    """True for an exception of this program, which is written for the user already."""
+    """Return whether this program raised the exception, so that its text is already written for the user."""
     return type(error).__module__.startswith("grpo_tui.")
 
 
 def describe(
     error: BaseException, phase: str, reward_function: str | None = None, sample: str = ""
 ) -> dict[str, Any]:
-    """The error record of an attempt.
+    """Return the error record of an attempt.
 
     Args:
-        reward_function: Name of the reward function that raised it, if one did.
-        sample: The completion that made it raise, in words, if it was one.
+        reward_function: Name of the reward function that raised, if one did.
+        sample: Description of the single completion that made it raise, if there is one.
 
     Returns:
         `{"type", "message", "cause"}`.
@@ -52,7 +52,7 @@ def describe(
     said = message_of(error).strip()[:LIMIT]
     message = said or type(error).__name__
     lines = message.splitlines()
-    # "Error(s) in loading state_dict for Model:" says nothing without what follows.
+    # "Error(s) in loading state_dict for Model:" means nothing without the next line.
     first = " ".join(line.strip() for line in lines[:2]) if lines[0].rstrip().endswith(":") else lines[0]
     if len(first) > SENTENCE:
         first = f"{first[:SENTENCE]}…"
@@ -97,7 +97,7 @@ KNOWN = (
     ("vllm is not available", _NO_VLLM),
     ("nn.dataparallel", _SEVERAL_GPUS),
 )
-"""Words of a message, in small letters, to the sentence the user should read instead."""
+"""Lower-case text in a message to the sentence shown to the user instead."""
 
 _DOING = {
     "load": "loading",
@@ -110,7 +110,7 @@ _DOING = {
 
 
 def _named(error: BaseException, first: str) -> str:
-    """The exception by its class and the first line it says, and by what lies behind it."""
+    """Name an exception: its class, the first line of its message, and its root cause."""
     behind = _root(error)
     if isinstance(behind, MemoryError):
         return f"MemoryError: the process ran out of memory{f' ({first})' if first else ''}"
@@ -122,7 +122,7 @@ def _named(error: BaseException, first: str) -> str:
 
 
 def _root(error: BaseException) -> BaseException:
-    """What an exception was raised from in the end, as lazy imports wrap theirs; itself when from nothing."""
+    """Follow `__cause__` to the first exception, which lazy imports wrap."""
     seen = {id(error)}
     while error.__cause__ is not None and id(error.__cause__) not in seen:
         error = error.__cause__
@@ -136,7 +136,7 @@ def _briefly(error: BaseException) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """` (file.py:12)` of the innermost frame in the user's own code, empty when there is none."""
+    """Return ` (file.py:12)` of the innermost frame in the user's code, or an empty string."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         path = Path(frame.filename)
         ours = (

@@ -1,7 +1,7 @@
-"""Keep a NaN or infinite gradient from the weights: skip the step, record it, pause the run.
+"""Keep a NaN or infinite gradient away from the weights: skip the step, record it, pause the run.
 
-TRL's logged loss says 0.0 for such a step, and the row comes after the weights are lost. The norm that
-clipping works out is known before, so nothing more is computed.
+TRL logs a loss of 0.0 for such a step, and only after the weights are lost. Clipping computes the gradient
+norm before the update, so checking it costs nothing.
 """
 
 from __future__ import annotations
@@ -19,19 +19,15 @@ from grpo_tui.train.ranks import Ranks
 
 
 class GradientLost(RuntimeError):
-    """The weights hold a NaN or infinite gradient already."""
+    """A NaN or infinite gradient has already been applied to the weights."""
 
 
 class GradientGuard(TrainerCallback):
-    """Looks at the norm of every step before the optimizer does.
+    """Checks the gradient norm of every step before the optimizer runs. All ranks skip a step, or none.
 
     Args:
-        trainer: The GRPOTrainer.
-        put: Takes records.
-        attempt: Its number.
-        ranks: All of them skip the step, or none.
-        pause_for: Pauses the run at the next safe point, for a reason.
-        last_checkpoint: The newest checkpoint that can be resumed, in words.
+        pause_for: Pauses the run at the next safe point, with a reason.
+        last_checkpoint: Returns a sentence that names the newest usable checkpoint.
     """
 
     def __init__(
@@ -49,7 +45,7 @@ class GradientGuard(TrainerCallback):
         self._skipped: float | None = None
 
     def install(self) -> None:
-        """Listen to the norm. fp16 is left to its gradient scaler, which skips such steps by itself."""
+        """Watch the norm, except with fp16: its gradient scaler skips such steps itself."""
         if self._trainer.accelerator.scaler is None and not self._trainer.args.fp16:
             compat.wrap(self._trainer, "_get_grad_norm", self._around_norm)
 
@@ -61,7 +57,7 @@ class GradientGuard(TrainerCallback):
         return get_grad_norm
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Take the gradients away when their norm is not finite on some rank."""
+        """Drop the gradients when their norm is not finite on any rank."""
         norm, self._norm = self._norm, None
         (lost,) = self._ranks.any_of(norm is not None and not math.isfinite(float(norm)))
         if not lost:
@@ -78,7 +74,7 @@ class GradientGuard(TrainerCallback):
         self._pause_for(f"the gradient of step {step} is NaN or infinite. The step was skipped")
 
     def safe_point(self) -> None:
-        """Record a step that was skipped, after what TRL logs of it."""
+        """Record a skipped step, after TRL has logged it."""
         if self._skipped is not None and self._ranks.first:
             values = {"grad_norm": self._skipped, SKIPPED: 1.0}
             self._put(MetricRow(self._attempt, int(self._trainer.state.global_step), time.time(), values))

@@ -1,7 +1,7 @@
-"""Join the user's own TRL script by one line: `grpo_tui.monitor(trainer)` before `trainer.train()`.
+"""Record a user's own TRL script: `grpo_tui.monitor(trainer)` before `trainer.train()`.
 
-Same run folder, same view, same commands as a run the program starts. A sidecar supervisor watches the
-process.
+The run gets the same folder, views and commands as one started by the program. A sidecar supervisor watches
+the process.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
 
 
 def monitor(trainer: Any, run_dir: str | Path | None = None) -> Path:
-    """Record and steer this trainer's next `train()`; called twice before it, it does nothing more.
+    """Record and control this trainer's next `train()`. Calling it twice has no further effect.
 
     Args:
         run_dir: The run folder, by default the trainer's `output_dir`.
 
     Returns:
-        The run folder; `grpo-tui attach` it from another terminal.
+        The run folder. Open it from another terminal with `grpo-tui attach`.
 
     Raises:
         RunFolderBusy: Another process trains into this folder.
-        TypeError: This is no GRPOTrainer.
-        ValueError: `enable_jit_checkpoint` is on, or the trainer is recorded in another folder already.
+        TypeError: The argument is not a GRPOTrainer.
+        ValueError: `enable_jit_checkpoint` is on, or the trainer is already recorded in another folder.
     """
     from grpo_tui.train import compat
 
@@ -86,11 +86,11 @@ def monitor(trainer: Any, run_dir: str | Path | None = None) -> Path:
 
 
 _JOINED: weakref.WeakKeyDictionary[Any, Path] = weakref.WeakKeyDictionary()
-"""Trainers whose next `train()` is recorded, and where."""
+"""Trainers whose next `train()` is recorded, and their run folders."""
 
 
 def _recorded(trainer: Any, folder: RunFolder, checkpoint: Path | None, train: Callable[[], Any]) -> Any:
-    """Train within a session of its own; what `train` returns or raises comes out of here."""
+    """Train in a new session. Return or raise what `train` does."""
     from grpo_tui.train import own
     from grpo_tui.train.resume import resume
     from grpo_tui.train.session import Session, checkpoint_step, reproduction_record
@@ -130,9 +130,9 @@ def _recorded(trainer: Any, folder: RunFolder, checkpoint: Path | None, train: C
 
 @contextlib.contextmanager
 def _saving_at_sigterm(session: Session) -> Iterator[threading.Event]:
-    """Let SIGTERM save and stop the training; a script that has a handler of its own keeps it.
+    """Save and stop on SIGTERM, unless the script has its own handler.
 
-    Under a launcher SIGTERM also comes when another rank has failed, which would be waited for.
+    Under a launcher SIGTERM also arrives when another rank has failed, and a save would wait for that rank.
     """
     asked = threading.Event()
     in_main = threading.current_thread() is threading.main_thread()
@@ -152,7 +152,7 @@ def _saving_at_sigterm(session: Session) -> Iterator[threading.Event]:
 
 
 def _lock(folder: RunFolder) -> int:
-    """The folder's lock; a sidecar of an earlier training in it may take a moment to leave."""
+    """Take the folder's lock. The sidecar of an earlier training may hold it for a moment longer."""
     return take_lock(folder, 0.0 if is_live(folder.root) else LEAVING_S)
 
 
@@ -184,7 +184,7 @@ def _sources(trainer: Any, attempt: int) -> list[RewardFunctionInfo]:
 
 @contextlib.contextmanager
 def _teed_output(folder: RunFolder) -> Iterator[None]:
-    """Copy what the script prints into the log, as long as it trains."""
+    """Copy what the script prints to the log while it trains."""
     before = sys.stdout, sys.stderr
     with io.TextIOWrapper(append_regular(folder.log), encoding="utf-8", errors="replace") as log:
         teed = Unbreakable(sys.stdout, log), Unbreakable(sys.stderr, log)

@@ -1,6 +1,6 @@
-"""Say of a run that ran out of GPU memory which GPU it was, who else holds it, and what would fit.
+"""Explain a GPU out-of-memory error: which GPU, who else uses it, and which settings would fit.
 
-The plan of the config is scaled by what was asked for when it failed, so that what it calls fitting fits.
+The memory plan of the config is scaled to what the failed run needed, so its advice is realistic.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ ASKED = re.compile(
     r"Tried to allocate (?P<asked>[\d.]+ [KMG]iB)\. GPU (?P<gpu>\d+) has a total capacity of "
     r"(?P<total>[\d.]+ [KMG]iB) of which (?P<free>[\d.]+ [KMG]iB) is free"
 )
-"""What torch says of an allocation that failed."""
+"""torch's message for a failed allocation."""
 VLLM_START = re.compile(
     r"Free memory on device \S+ \((?P<free>[\d.]+)/(?P<total>[\d.]+) GiB\) on startup is less than desired "
     r"GPU memory utilization"
 )
-"""What vLLM says when others hold more of the GPU than its share leaves."""
+"""vLLM's message when other processes leave less of the GPU than its share."""
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 SPARE = 1.1
-"""By how much what failed is taken to be larger than what would have fitted, at least."""
+"""A failed run is assumed to have needed at least this factor more than what was available."""
 WHERE = {
     "load": "while loading",
     "generate": "while generating",
@@ -45,17 +45,17 @@ WHERE = {
 
 
 def machine_number(visible: int, environment: Mapping[str, str]) -> str:
-    """The GPU of the machine behind a number that CUDA counts, by `CUDA_VISIBLE_DEVICES`."""
+    """Map CUDA's number of a GPU to that of the machine, using `CUDA_VISIBLE_DEVICES`."""
     names = [name.strip() for name in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
     return names[visible] if visible < len(names) else str(visible)
 
 
 class MemoryAdvice:
-    """What a run says when a GPU has too little memory for it.
+    """Explains an out-of-memory error of one run.
 
     Args:
-        gpus: asks how the GPUs are, this process's own left out of those that hold them.
-        machine: what the machine has; asked when it is needed.
+        gpus: Queries the GPUs. This run's processes are marked as `ours`.
+        machine: Detected when None and needed.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class MemoryAdvice:
         self._gpus, self._machine = gpus or _gpus_now, machine
 
     def cause(self, message: str, phase: str) -> str:
-        """Return which GPU had too little memory, why, and what to change; empty for any other failure."""
+        """Say which GPU had too little memory, why, and what to change; empty for other failures."""
         asked, start = ASKED.search(message), VLLM_START.search(message)
         if start is None and "out of memory" not in message.lower():
             return ""
@@ -98,7 +98,7 @@ class MemoryAdvice:
         batch = int(grpo.get("per_device_train_batch_size") or 8)
         fits = memory.most_per_device if memory is not None else None
         if fits is not None:
-            # The same batch in more steps of accumulation.
+            # The same batch with more accumulation steps.
             fits = max(size for size in range(1, min(fits, max(1, batch - 1)) + 1) if batch % size == 0)
         if fits is not None and fits < batch:
             steps = int(grpo.get("gradient_accumulation_steps") or 1)
@@ -127,7 +127,7 @@ class MemoryAdvice:
         return words
 
     def _memory(self, asked: re.Match[str] | None, card: Gpu | None) -> MemoryPlan | None:
-        """The memory plan for a device that is as much too small as the run has shown it to be."""
+        """Plan memory for a device that is too small by as much as the failed run showed."""
         if asked is None:
             return None
         total, free = _bytes(asked["total"]), _bytes(asked["free"])
@@ -170,10 +170,10 @@ def _bytes(words: str) -> int:
 
 
 def own_processes() -> RunProcesses:
-    """Return the processes of this run: this one, its launcher and what they started.
+    """Return the processes of this run: this one, its launcher and their children.
 
-    A launcher carries the run's mark. Whoever started the run does not, and may be the parent of everything
-    on this machine.
+    A launcher carries the run's mark. The process that started the run does not, and may be the parent of
+    everything on this machine.
     """
     mark = os.environ.get(MARK, "")
     launchers = [parent.pid for parent in psutil.Process().parents() if mark and is_marked(parent.pid, mark)]

@@ -1,10 +1,9 @@
-"""Keep the standard library and the output of the training process usable, whatever else runs in it.
+"""Protect this program's modules and output from other code in the training process.
 
-A reward runs in the training process and may replace `json.dumps`, `time.time` or `open` there. The record
-must not change with it, so the modules of this program get copies of the modules that they use: a copy holds
-the functions as they were, whatever the original holds later. What is changed inside a class or inside a
-function of the standard library reaches the copies too. A full disk or a closed pipe swallows text, not the
-training.
+A reward may replace `json.dumps`, `time.time` or `open` there. To keep the record unaffected, this program's
+modules get copies of the modules they use, which keep the original functions. Changes inside a class or
+function of the standard library still reach the copies. On a full disk or a closed pipe, output is lost but
+training continues.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ _copies: dict[str, ModuleType] = {}
 
 
 def keep() -> None:
-    """Give every loaded module of this program the copies; the first call makes them.
+    """Give the copies to every loaded module of this program. The first call makes them.
 
-    Call it again when more modules of this program have been imported.
+    Call it again after importing more modules of this program.
     """
     if not _copies:
         for name in ("builtins", *KEPT):
@@ -57,7 +56,7 @@ def keep() -> None:
 
 
 def replaced() -> dict[str, str]:
-    """Return the watched functions that are no longer those that were kept, each with where the new one is.
+    """Return the watched functions that were replaced, each with the place of its replacement.
 
     Empty before the first `keep`.
     """
@@ -72,7 +71,6 @@ def replaced() -> dict[str, str]:
 
 
 def _is_ours(module: ModuleType) -> bool:
-    """Return whether it is a module of this program."""
     file = getattr(module, "__file__", None) or ""
     return file.startswith(os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep)
 
@@ -83,13 +81,13 @@ def _place(function: object) -> str:
 
 
 class Unbreakable:
-    """A text stream whose write errors are swallowed, and which may copy what it is given into a log."""
+    """A text stream that ignores write errors and can copy its output to a log."""
 
     def __init__(self, stream: TextIO, copy_to: TextIO | None = None) -> None:
         self._stream, self._copy = stream, copy_to
 
     def write(self, text: str) -> int:
-        """Write, as far as it goes."""
+        """Write to both streams, ignoring errors."""
         for stream in (self._copy, self._stream):
             if stream is not None:
                 with contextlib.suppress(OSError):
@@ -100,7 +98,7 @@ class Unbreakable:
         return len(text)
 
     def flush(self) -> None:
-        """Flush, as far as it goes."""
+        """Flush, ignoring errors."""
         with contextlib.suppress(OSError):
             self._stream.flush()
 

@@ -1,4 +1,4 @@
-"""Know which phase this rank is in, tell the rank file at once and the recorder afterwards."""
+"""Track the phase of this rank, for its rank file and for the record."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from grpo_tui.core.records import PhaseSpan, Record
 from grpo_tui.store.live import RankFile
 
 REMEMBERED = 50
-"""Stretches of each phase that its usual duration is told from."""
+"""Number of recent durations kept per phase."""
 KNOWN_FROM = 3
 BROKE_IN = "_grpo_tui_phase"
-"""Attribute of an exception: the innermost phase it was raised in, for the clock is past it then."""
+"""Attribute of an exception: the innermost phase it was raised in. The clock has left it by then."""
 
 
 class PhaseClock:
-    """The phase of one rank over time."""
+    """The phases of one rank over time."""
 
     def __init__(
         self, rank_file: RankFile, put: Callable[[Record], None], attempt: int, rank: int = 0
@@ -36,11 +36,11 @@ class PhaseClock:
         self.tell(attempt=attempt, phase=self.phase, phase_since=self._since)
 
     def tell(self, **changes: Any) -> None:
-        """Put something else this rank knows into its file."""
+        """Write other values of this rank to its file."""
         self._file.update(**changes)
 
     def enter(self, phase: str) -> None:
-        """Begin a phase; the one before it is recorded with its duration."""
+        """Start a phase and record the previous one with its duration."""
         now = time.time()
         duration_s = max(0.0, now - self._since)
         if self.phase == "wait":
@@ -51,17 +51,17 @@ class PhaseClock:
         self.tell(phase=phase, phase_since=now, usual_s=self.usual_s(phase))
 
     def usual_s(self, phase: str) -> float | None:
-        """How long a stretch of a phase usually lasts, in seconds; None when too few were seen.
+        """Return how long a phase usually lasts, in seconds; None when too few were seen.
 
-        The upper quartile of the newest ones: a phase goes on for a moment after another one within it, and
-        such a rest must not count as usual, nor a call that hung.
+        This is the upper quartile of recent durations. A phase continues briefly after one nested in it, and
+        neither such a remainder nor a call that hung should count as usual.
         """
         known = sorted(self._stretches[phase])
         return known[3 * len(known) // 4] if len(known) >= KNOWN_FROM else None
 
     @contextmanager
     def during(self, phase: str) -> Iterator[None]:
-        """A phase inside another one, which goes on afterwards."""
+        """Enter a nested phase and return to the outer one afterwards."""
         before = self.phase
         if before == phase:
             yield
@@ -78,7 +78,7 @@ class PhaseClock:
             self.enter(before)
 
     def step_ended(self, step: int) -> None:
-        """An optimizer step ended; keeps a running idea of how long one takes, pauses left out."""
+        """Count an optimizer step and update the running mean of its duration, without pauses."""
         if self.phase == "load":
             self.enter("update")  # a resume within a generation cycle updates before it generates
         now = time.time()

@@ -1,7 +1,7 @@
-"""What the ranks of one run tell each other at the safe point; with one rank, nothing at all.
+"""Communicate between the ranks of a run at the safe point. With one rank, every call is trivial.
 
-A process group of its own on gloo, on the CPU, with no short time-out: a pause must not trip the watchdog of
-the training collectives.
+Uses a separate gloo process group on the CPU with a long timeout, so that a pause does not trip the watchdog
+of the training collectives.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ import os
 from typing import Any
 
 PATIENCE = datetime.timedelta(days=30)
-"""Time-out of the group: a paused run waits for the user."""
+"""Timeout of the group: a paused run waits for the user."""
 
 
 def own_rank() -> int:
-    """This process's rank, as its launcher says; 0 without one."""
+    """Return this process's rank as set by its launcher; 0 without one."""
     return int(os.environ.get("RANK", "0"))
 
 
 def world_size() -> int:
-    """Number of ranks, as the launcher says; 1 without one."""
+    """Return the number of ranks as set by the launcher; 1 without one."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 class Ranks:
-    """The ranks of a trainer that is built, this one among them.
+    """The ranks of a built trainer.
 
-    Building one is a collective: every rank does it, or none.
+    Creating one is a collective operation: every rank must do it.
     """
 
     def __init__(self, trainer: Any) -> None:
@@ -45,7 +45,7 @@ class Ranks:
         return self.rank == 0
 
     def any_of(self, *flags: bool) -> tuple[bool, ...]:
-        """Each flag, true when it is true on some rank; one small all-reduce."""
+        """Return each flag, True when it is True on any rank. Costs one small all-reduce."""
         if self._group is None:
             return flags
         import torch
@@ -55,7 +55,7 @@ class Ranks:
         return tuple(bool(value) for value in values.tolist())
 
     def from_first(self, value: Any) -> Any:
-        """The first rank's value, on every rank."""
+        """Return the first rank's value on every rank."""
         if self._group is None:
             return value
         import torch.distributed
@@ -65,7 +65,7 @@ class Ranks:
         return box[0]
 
     def of_each(self, value: Any) -> list[Any]:
-        """Every rank's value, in their order, on every rank."""
+        """Return the values of all ranks, in order, on every rank."""
         if self._group is None:
             return [value]
         import torch.distributed
@@ -75,7 +75,7 @@ class Ranks:
         return values
 
     def wait(self) -> None:
-        """Wait until every rank is here."""
+        """Wait until every rank gets here."""
         if self._group is not None:
             import torch.distributed
 

@@ -1,8 +1,8 @@
-"""Run reward functions in the main thread, time them, keep what they returned, abort one on request.
+"""Run reward functions in the main thread: time them, keep their results, abort a call on request.
 
-Math parsers set SIGALRM, which works only in the main thread, and only a main thread can be interrupted by a
-signal. The training thread hands a call over and waits. Async functions stay on TRL's event loop, reward
-models where TRL runs them.
+Math parsers set SIGALRM, which works only in the main thread, and only the main thread can be interrupted by
+a signal. The training thread hands over a call and waits. Async functions stay on TRL's event loop, and
+reward models run where TRL runs them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from grpo_tui.train.failure import message_of
 from grpo_tui.train.phases import PhaseClock
 
 CULPRIT_LIMIT_S = 3.0
-"""How long a failed reward function is tried on single completions to find the one that breaks it."""
+"""Time limit for calling a failed reward function on single completions to find the one that breaks it."""
 GIVEN_UP = -1
 """Call id of that search."""
 
@@ -41,7 +41,7 @@ GIVEN_UP = -1
 class RewardAborted(BaseException):
     """Raised inside a reward call that the user aborted.
 
-    A BaseException, so that `except Exception` in the reward lets it pass.
+    A BaseException, so that `except Exception` in the reward does not catch it.
     """
 
 
@@ -56,7 +56,7 @@ class _Job:
 
 
 class RewardRunner:
-    """Stands between TRL and the reward functions of one trainer."""
+    """Runs the reward functions of one trainer on behalf of TRL."""
 
     def __init__(
         self, put: Callable[[Record], None], phases: PhaseClock, attempt: int, abort_file: Path, rank: int = 0
@@ -72,21 +72,21 @@ class RewardRunner:
         self._installed: dict[int, tuple[Any, Any]] = {}
         self._hooks: list[Any] = []
         self.batch = 0
-        """Number of the generation batch whose rewards are computed."""
+        """Number of the generation batch being scored."""
         self.returned: dict[int, list[Any]] = {}
-        """Function index to what it returned for the batch, None and NaN still apart."""
+        """Function index to its result for the batch, in which None and NaN still differ."""
         self.failed_function: str | None = None
         self.failed_sample = ""
-        """The completion that made it fail, in words, when it was one."""
+        """Description of the single completion that made it fail, if there is one."""
         self.aborts_in_a_row = 0
         self.on_second_abort: Callable[[], None] = lambda: None
         self.after_call: Callable[[str], None] = lambda name: None
-        """Told the name of a reward function when a call of it has ended."""
+        """Called with the name of a reward function after each call of it."""
 
     # -- installing ------------------------------------------------------------------------------
 
     def install(self, trainer: Any) -> None:
-        """Wrap the trainer's reward functions in place; TRL has taken their names already."""
+        """Wrap the trainer's reward functions in place. TRL has already taken their names."""
         import torch
 
         for index, function in enumerate(trainer.reward_funcs):
@@ -101,7 +101,7 @@ class RewardRunner:
             signal.signal(ABORT_SIGNAL, self._on_signal)
 
     def uninstall(self, trainer: Any) -> None:
-        """Put the reward functions and the signal handler back."""
+        """Restore the reward functions and the signal handler."""
         for index, (wrapper, function) in self._installed.items():
             if trainer.reward_funcs[index] is wrapper:
                 trainer.reward_funcs[index] = function
@@ -115,10 +115,10 @@ class RewardRunner:
     def serve(self, train: Callable[[], Any], device: Any = None) -> Any:
         """Run `train` in the training thread and reward calls here, until it returns.
 
-        Call from the main thread. What `train` returns or raises comes out of here.
+        Call from the main thread. Returns or raises what `train` does.
 
         Args:
-            device: The trainer's device; CUDA's current device is a thread's own and starts at 0.
+            device: The trainer's device. CUDA's current device belongs to a thread and starts at 0.
         """
         box: dict[str, Any] = {}
 
@@ -197,9 +197,9 @@ class RewardRunner:
         return result
 
     def _culprit(self, function: Callable[..., Any], error: BaseException, args: Any, kwargs: Any) -> str:
-        """The one completion that makes a reward raise, found by scoring each alone; empty if it is not one.
+        """Find the one completion that makes a reward raise by scoring each alone; empty if there is none.
 
-        The run is over, so calling the function again harms nothing; a call that hangs is given up.
+        The run is over, so calling the function again does no harm. A call that hangs is given up.
         """
         in_main = threading.current_thread() is threading.main_thread()
         if args or not in_main or not isinstance(error, Exception):
@@ -218,7 +218,7 @@ class RewardRunner:
         return sample_in_words(kwargs, guilty[0]) if guilty else ""
 
     def _give_up(self) -> None:
-        """Interrupt the search for a culprit from its timer's thread."""
+        """Interrupt the search. Called from a timer's thread."""
         if self._running == GIVEN_UP:
             signal.pthread_kill(threading.main_thread().ident or 0, ABORT_SIGNAL)
 
@@ -319,7 +319,7 @@ class RewardRunner:
 
 
 async def _inside_loop(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Await an async reward; what would end TRL's event loop, for which TRL then waits for ever, fails it."""
+    """Await an async reward. Exceptions that would end TRL's event loop, and hang TRL, become errors."""
     try:
         return await function(*args, **kwargs)
     except (SystemExit, KeyboardInterrupt) as error:
@@ -328,12 +328,12 @@ async def _inside_loop(function: Callable[..., Any], args: Any, kwargs: Any) -> 
 
 
 def is_async(function: Any) -> bool:
-    """True for a coroutine function or an object whose call is one, as TRL decides it."""
+    """Return whether TRL treats the function as async: a coroutine function, or a call that is one."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
 def _named(call: Callable[..., Any], function: Any) -> Callable[..., Any]:
-    """Give the wrapper the name of what it wraps, as far as that has one (a partial or instance may not)."""
+    """Give the wrapper the function's name. A partial or an instance may have none."""
     if hasattr(function, "__name__"):
         return functools.wraps(function)(call)
     return call

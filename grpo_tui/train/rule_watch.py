@@ -1,7 +1,7 @@
 """Pause or stop a run when a rule of `grpo_tui.on` holds.
 
-A rule acts as a user does: it puts a command into the run's mailbox, so that it is carried out at the safe
-point, on every rank, and stands in the history with the reason.
+A rule acts as a user does: it puts a command into the run's mailbox. The command is carried out at the safe
+point on every rank and appears in the history with its reason.
 """
 
 from __future__ import annotations
@@ -26,17 +26,15 @@ SECONDS_AN_HOUR = 3600.0
 
 
 class RuleWatch:
-    """The rules of one attempt. The recorder's thread calls, with the records that were written.
+    """The rules of one attempt. Called in the recorder's thread, with the records just written.
 
     Args:
-        rules: to watch.
-        mailbox: of the run.
-        open_before: ids of findings that were open when the attempt began.
-        earlier_s: how long earlier attempts have trained.
-        gpus: that the run trains on.
+        open_before: Ids of findings that were open when the attempt began.
+        earlier_s: Training time of earlier attempts.
+        gpus: Number of GPUs the run trains on.
 
     Raises:
-        NoStepError: earlier attempts have used up the hours of a rule.
+        NoStepError: Earlier attempts have used up the hours of a rule.
     """
 
     def __init__(
@@ -62,7 +60,7 @@ class RuleWatch:
                 )
 
     def __call__(self, records: Sequence[Any]) -> list[r.Record]:
-        """Take records that were written; it has none of its own to write."""
+        """Take records that were written. Returns no records."""
         for record in records:
             if isinstance(record, r.MetricRow):
                 self._note([watched.logged(record.step, record.values) for watched in self._watched])
@@ -90,10 +88,10 @@ class RuleWatch:
 
 
 def watch_of(folder: RunFolder, rules: Sequence[OnRule], attempt: int, gpus: int) -> RuleWatch:
-    """Return the watch over a run's rules, with what earlier attempts have used and left open.
+    """Return the watch for a run's rules, including what earlier attempts have used and left open.
 
     Raises:
-        NoStepError: they have used up the hours of a rule.
+        NoStepError: Earlier attempts have used up the hours of a rule.
     """
     with closing(RunReader(folder.database)) as reader:
         earlier = [each for each in reader.attempts() if each.attempt < attempt]

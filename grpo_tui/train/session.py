@@ -1,8 +1,9 @@
-"""One recorded, steerable attempt: everything that joins a GRPOTrainer, put together.
+"""Connect everything that records and controls one attempt of a GRPOTrainer.
 
 `Session` opens the record before the trainer exists, `join` hooks a built trainer, `close` ends the attempt.
-The worker and `monitor` both build on it. `reproduction_record` gathers what is needed to do a run again:
-versions, code state, GPUs, seed, data fingerprint. Never the environment: keys and tokens live there.
+The worker and `monitor` both build on it. `reproduction_record` collects what is needed to repeat a run:
+versions, code state, GPUs, seed and data fingerprint. It never stores the environment, which holds keys and
+tokens.
 """
 
 from __future__ import annotations
@@ -44,15 +45,15 @@ from grpo_tui.train.phases import BROKE_IN, PhaseClock
 from grpo_tui.train.ranks import Ranks, own_rank, world_size
 
 RESCUED = ".rescued"
-"""What the name of a deleted run folder gets, where its checkpoints are saved then."""
+"""Suffix of the folder that takes the checkpoints when the run folder was deleted."""
 
 
 class Session:
-    """The recorder and the hooks of one attempt."""
+    """Recorder and hooks of one attempt."""
 
     def __init__(self, folder: RunFolder, *, resumed_from: int | None = None) -> None:
         folder.root.mkdir(parents=True, exist_ok=True)
-        # By what it is: it may be renamed, and another be made under its name.
+        # Held by file descriptor: the folder may be renamed, and another created under its name.
         self.folder = folder = RunFolder(hold(folder.root))
         self._name = where(folder.root) or folder.root
         self.rank = own_rank()
@@ -76,16 +77,17 @@ class Session:
         self._resumed_from = resumed_from or 0
         self._closed = False
         self.memory_advice: Callable[[str, str], str] = lambda message, phase: ""
-        """Says what to change when a GPU has too little memory, from an exception's message and the phase."""
+        """Called with an exception's message and the phase. Says what to change when a GPU ran out of memory.
+        """
         self.callbacks: list[Any] = []
-        """Callbacks that are taken off the trainer when the attempt ends."""
+        """Callbacks to remove from the trainer when the attempt ends."""
         self._replaced: dict[str, str] = {}
 
     def report_replaced(self, by: str) -> None:
         """Record which functions of the standard library were replaced since the last call.
 
         Args:
-            by: What ran meanwhile, such as `reward correct`.
+            by: What ran in between, such as `reward correct`.
         """
         new = {what: place for what, place in own.replaced().items() if what not in self._replaced}
         if not new:
@@ -102,11 +104,7 @@ class Session:
         sources: Sequence[RewardFunctionInfo] | None = None,
         reward_params: Sequence[Any] = (),
     ) -> None:
-        """Hook a built trainer.
-
-        Args:
-            trainer: The GRPOTrainer; its `train` has not been called.
-        """
+        """Hook a built trainer, before its `train`."""
         from grpo_tui.train import compat
         from grpo_tui.train.capture import Capture
         from grpo_tui.train.checkpoints import Checkpoints, RecordingCallback
@@ -173,7 +171,7 @@ class Session:
     def ask_while_training(
         self, rows: Sequence[Mapping[str, Any]], *, every: int, count: int, temperature: float | None
     ) -> None:
-        """Have prompts answered and scored before training and every so many steps; call after `join`."""
+        """Answer and score probe prompts before training and every `every` steps. Call after `join`."""
         from grpo_tui.train.sampling import AskedAtFirst, ProbeSampler
 
         probes = ProbeSampler(
@@ -200,7 +198,7 @@ class Session:
         self.callbacks.append(asked_at_first)
 
     def act_on(self, rules: Sequence[OnRule]) -> None:
-        """Pause or stop the run when a rule holds; call after `join`.
+        """Pause or stop the run when a rule holds. Call after `join`.
 
         Raises:
             NoStepError: Earlier attempts have used up the hours of a rule.
@@ -214,12 +212,11 @@ class Session:
             self.recorder.judges[watch] = "follows the rules of grpo_tui.on no longer"
 
     def _last_checkpoint(self) -> str:
-        """Say from where the run can be resumed."""
         usable, _ = newest_usable(self.folder)
         return f"Resume from {usable.path.name}" if usable is not None else "No checkpoint was saved"
 
     def _follow_folder(self) -> None:
-        """Save where the run folder is now; when it was deleted, beside its name, which may be another's."""
+        """Save to the run folder's current name, or beside its old name when it was deleted."""
         name = where(self.folder.root)
         if name is None:
             name = self._name.with_name(f"{self._name.name.removesuffix(RESCUED)}{RESCUED}")
@@ -244,7 +241,7 @@ class Session:
             )
 
     def alert(self, text: str) -> None:
-        """Say what is wrong for as long as this attempt runs."""
+        """Show a problem for the rest of this attempt."""
         print(f"grpo-tui: {text}", flush=True)
         self._rank_file.update(differs=text)
 
@@ -253,7 +250,7 @@ class Session:
         self.put(Fact(key, value))
 
     def failed(self, error: BaseException) -> None:
-        """End the attempt as failed, with the cause the user should read first."""
+        """End the attempt as failed, with the cause that the user should read first."""
         runner = getattr(self, "runner", None)
         function, sample = (
             (runner.failed_function, runner.failed_sample) if runner is not None else (None, "")
@@ -267,14 +264,14 @@ class Session:
         if self.rank:
             write_error(self.folder, self.rank, described)
         elif world_size() > 1:
-            # What breaks the first rank is often only that another one has left.
+            # The first rank often fails only because another rank has left.
             described = await_error(self.folder) or described
         self.close("failed", described)
 
     def _if_damaged(self) -> str:
-        """Where else a resume can begin that did not come to a step; empty for any other attempt.
+        """Suggest an earlier checkpoint when a resumed attempt failed before its first step.
 
-        Bytes that changed in a file of the right length are only noticed when it is used.
+        Corrupt bytes in a file of the right length are noticed only when the file is used.
         """
         if not self._resumed_from or self.made_a_step:
             return ""
@@ -283,7 +280,7 @@ class Session:
         return f". It was resumed from checkpoint-{self._resumed_from}; if that one is damaged, {other}"
 
     def another_rank_failed(self) -> bool:
-        """True when another rank has failed or died; the first rank then records why and ends the attempt."""
+        """Return whether another rank failed. If so, the first rank records why and ends the attempt."""
         told = read_errors(self.folder)
         lost = [] if told else lost_ranks(self.folder, self.rank)
         if not told and not lost:
@@ -300,7 +297,7 @@ class Session:
 
     @property
     def made_a_step(self) -> bool:
-        """True once this attempt has done a step of its own."""
+        """Whether this attempt has completed a step."""
         return self._trainer is not None and int(self._trainer.state.global_step) > self._resumed_from
 
     def close(self, state: str, error: dict[str, Any] | None = None) -> None:
@@ -319,7 +316,7 @@ class Session:
         self._let_go()
 
     def _let_go(self) -> None:
-        """Take the hooks off: what the script does with its trainer from here on is its own."""
+        """Remove all hooks: from here on the trainer belongs to the script alone."""
         from grpo_tui.train import compat
 
         if self._trainer is None or not hasattr(self, "controller"):
@@ -332,12 +329,12 @@ class Session:
                 self._trainer.remove_callback(callback)
 
     def ended_state(self) -> str:
-        """`stopped` when the user stopped the run, else `finished`."""
+        """Return `stopped` when a stop was carried out, else `finished`."""
         return "stopped" if self.controller.stopped else "finished"
 
 
 def checkpoint_step(checkpoint: Path) -> int:
-    """The step in a checkpoint folder's name."""
+    """Return the step in a checkpoint folder's name."""
     return int(checkpoint.name.split("-")[-1])
 
 
@@ -353,14 +350,14 @@ PACKAGES = (
     "grpo-tui",
 )
 DIFF_LIMIT = 200_000
-"""Characters kept of the difference to the last commit."""
+"""Characters kept of the diff to the last commit."""
 
 
 def reproduction_record(trainer: Any, folder: Path) -> dict[str, Any]:
-    """Everything about this process and trainer that decides the numbers.
+    """Return everything about this process and trainer that affects the numbers.
 
     Args:
-        folder: The user's folder, whose git state is kept.
+        folder: The user's folder, whose git state is recorded.
     """
     return {
         "python": platform.python_version(),

@@ -1,8 +1,8 @@
-"""The child that looks at tokens: `python -m grpo_tui.train.token_child FOLDER REQUESTS ANSWERS`.
+"""Score tokens in a child process: `python -m grpo_tui.train.token_child FOLDER REQUESTS ANSWERS`.
 
 Loads the base model of a config, or one of its checkpoints (an adapter on its base), and renders the prompt
-as `GRPOTrainer` does. Reads requests, answers with events and a reply, a JSON object a line. It keeps what
-it has loaded until its parent cancels.
+as `GRPOTrainer` does. Reads requests and answers with events and a reply, one JSON object per line. Keeps
+what it has loaded until its parent cancels.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ADAPTER = "adapter_config.json"
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What is looked at, as token ids."""
+    """The requested prompt and completion as token ids."""
 
     prompt: list[int]
     ids: list[int]
@@ -53,7 +53,7 @@ class Child:
     def __init__(self, send: Send) -> None:
         self._send = send
         self._loaded: dict[str, Policy] = {}
-        """By checkpoint, the base model under an empty name: it, and the checkpoint that was asked last."""
+        """By checkpoint: the newest one requested, and the base model under an empty name."""
         self._beside = False
 
     def tokens(
@@ -67,12 +67,12 @@ class Child:
         base: bool,
         beside: bool,
     ) -> dict[str, Any]:
-        """Look at one completion.
+        """Score the tokens of one completion.
 
         Args:
-            checkpoint: a folder; empty for the model that the run began with.
-            base: whether it shall be compared with the model that the run began with.
-            beside: whether the run is going on, and needs the GPU and the processor.
+            checkpoint: A folder; empty for the run's base model.
+            base: Whether to compare with the run's base model.
+            beside: Whether the run is training, and needs the GPU and the CPU.
 
         Returns:
             `TokenScores.to_wire`.
@@ -110,7 +110,7 @@ class Child:
         ).to_wire()
 
     def _stand(self, beside: bool) -> None:
-        """Where the run went on since the last question, let go of what can be on its GPU."""
+        """Drop loaded models once the run trains again: they may be on its GPU."""
         if beside and not self._beside:
             self._forget(list(self._loaded))
         self._beside = beside
@@ -124,7 +124,7 @@ class Child:
         return self._loaded[checkpoint]
 
     def _forget(self, names: Sequence[str]) -> None:
-        """Let go of models before the next one is loaded; they hold themselves in circles."""
+        """Free models before the next one is loaded. They contain reference cycles."""
         for name in names:
             del self._loaded[name]
         if names:
@@ -154,7 +154,7 @@ class Child:
 
 
 def _prepared(config: RunConfig, beside: bool) -> RunConfig:
-    """Take the run's environment over; beside a run that goes on, only the processor, and little of it."""
+    """Apply the run's environment. Beside a training run, use only a quarter of the CPU's threads."""
     os.environ.update(config.env)  # before torch and transformers, which read it when they are imported
     if not beside:
         return config

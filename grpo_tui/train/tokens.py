@@ -1,9 +1,9 @@
-"""From a model and token ids to log-probability, entropy, rank and KL of each token; and from text to ids.
+"""Compute log-probability, entropy, rank and KL of each token; turn recorded text back into token ids.
 
-One forward pass; softmax and sums in float32, at temperature 1. Serves the child that loads checkpoints and
-the live run, whose policy is looked at at the safe point and on every rank, because a rank may hold a part of
-the model. The random state and the training mode are the same afterwards. Importing it imports neither torch
-nor transformers: the child sets the environment that they read first.
+One forward pass, with softmax and sums in float32 at temperature 1. Used by the child that loads checkpoints
+and, at the safe point, by the live run: on every rank, because a rank may hold only part of the model. Random
+state and training mode are restored. This module imports neither torch nor transformers at import time: the
+child must first set the environment that they read.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from grpo_tui.train import compat
 from grpo_tui.train.settings import Refused
 
 ROWS_AT_ONCE = 128
-"""Positions whose distributions are held in float32 together."""
+"""Positions whose distributions are held in float32 at once."""
 MOST_PARTS = 4
-"""Tokens that one character can take, in bytes of UTF-8."""
+"""Maximum number of tokens for one character: its bytes in UTF-8."""
 DIGITS = 6
 """Decimals that are kept."""
 
 
 class TokensError(ValueError):
-    """The tokens cannot be looked at; the message is one sentence for the user."""
+    """The tokens cannot be scored; the message is one sentence for the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,9 @@ class Tokenized:
     """A completion as token ids.
 
     Attributes:
-        ids: the first `MOST_TOKENS` of them.
-        of: how many there are in all, the end token included.
-        note: why they cannot be those that were generated; empty when nothing speaks against it.
+        ids: The first `MOST_TOKENS` ids.
+        of: Total number, including the end token.
+        note: Why they differ from those generated; empty when nothing suggests that.
     """
 
     ids: list[int]
@@ -50,9 +50,9 @@ def tokenized(tokenizer: Any, text: str, end: int | None, recorded: int | None) 
     """Turn a recorded completion back into token ids.
 
     Args:
-        text: the completion as recorded, which is without special tokens.
-        end: the id of the end token when it ended by itself, None when it was cut off.
-        recorded: its length in tokens, as the run recorded it, the end token included.
+        text: The completion as recorded, without special tokens.
+        end: Id of the end token when the completion ended by itself, None when it was truncated.
+        recorded: Recorded length in tokens, including the end token.
     """
     ids = list(tokenizer(text, add_special_tokens=False)["input_ids"])
     note = ""
@@ -66,16 +66,16 @@ def tokenized(tokenizer: Any, text: str, end: int | None, recorded: int | None) 
 
 
 def end_token(tokenizer: Any, ends: Sequence[int]) -> int | None:
-    """The token that ends a completion: the tokenizer's own where the run knows it, else its first."""
+    """Return the tokenizer's end token if the run uses it, else the run's first."""
     own = tokenizer.eos_token_id
     return own if own is not None and (own in ends or not ends) else (ends[0] if ends else None)
 
 
 def refuse_images(prompt: Any) -> None:
-    """Refuse a prompt of which the run has recorded only the text.
+    """Refuse a prompt with images, of which only the text is recorded.
 
     Raises:
-        TokensError: it has images.
+        TokensError: The prompt has images.
     """
     for message in prompt if isinstance(prompt, list) else ():
         content = message.get("content") if isinstance(message, dict) else None
@@ -85,7 +85,7 @@ def refuse_images(prompt: Any) -> None:
 
 
 def precision(model: Any, mixed: str) -> str:
-    """In which precision a model computes, in words; `mixed` is that of autocast, empty for none."""
+    """Describe the precision of a model; `mixed` is the autocast dtype, empty for none."""
     kept = str(next(model.parameters()).dtype).removeprefix("torch.")
     return f"{kept}, {mixed} autocast" if mixed else kept
 
@@ -94,7 +94,7 @@ def refuse_long(model: Any, tokens: int) -> None:
     """Refuse more tokens than the model's context holds.
 
     Raises:
-        TokensError: there are more.
+        TokensError: There are more.
     """
     config = getattr(model, "config", None)
     text = config.get_text_config() if config is not None and hasattr(config, "get_text_config") else config
@@ -106,17 +106,17 @@ def refuse_long(model: Any, tokens: int) -> None:
 
 
 def logits_of(model: Any, prompt: Sequence[int], completion: Sequence[int], device: Any) -> Any:
-    """What the model says before each token of the completion.
+    """Return the model's logits before each token of the completion.
 
     Args:
-        model: in evaluation mode; called without gradients, in whatever precision the caller has set.
-        prompt: its token ids, at least one.
+        model: In evaluation mode. Called without gradients, in the caller's precision.
+        prompt: Token ids, at least one.
 
     Returns:
         (tokens, vocabulary) logits, in the model's precision.
 
     Raises:
-        TokensError: prompt or completion is empty, or both are too long for the model.
+        TokensError: Prompt or completion is empty, or together they exceed the model's context.
     """
     import torch
 
@@ -132,7 +132,7 @@ def logits_of(model: Any, prompt: Sequence[int], completion: Sequence[int], devi
 
 
 def _keeps_logits(model: Any) -> bool:
-    """Whether the model can leave out the logits of the prompt."""
+    """Return whether the model can skip the logits of the prompt."""
     import torch
 
     inner = model
@@ -147,12 +147,12 @@ def _keeps_logits(model: Any) -> bool:
 
 
 def figures(logits: Any, ids: Sequence[int], base: Any = None) -> dict[str, list[Any]]:
-    """Log-probability, entropy and rank of each token, and its KL to a base.
+    """Compute log-probability, entropy and rank of each token, and its KL to a base model.
 
     Args:
         logits: (tokens, vocabulary), from `logits_of`.
         ids: (tokens,) the completion.
-        base: as `logits`, of the base model; None for none.
+        base: As `logits`, from the base model; None for none.
 
     Returns:
         Columns: `logprob`, `entropy` (nats), `rank` (from 1), `likeliest` (an id), `likeliest_logprob`,
@@ -180,7 +180,7 @@ def figures(logits: Any, ids: Sequence[int], base: Any = None) -> dict[str, list
             continue
         logq = torch.log_softmax(base[rows].to(logits.device).float(), dim=-1)
         columns["base_logprob"] += _rounded(logq.gather(1, chosen).squeeze(1))
-        # Rounding can leave a sum of nothing a little below 0, which no KL is.
+        # Rounding can push a sum slightly below 0, but a KL is never negative.
         columns["kl"] += _rounded(torch.where(p > 0, p * (logp - logq), 0.0).sum(dim=-1).clamp(min=0.0))
     return columns
 
@@ -192,10 +192,10 @@ def _rounded(values: Any) -> list[float]:
 def tokens_of(
     tokenizer: Any, prompt: Sequence[int], ids: Sequence[int], columns: dict[str, list[Any]]
 ) -> tuple[Token, ...]:
-    """Put texts and figures together.
+    """Combine texts and figures.
 
     Args:
-        prompt: token ids before the completion.
+        prompt: Token ids before the completion.
     """
     special = set(tokenizer.all_special_ids)
     texts = token_texts(tokenizer, prompt, ids)
@@ -218,10 +218,10 @@ def tokens_of(
 
 
 def token_texts(tokenizer: Any, before: Sequence[int], ids: Sequence[int]) -> list[str]:
-    """What each token adds to the text.
+    """Return what each token adds to the text.
 
-    A character of several tokens stands with the last of them. Each is read behind the token before, for
-    some tokenizers leave out the blank of a first word.
+    A character of several tokens appears with the last of them. Each token is decoded after the one before
+    it, because some tokenizers drop the space of a first word.
     """
     texts: list[str] = []
     whole = [*before[-1:], *ids]
@@ -240,24 +240,24 @@ def token_texts(tokenizer: Any, before: Sequence[int], ids: Sequence[int]) -> li
 
 
 def refused(error: Exception) -> TokensError:
-    """What a model's or a tokenizer's exception says, as a sentence."""
+    """Turn an exception of a model or tokenizer into a one-sentence error."""
     first = str(error).strip().partition("\n")[0]
     return TokensError(one_line(f"{type(error).__name__}: {first}", 300))
 
 
 def live_tokens(trainer: Any, args: Mapping[str, Any]) -> dict[str, Any]:
-    """Look at one completion.
+    """Score the tokens of one completion with the live policy.
 
     Args:
-        trainer: the GRPOTrainer, between two steps.
-        args: `prompt` and `text` as recorded, `truncated`, `recorded` (its tokens, or None), and `base`:
-            whether it shall be compared with the reference, where one is in memory.
+        trainer: The GRPOTrainer, between two steps.
+        args: `prompt` and `text` as recorded, `truncated`, `recorded` (number of tokens or None), and `base`:
+            whether to compare with the reference, if one is in memory.
 
     Returns:
         `TokenScores.to_wire`.
 
     Raises:
-        Refused: the completion cannot be looked at.
+        Refused: The completion cannot be scored.
     """
     if not isinstance(args.get("text"), str) or not isinstance(args.get("prompt"), str | list):
         raise Refused("a completion is needed: grpo-tui tokens RUN --group N --from live")
@@ -306,12 +306,12 @@ def _looked_at(trainer: Any, args: Mapping[str, Any]) -> dict[str, Any]:
 def _figures(
     trainer: Any, before: list[int], ids: list[int], *, wanted: bool
 ) -> tuple[str, dict[str, list[Any]]]:
-    """Name of the reference, and the columns."""
+    """Return the name of the reference, and the columns."""
     import torch
 
     from grpo_tui.train.sampling import evaluating, unchanged_randomness
 
-    # Through the model as TRL takes it for log-probabilities: what is sharded gathers itself, layer by layer.
+    # Use the model as TRL does for log-probabilities: a sharded one gathers itself, layer by layer.
     model, device = trainer.model, trainer.accelerator.device
     name, reference = compat.reference(trainer) if wanted else ("", None)
     try:

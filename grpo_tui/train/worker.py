@@ -1,6 +1,6 @@
-"""The training process: reads `run.json`, trains in a thread, serves reward calls in the main thread.
+"""The training process: read `run.json`, train in a thread, serve reward calls in the main thread.
 
-Started by the supervisor with `python -m grpo_tui.train.worker RUN_DIR`, in a session of its own, without a
+Started by the supervisor with `python -m grpo_tui.train.worker RUN_DIR`, in its own session and without a
 terminal.
 """
 
@@ -40,14 +40,14 @@ FAILED, STOPPED = 1, 3
 """Exit codes; 0 is a finished run."""
 
 LEAVING_S = 15.0
-"""How long trackers and threads may take after the end of a run was recorded."""
+"""Time limit for trackers and threads after the end of a run was recorded."""
 
 ANSWERS_BEFORE = "answers_before"
-"""Fact: the answers to the held-out questions before the first step."""
+"""Key of a fact: answers to the held-out questions before the first step."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one attempt; returns the exit code."""
+    """Run one attempt and return the exit code."""
     folder = RunFolder(Path((arguments if arguments is not None else sys.argv[1:])[0]).absolute())
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     sys.stdout, sys.stderr = Unbreakable(sys.stdout), Unbreakable(sys.stderr)
@@ -83,12 +83,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _stopped(spec: RunSpec) -> int:
-    """Exit code of a run that was stopped; a launcher takes all but 0 for a failure, with a traceback."""
+    """Return the exit code of a stopped run. A launcher reports any code but 0 as a failure."""
     return 0 if spec.launcher else STOPPED
 
 
 def _not_begun(folder: RunFolder, error: Exception) -> int:
-    """Say why there can be no record, where others look when there is none."""
+    """Report why there is no record, in the log and the rank file."""
     said = str(error).replace(f"{folder.root}{os.sep}", "")  # the reader knows the folder, and room is short
     cause = f"nothing can be recorded, so the run did not start: {said}"
     print(f"grpo-tui: {cause}", flush=True)
@@ -167,7 +167,7 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder, early: list[int])
 
 @contextlib.contextmanager
 def _no_collector() -> Iterator[None]:
-    """Look for no garbage while importing: a tenth of the time would go into modules that all stay."""
+    """Disable garbage collection while importing: it takes a tenth of the time, and all modules stay."""
     gc.disable()
     try:
         yield
@@ -177,7 +177,7 @@ def _no_collector() -> Iterator[None]:
 
 
 def _loaded(session: Session, config: RunConfig) -> tuple[list[LoadedReward], Prompts]:
-    """Load rewards and rows, say what was left out, and check that they fit."""
+    """Load rewards and rows, report what was left out, and check that they fit together."""
     session.phases.tell(loads="loading the rewards")
     from grpo_tui.data.load import load_prompts
     from grpo_tui.rewards.loading import load_rewards
@@ -200,7 +200,7 @@ def _ask_while_training(session: Session, config: RunConfig, prompts: Prompts) -
 
 
 def _keep_what_is_ours(session: Session) -> None:
-    """Keep the standard library for what was imported since, and report what the user's files replaced."""
+    """Protect modules imported since the last call, and report what the user's files replaced."""
     own.keep()
     session.report_replaced("a file of the config")
 
@@ -234,10 +234,10 @@ class StoppedEarly(BaseException):
 
 
 def _leave_on_signals(session: Session, early: list[int]) -> None:
-    """End at SIGTERM as long as there is nothing to save.
+    """End on SIGTERM while there is nothing to save.
 
-    An extension module that is being imported can turn the exception into one of its own, or lose it, so
-    `early` keeps the signal.
+    An extension module that is being imported may swallow or replace the exception, so `early` keeps the
+    signal.
     """
 
     def leave(number: int) -> None:
@@ -250,7 +250,7 @@ def _leave_on_signals(session: Session, early: list[int]) -> None:
 
 
 def _stop_on_signals(session: Session, early: list[int]) -> None:
-    """At SIGTERM finish the step, save and end."""
+    """Finish the step, save and end on SIGTERM."""
 
     def stop(_: int) -> None:
         session.controller.stop_wanted = True
@@ -262,7 +262,7 @@ def _stop_on_signals(session: Session, early: list[int]) -> None:
 
 def _on_signals(session: Session, act: Callable[[int], None]) -> None:
     def handle(number: int, _: Any) -> None:
-        # A launcher sends SIGTERM to all when one rank has failed; the others would wait for it for ever.
+        # A launcher sends SIGTERM to all ranks when one has failed. The others would wait for it forever.
         if world_size() > 1 and session.another_rank_failed():
             os._exit(FAILED)
         act(number)
@@ -272,7 +272,7 @@ def _on_signals(session: Session, act: Callable[[int], None]) -> None:
 
 
 def _first_answers(folder: RunFolder, session: Session, trainer: Any, questions: Sequence[Any]) -> list[str]:
-    """The answers before training: those of the first attempt, when this one resumes it."""
+    """Return the answers before training. A resumed attempt reuses those of the first."""
     if not questions:
         return []
     if session.attempt > 1:
@@ -297,7 +297,7 @@ def _answers(trainer: Any, questions: Sequence[Any]) -> list[str]:
 def _compared(
     trainer: Any, rewards: Sequence[Any], questions: Sequence[Any], before: Sequence[str]
 ) -> dict[str, Any]:
-    """The answers before and after training, each with its reward."""
+    """Return the answers before and after training, each with its reward."""
     from grpo_tui.train.sampling import compared, score
 
     after = _answers(trainer, questions)
@@ -307,7 +307,7 @@ def _compared(
 
 
 def _leave_within(seconds: float, code: int) -> None:
-    """End the process even when a thread a reward started never does."""
+    """End the process even when a reward has started a thread that never ends."""
     timer = threading.Timer(seconds, lambda: os._exit(code))
     timer.daemon = True
     timer.start()
