@@ -224,7 +224,7 @@ def _named_in_section(script: Script, source: str) -> tuple[str, bool]:
 
 
 def _add_prepare(script: Script, config: RunConfig) -> bool:
-    """Add the function `prepare`, which mirrors `data.mapping.map_rows`. Return False if it would be empty."""
+    """Add the function `prepare`, which mirrors `data.mapping.map_rows`. Return whether it does anything."""
     section = config.section
     lines: list[str] = []
     if {name for name, column in section.columns.items() if name != column}:
