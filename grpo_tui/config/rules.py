@@ -1,6 +1,6 @@
-"""What a rule sees of a config: every setting with its default, its line, and how a finding is made.
+"""Framework for the rules that check a config's settings.
 
-`rules.toml` has the rules that are a condition and a sentence, the modules `rules_*` those that need more.
+`rules.toml` has the rules that consist of a condition and a sentence. More complex ones are in `rules_*.py`.
 """
 
 from __future__ import annotations
@@ -25,24 +25,23 @@ if TYPE_CHECKING:
     from grpo_tui.config.run_config import RunConfig
 
 Change = tuple[str, Any]
-"""A key and the value that it should have."""
+"""A key and its new value."""
 REMOVE = None
-"""As a fix's value: remove the key."""
+"""Value of a fix that removes the key."""
 _NAMES_FILE = Path(__file__).with_name("rule_names.toml")
 NAMES: Mapping[str, Any] = tomllib.loads(_NAMES_FILE.read_text(encoding="utf-8"))
-"""Names that the rules look for."""
+"""Lists of names for the rules."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """A config for rules.
+    """A config, as rules see it.
 
     Attributes:
-        parts: coerced arguments by dataclass.
-        section: the section `grpo_tui:`.
-        fields: all fields of TRL, for defaults.
-        document: the file, for lines.
-        world_size: number of training processes; None when it is not known.
+        parts: Converted arguments by dataclass.
+        fields: TRL's fields, for defaults.
+        document: The file, for lines.
+        world_size: Number of training processes, None if unknown.
     """
 
     parts: Mapping[str, Mapping[str, Any]]
@@ -53,12 +52,12 @@ class Settings:
 
     @classmethod
     def of(cls, inspected: Inspected, world_size: int | None) -> Settings:
-        """Return what rules see of an inspected config."""
+        """Create the settings of an inspected config."""
         return cls(inspected.parts, inspected.section, inspected.fields, inspected.document, world_size)
 
     @classmethod
     def of_config(cls, config: RunConfig, world_size: int | None = None) -> Settings:
-        """Return what rules see of a checked config, with the lines of its file."""
+        """Create the settings of a checked config, with the lines of its file."""
         parts = {
             "GRPOConfig": config.grpo,
             "ModelConfig": config.model_args,
@@ -68,7 +67,7 @@ class Settings:
         return cls(parts, config.section, load_fields(), _written(config.path), world_size)
 
     def get(self, name: str) -> Any:
-        """The value of a key, its default when it is not written; None where the default is computed."""
+        """Return the value of a key or its default, None for a computed default."""
         info = self.fields.get(name)
         if info is None:
             return None
@@ -78,7 +77,7 @@ class Settings:
         return None if isinstance(info.default, NoDefault) else info.default
 
     def written(self, name: str) -> bool:
-        """Whether the key has a value of its own that differs from TRL's default."""
+        """Return whether the config sets the key to something other than TRL's default."""
         info = self.fields.get(name)
         if info is None or name not in self.parts.get(info.owner, {}):
             return False
@@ -86,41 +85,41 @@ class Settings:
 
     @property
     def checkpointing(self) -> bool:
-        """Whether gradients are checkpointed; the older name is read where the newer one is not set."""
+        """Whether gradient checkpointing is on. The newer of its two keys wins."""
         newer = self.get("activation_checkpointing")
         return bool(self.get("gradient_checkpointing") if newer is None else newer)
 
     def mapping(self, name: str) -> Mapping[str, Any]:
-        """The value of a key that takes a mapping; empty for none, for a path and for other values."""
+        """Return the value of a key if it is a mapping, else an empty one."""
         value = self.get(name)
         return value if isinstance(value, dict) else {}
 
     def strategy(self, name: str) -> str:
-        """One of transformers' strategies (`eval_strategy`) as text."""
+        """Return one of transformers' strategies (`eval_strategy`) as a string."""
         return str(self.get(name) or "no")
 
     @property
     def data_key(self) -> str:
-        """The key that names the data."""
+        """The key that names the dataset."""
         if self.section.dataset is not None:
             return "grpo_tui.dataset"
         return "datasets" if self.get("datasets") else "dataset_name"
 
     def line(self, dotted: str) -> int | None:
-        """The line of a dotted key, of its nearest parent where it has none."""
+        """Return the line of a dotted key, or of its nearest parent."""
         return self.document.line(*_path(dotted))
 
     def finding(
         self, rule: str, severity: Severity, field: str | None, message: str, *fix: Change | None
     ) -> Finding:
-        """Make a finding at a key.
+        """Create a finding about a key.
 
         Args:
-            rule: the rule's name, `domain.what`.
-            severity: how bad it is.
-            field: the key, dotted where nested.
-            message: why, with the numbers; it may hold text of files and of the hub.
-            fix: `(key, value)` of the smallest change; a value of None removes the key.
+            rule: Name of the rule, `domain.what`.
+            severity: The severity.
+            field: The key, dotted where nested.
+            message: The reason, with numbers. It may contain untrusted text.
+            fix: `(key, value)` of the smallest change. None as the value removes the key.
         """
         first = fix[0] if fix else None
         change = Fix(first[0], first[1]) if first is not None else None
@@ -128,32 +127,32 @@ class Settings:
         return Finding(rule, severity, field, line, safe(message), change)
 
     def error(self, rule: str, field: str, message: str, *fix: Change | None) -> Finding:
-        """Find that a run would fail, or train nothing."""
+        """Create a finding: the run would fail, or train nothing."""
         return self.finding(rule, "error", field, message, *fix)
 
     def warning(self, rule: str, field: str, message: str, *fix: Change | None) -> Finding:
-        """Find that a run does not do what the config says."""
+        """Create a finding: the run would not do what the config says."""
         return self.finding(rule, "warning", field, message, *fix)
 
     def info(self, rule: str, field: str, message: str, *fix: Change | None) -> Finding:
-        """Find that another value would do better."""
+        """Create a finding: another value would be better."""
         return self.finding(rule, "info", field, message, *fix)
 
     def unused(self, field: str, why: str, *fix: Change) -> Finding:
-        """Find that nothing reads a key; the fix removes it unless another is given."""
+        """Create a finding: nothing reads the key. The fix removes it by default."""
         return self.warning(
             "config.unused", field, f"{field} is not used: {why}", *(fix or ((field, REMOVE),))
         )
 
     def unused_together(self, names: Sequence[str], why: str, *fix: Change) -> Finding:
-        """Find once that nothing reads any of several keys."""
+        """Create one finding for several keys that nothing reads."""
         more = f" and {len(names) - 1} more of its keys" if len(names) > 1 else ""
         verb = "are" if len(names) > 1 else "is"
         return self.warning("config.unused", names[0], f"{names[0]}{more} {verb} not used: {why}", *fix)
 
 
 def _written(path: Path | None) -> YamlDocument:
-    """What stands in a file; nothing when it cannot be read."""
+    """Read a config file, empty if it cannot be read."""
     try:
         return parse_mapping(path.read_text(encoding="utf-8")) if path is not None else YamlDocument({})
     except (OSError, UnicodeDecodeError, YamlError):
@@ -165,7 +164,7 @@ def _path(dotted: str) -> tuple[str | int, ...]:
 
 
 def yaml_said(value: Any) -> str:
-    """A value as it stands in a file."""
+    """Return a value as it would be written in a file."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
@@ -175,7 +174,7 @@ def yaml_said(value: Any) -> str:
 
 @cache
 def rule_rows() -> Mapping[str, Sequence[Mapping[str, Any]]]:
-    """Return the rows of `rules.toml` by domain; the file says what they hold."""
+    """Return the rules of `rules.toml` by domain. The file documents their format."""
     return tomllib.loads(Path(__file__).with_name("rules.toml").read_text(encoding="utf-8"))
 
 
@@ -184,11 +183,11 @@ HELPERS: Mapping[str, Any] = {
     "said": yaml_said,
     **{each.__name__: each for each in (dict, int, isinstance, max, min, round, str)},
 }
-"""Functions that a row can call, beside `get`, `written` and `mapping`."""
+"""Functions available in `rules.toml`, besides `get`, `written` and `mapping`."""
 
 
 class _Names(dict[str, Any]):
-    """What a row can name: the helpers, what its domain knows, else the value of a key."""
+    """Namespace of a rule: the helpers, the names of its domain, and the values of config keys."""
 
     def __init__(self, settings: Settings, known: Mapping[str, Any]) -> None:
         super().__init__(HELPERS)
@@ -211,11 +210,11 @@ class _Names(dict[str, Any]):
         return value
 
     def evaluated(self, expression: str) -> Any:
-        """Return what an expression of `rules.toml` comes to."""
+        """Evaluate an expression of `rules.toml`."""
         return eval(_compiled(expression), {"__builtins__": {}}, self)
 
     def told(self, value: Any) -> Any:
-        """Return what an expression comes to that = marks as one, any other value as it is."""
+        """Evaluate a string that begins with `=`. Return any other value unchanged."""
         marked = isinstance(value, str) and value.startswith("=")
         return self.evaluated(value.removeprefix("=").strip()) if marked else value
 
@@ -232,9 +231,9 @@ def row_findings(settings: Settings, domain: str, **known: Any) -> Iterator[Find
     """Apply the rules of one domain.
 
     Args:
-        settings: the config.
-        domain: a table of `rules.toml`.
-        known: what its rows can name beside the keys of a config.
+        settings: The config.
+        domain: A table of `rules.toml`.
+        known: Names for the rules, in addition to the keys of the config.
     """
     names = _Names(settings, known)
     for row in rule_rows()[domain]:

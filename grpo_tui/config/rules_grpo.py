@@ -1,8 +1,8 @@
-"""Rules of GRPOConfig and GRPOTrainer (TRL 1.16) about the loss, the reference model, sampling and logging.
+"""Rules about GRPO in TRL 1.16: loss, reference model, sampling, logging, adapters and quantization.
 
-What TRL raises when the trainer is built or in the first step, what it only warns of, and what one setting
-makes of another without a word; adapters and quantization too, as far as they need no model. Whether LoRA's
-targets exist in the model is the checker's business, vLLM's keys are `rules_vllm`'s.
+They cover what TRL raises late, only warns about, or changes silently. The rules need no model. Whether
+LoRA's
+targets exist in the model is checked elsewhere, vLLM's keys in `rules_vllm`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from grpo_tui.core.findings import Finding
 
 
 def lora_findings(settings: Settings) -> list[Finding]:
-    """Return what is wrong with adapters and quantization."""
+    """Return findings about adapters and quantization."""
     found = list(row_findings(settings, "lora"))
     found += _on_the_head(settings) if settings.get("use_peft") else _unused(settings)
     return found
@@ -50,7 +50,7 @@ _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 
 
 def folder_bytes(model: str) -> int | None:
-    """Return the bytes of a local model's weights; None for a Hub name and a folder without any."""
+    """Return the size in bytes of a local model's weights, None for a Hub name or a folder without any."""
     folder = Path(model).expanduser()
     if not model or not os.path.isdir(folder):
         return None
@@ -59,7 +59,7 @@ def folder_bytes(model: str) -> int | None:
 
 
 def grpo_findings(settings: Settings) -> list[Finding]:
-    """Return what is wrong with GRPO's own settings together."""
+    """Return findings about GRPO's own settings."""
     size = folder_bytes(str(settings.get("model_name_or_path") or ""))
     small = size is not None and size < 50_000_000
     return [*row_findings(settings, "grpo", small_model=small), *_without_weight(settings)]

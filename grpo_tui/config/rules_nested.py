@@ -1,10 +1,10 @@
-"""Rules about the mappings inside a config: keys that were renamed, are unknown, or say what another says.
+"""Rules about mappings inside a config: renamed, unknown and conflicting keys, and values of the wrong type.
 
-`model_init_kwargs`, `generation_kwargs`, `chat_template_kwargs`, `lr_scheduler_kwargs`, the checkpointing and
-accelerator mappings, continuous batching. FSDP and DeepSpeed are `rules_sharded`'s. A quoted "false" is true
-to whoever asks for its truth, and "0.1" cannot be multiplied, so texts are looked at too. What `generate`,
-`from_pretrained` and the schedules take is read from the installed transformers' source; one that looks
-otherwise gives no names, and then nothing is said about a key.
+They cover `model_init_kwargs`, `generation_kwargs`, `chat_template_kwargs`, `lr_scheduler_kwargs`,
+checkpointing,
+accelerator and continuous batching. FSDP and DeepSpeed are in `rules_sharded`. Strings are checked because a
+quoted "false" is truthy and a quoted "0.1" cannot be multiplied. Valid names are read from the source of the
+installed transformers. If its layout is unexpected, there are no names and keys are not checked.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from grpo_tui.core.statistics import is_number
 
 @lru_cache(maxsize=1)
 def generation_names() -> frozenset[str]:
-    """Settings of transformers' GenerationConfig."""
+    """Return the settings of transformers' GenerationConfig."""
     return frozenset(_popped("generation/configuration_utils.py", "GenerationConfig", "__init__"))
 
 
 @lru_cache(maxsize=1)
 def sampling_names() -> frozenset[str]:
-    """Settings of vLLM's SamplingParams: of the installed one, else those of the releases TRL takes."""
+    """Return the settings of vLLM's SamplingParams. Without vLLM, those of the releases that TRL supports."""
     try:
         body = parse_source("vllm", "sampling_params.py").body
     except FieldsUnavailableError:
@@ -50,7 +50,7 @@ _SAMPLING = frozenset(NAMES["sampling"])
 
 @lru_cache(maxsize=1)
 def loading_names() -> frozenset[str]:
-    """Arguments of `from_pretrained` that are not settings of the model's own config."""
+    """Return the arguments of `from_pretrained` that are not settings of the model's config."""
     found = set(_popped("modeling_utils.py", "PreTrainedModel", "from_pretrained"))
     for node in _methods("modeling_utils.py", "PreTrainedModel", "from_pretrained"):
         found |= {argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)}
@@ -58,26 +58,26 @@ def loading_names() -> frozenset[str]:
 
 
 _LOADING = frozenset(NAMES["loading"])
-"""Those that are read elsewhere than in its own body."""
+"""Arguments that are not read in the body of `from_pretrained`."""
 
 
 @lru_cache(maxsize=1)
 def accelerator_names() -> frozenset[str]:
-    """Fields of transformers' AcceleratorConfig."""
+    """Return the fields of transformers' AcceleratorConfig."""
     return frozenset(_annotated("trainer_pt_utils.py", "AcceleratorConfig"))
 
 
 @lru_cache(maxsize=1)
 def continuous_batching_names() -> frozenset[str]:
-    """Fields of transformers' ContinuousBatchingConfig."""
+    """Return the fields of transformers' ContinuousBatchingConfig."""
     return frozenset(_annotated("generation/configuration_utils.py", "ContinuousBatchingConfig"))
 
 
 @lru_cache(maxsize=1)
 def schedules() -> dict[str, tuple[frozenset[str], frozenset[str]]]:
-    """What each learning rate schedule takes and what of it has no default, by its name in a config.
+    """Return all and the required arguments of each learning rate schedule, by its name in a config.
 
-    Without the arguments that the trainer gives itself.
+    Arguments that the trainer passes are left out.
     """
     tree = _tree("optimization.py")
     if tree is None:
@@ -125,7 +125,7 @@ def _methods(relative: str, owner: str, name: str) -> Iterator[ast.FunctionDef]:
 
 
 def _popped(relative: str, owner: str, method: str) -> Iterator[str]:
-    """Names in `kwargs.pop("name", …)`."""
+    """Yield the names in `kwargs.pop("name", …)` and `kwargs.get("name", …)`."""
     for function in _methods(relative, owner, method):
         for node in ast.walk(function):
             if (
@@ -152,13 +152,13 @@ def _named(node: ast.expr) -> str:
 
 _MAPPINGS = tuple(NAMES["mappings"])
 _TEXTS = frozenset(NAMES["texts"])
-"""Keys of these mappings whose values are texts, whatever they look like."""
+"""Keys whose values are always strings."""
 _TRUTH = {"true": True, "false": False}
 _DTYPES = ("auto", "bfloat16", "float16", "float32")
 
 
 def value_findings(settings: Settings) -> list[Finding]:
-    """Return what is wrong with values inside mappings."""
+    """Return findings about values inside mappings."""
     found: list[Finding] = []
     for name in _MAPPINGS:
         found += _texts(settings, name, settings.mapping(name))
@@ -224,17 +224,17 @@ _MODEL_RENAMED: dict[str, tuple[str, Any, str]] = {
     "load_in_8bit": ("load_in_8bit", True, "set it at the top level"),
     "use_cache": ("model_init_kwargs.use_cache", REMOVE, "TRL sets it"),
 }
-"""Keys of `model_init_kwargs` that are gone: the key to write, its value, and the sentence."""
+"""Removed keys of `model_init_kwargs`: the key to set instead, its value, and the advice."""
 _MODEL_IGNORED = tuple(NAMES["model_ignored"])
 
 _SET_BY_TRL: Mapping[str, str] = NAMES["set_by_trl"]
-"""Generation settings that have a key of TRL's own, which the rest of the trainer reads."""
+"""Generation settings for which TRL has its own key, which the rest of the trainer reads."""
 _TEMPLATE_TAKEN = tuple(NAMES["template_taken"])
 _CHECKPOINT_NAMES = frozenset(NAMES["checkpointing"])
 
 
 def nested_findings(settings: Settings) -> list[Finding]:
-    """Return what is wrong inside the mappings of a config."""
+    """Return findings about keys inside mappings."""
     found = list(_model_init(settings))
     found += row_findings(settings, "model-init")
     found += _attention(settings)
@@ -250,7 +250,7 @@ def nested_findings(settings: Settings) -> list[Finding]:
 
 
 def _unknown(s: Settings, name: str, known: Collection[str]) -> Iterator[Finding]:
-    """Refuse keys that nothing takes, with the nearest that is taken."""
+    """Yield an error for each unknown key, with the nearest known one."""
     if not known:
         return
     for key, value in s.mapping(name).items():
@@ -349,7 +349,7 @@ def _generation(s: Settings) -> Iterator[Finding]:
 
 
 def _unknown_generation(s: Settings, key: str, value: Any, vllm: bool) -> Iterator[Finding]:
-    """A setting that whoever generates does not have: vLLM raises, transformers keeps it and never looks."""
+    """Yield an error for an unknown generation setting. vLLM raises one too; transformers ignores the key."""
     known = sampling_names() if vllm else generation_names()
     if not known or key in known:
         return
@@ -376,7 +376,7 @@ def _template(s: Settings) -> Iterator[Finding]:
 
 
 def chat_template(model: str) -> str | None:
-    """The chat template of a model that is on this machine, all of them where it has several; None else."""
+    """Return the chat template of a local model, as JSON if it has several. None for other models."""
     folder = model_folder(model)
     if folder is None:
         return None

@@ -1,7 +1,6 @@
-"""Rules about FSDP and DeepSpeed in a config: what cannot go together, and what the mappings do not know.
+"""Rules about FSDP and DeepSpeed: conflicting settings, and unknown keys of their mappings.
 
-It reads a DeepSpeed file, as transformers will, and nothing else. accelerate's own config file is the
-launcher's.
+accelerate's own config file is not checked here, because the launcher reads it.
 """
 
 from __future__ import annotations
@@ -17,18 +16,18 @@ from grpo_tui.core.findings import Finding
 from grpo_tui.core.text import one_line
 
 FSDP_NAMES = frozenset(NAMES["fsdp"])
-"""Keys of `fsdp_config` that TrainingArguments reads; each may carry the prefix `fsdp_`."""
+"""Keys of `fsdp_config` that TrainingArguments reads, each with or without the prefix `fsdp_`."""
 _FIRST_VERSION = tuple(NAMES["fsdp_first_version"])
 _FSDP_WORDS = tuple(NAMES["fsdp_words"])
 _WRAPS = ("TRANSFORMER_BASED_WRAP", "SIZE_BASED_WRAP", "NO_WRAP")
 _STATES = ("FULL_STATE_DICT", "LOCAL_STATE_DICT", "SHARDED_STATE_DICT")
 
 _SAME_IN_DEEPSPEED: Mapping[str, str] = NAMES["same_in_deepspeed"]
-"""Values of a DeepSpeed config that must equal the training's, when they are not `auto`."""
+"""Values of a DeepSpeed config that must be `auto` or equal to the training's."""
 
 
 def sharded_findings(settings: Settings) -> list[Finding]:
-    """Return what is wrong with FSDP and DeepSpeed."""
+    """Return findings about FSDP and DeepSpeed."""
     found = list(row_findings(settings, "fsdp"))
     found += _fsdp(settings) if settings.get("fsdp") else _fsdp_unused(settings)
     found += _deepspeed(settings)
@@ -57,7 +56,7 @@ def _fsdp(s: Settings) -> Iterator[Finding]:
 
 
 def _version(given: Mapping[str, Any]) -> int | None:
-    """FSDP's version, None when what is written is no number."""
+    """Return the FSDP version, None if it is not a number."""
     written = given.get("version", 2)
     return int(written) if str(written).isdigit() else None
 
@@ -129,7 +128,7 @@ def _deepspeed(s: Settings) -> Iterator[Finding]:
 
 
 def mismatches(s: Settings, body: Mapping[str, Any]) -> Iterator[Finding]:
-    """Give an error for each value of a DeepSpeed config that differs from the training's."""
+    """Yield an error for each value of a DeepSpeed config that differs from the training's."""
     for dotted, name in _SAME_IN_DEEPSPEED.items():
         there: Any = body
         for part in dotted.split("."):

@@ -1,8 +1,8 @@
-"""Rules of transformers' TrainingArguments and Trainer (5.24) that are known before anything is loaded.
+"""Rules about transformers' TrainingArguments and Trainer (5.24) that need nothing loaded.
 
-What they raise, what they warn of, and what they take without a word and never read. The metric that picks
-the best checkpoint must be one that an evaluation of this run logs: transformers looks for its name only
-after the first one, where an unknown name ends the run. Mappings inside the config are `rules_nested`'s.
+They cover what transformers raises, warns about, or accepts and never reads. The metric that picks the best
+checkpoint must be logged by an evaluation of this run: transformers looks it up only after the first
+evaluation, and an unknown name ends the run. Mappings inside the config are in `rules_nested`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TIMES = ("runtime", "samples_per_second", "steps_per_second")
 
 
 def metric_findings(settings: Settings) -> list[Finding]:
-    """Return what is wrong with the metric that picks the best checkpoint."""
+    """Return findings about the metric that picks the best checkpoint."""
     written, evaluates = settings.get(KEY), settings.strategy("eval_strategy") != "no"
     follows = str(settings.get("lr_scheduler_type")) in _FOLLOWING
     picks = settings.get("load_best_model_at_end") or settings.strategy("save_strategy") == "best"
@@ -75,7 +75,7 @@ def evaluated(s: Settings) -> tuple[str, ...]:
 
 
 def reward_names(s: Settings) -> tuple[str, ...]:
-    """Return the names under which TRL logs the rewards, as far as the config says."""
+    """Return the names under which TRL logs the rewards, as far as the config tells."""
     model = s.get("reward_model_name_or_path")
     named = [str(model).rstrip("/").rpartition("/")[2]] if model else []
     named += [str(source).rpartition(".")[2] for source in s.get("reward_funcs") or ()]
@@ -84,7 +84,7 @@ def reward_names(s: Settings) -> tuple[str, ...]:
 
 
 def _logged_by_a_reward(s: Settings, bare: str) -> bool:
-    """Whether a reward's file calls `log_metric` and has the metric's name in it."""
+    """Return whether a reward's file contains `log_metric` and the metric's name."""
     return any("log_metric" in text and bare in text for text in _reward_texts(s))
 
 
@@ -99,7 +99,10 @@ def _reward_texts(s: Settings) -> Iterator[str]:
 
 
 def _unseen(s: Settings) -> bool:
-    """Whether a reward may log a metric whose name is not to be seen here: in a module, or put together."""
+    """Return whether a reward may log a metric whose name is not visible here.
+
+    That is the case for rewards in modules and for names put together at run time.
+    """
     sources = [*(s.get("reward_funcs") or ()), *(entry.source for entry in s.section.rewards)]
     modules = [
         str(name) for name in sources if name not in TRL_NAMES and split_file_source(str(name)) is None
@@ -121,7 +124,7 @@ def _unknown(s: Settings, written: str, bare: str) -> Iterator[Finding]:
 
 
 def _meant(s: Settings, bare: str, known: tuple[str, ...]) -> str | None:
-    """Return the metric that a wrong name is most like; a reward's name alone means its mean."""
+    """Return the metric most similar to a wrong name. A reward's bare name means its mean."""
     word = re.sub(r"^(train|mean|avg)[_/]|^rewards?/|[_/](mean|avg)$", "", bare)
     by_name = {name.lower(): f"rewards/{name}/mean" for name in reward_names(s)}
     for each in (word, bare):
@@ -152,7 +155,7 @@ def _by_loss(s: Settings) -> Iterator[Finding]:
 
 
 def _direction(s: Settings, bare: str) -> Iterator[Finding]:
-    """Warn when the wrong end of a metric counts as best; by default the highest does."""
+    """Warn if the worse end of a metric counts as best. By default the highest value does."""
     better, asked = describe(bare).better, s.get("greater_is_better")
     greater = not bare.endswith("loss") if asked is None else bool(asked)
     if better and greater != (better == "up"):
@@ -167,14 +170,14 @@ def _direction(s: Settings, bare: str) -> Iterator[Finding]:
 
 
 _NEVER_READ: Mapping[str, str] = NAMES["never_read"]
-"""Keys that TRL's GRPO takes and never reads, and why."""
+"""Keys that TRL's GRPO accepts but never reads, and why."""
 
 _SAVE_AND_EVAL = ("save_strategy", "eval_strategy")
 _DEBUG = ("underflow_overflow", "tpu_metrics_debug")
 
 
 def training_findings(settings: Settings) -> list[Finding]:
-    """Return what transformers would refuse, late or at once, and what it would ignore."""
+    """Return findings about what transformers would reject or ignore."""
     found = [*row_findings(settings, "best-model"), *_best_steps(settings)]
     found += row_findings(settings, "training")
     found += _optimizer_arguments(settings)

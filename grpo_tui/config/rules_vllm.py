@@ -1,6 +1,6 @@
-"""Rules of TRL 1.16 about generation with vLLM: what cannot work together, and what is set for nothing.
+"""Rules of TRL 1.16 about generation with vLLM: conflicting and unused settings.
 
-It asks no server and looks at no machine; that is the pre-flight's business.
+The server and the machine are checked in preflight.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FLAG_OF = {
 
 
 def vllm_findings(settings: Settings) -> list[Finding]:
-    """Return what is wrong with the keys of vLLM together."""
+    """Return findings about vLLM's keys."""
     found = list(row_findings(settings, "vllm", server_flags=_FLAG_OF))
     if not settings.get("use_vllm"):
         return found + list(_unused(settings))
@@ -43,7 +43,7 @@ def _unused(s: Settings) -> Iterator[Finding]:
 
 
 def _truncation(s: Settings) -> Iterator[Finding]:
-    # It samples from what is left; the trainer's probabilities are those of the whole vocabulary.
+    # vLLM samples from the truncated vocabulary, but the trainer computes probabilities over the whole one.
     top_p, top_k, min_p = s.get("top_p"), s.get("top_k"), s.get("min_p")
     cut = [
         f"{name} {value:g}"
@@ -66,12 +66,12 @@ def _truncation(s: Settings) -> Iterator[Finding]:
 
 
 def tensor_parallel_findings(s: Settings, heads: int, kv_heads: int) -> list[Finding]:
-    """Return an error when vLLM cannot split the attention heads of a model over its GPUs.
+    """Return an error if vLLM cannot split the model's attention heads over its GPUs.
 
     Args:
-        s: the config.
-        heads: attention heads of the model.
-        kv_heads: heads of keys and values; vLLM repeats them when there are fewer than GPUs.
+        s: The config.
+        heads: Number of attention heads.
+        kv_heads: Number of key-value heads. vLLM replicates them if there are fewer than GPUs.
     """
     parallel = s.get("vllm_tensor_parallel_size")
     if not s.get("use_vllm") or s.get("vllm_mode") != "colocate" or not is_number(parallel) or parallel < 2:
@@ -114,7 +114,7 @@ def _tensor_parallel(s: Settings) -> Iterator[Finding]:
 
 
 def server_address(settings: Settings) -> str:
-    """Where the trainer looks for the vLLM server."""
+    """Return the URL where the trainer expects the vLLM server."""
     base = settings.get("vllm_server_base_url")
     if base:
         return str(base).rstrip("/")
@@ -122,7 +122,7 @@ def server_address(settings: Settings) -> str:
 
 
 def server_command(settings: Settings) -> str:
-    """The command that starts the vLLM server a config asks for, to be run on GPUs that do not train."""
+    """Return the command that starts the config's vLLM server, for GPUs that do not train."""
     words = ["trl", "vllm-serve", "--model", str(settings.get("model_name_or_path"))]
     if settings.written("model_revision"):
         words += ["--revision", str(settings.get("model_revision"))]

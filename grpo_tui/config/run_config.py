@@ -1,6 +1,6 @@
-"""A checked config as the training process receives it, and the error that lists everything wrong with one.
+"""A checked config, as the training process receives it.
 
-`RunConfig` is plain data and goes through JSON unchanged. How it is made from a file is `resolve`'s business.
+`RunConfig` is plain data and round-trips through JSON. `resolve` creates it from a file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SECRET_WORDS = ("token", "key", "secret", "password", "credential")
 
 
 class ConfigError(ValueError):
-    """A config that cannot start a run; `findings` holds everything found, errors first."""
+    """A config cannot start a run. `findings` has all findings, errors first."""
 
     def __init__(self, findings: Sequence[Finding], path: Path | None = None) -> None:
         self.findings = tuple(errors_first(findings))
@@ -33,7 +33,7 @@ class ConfigError(ValueError):
 
 
 def describe(finding: Finding, path: Path | None) -> str:
-    """Return one or two lines for a person: place and message, then the fix."""
+    """Return one or two lines for the user: place and message, then the fix."""
     place = path.name if path is not None else "config"
     if finding.line is not None:
         place = f"{place}:{finding.line}"
@@ -47,22 +47,22 @@ def describe(finding: Finding, path: Path | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RunConfig:
-    """Everything a run is made of.
+    """The complete configuration of a run.
+
+    The arguments of the dataclasses are converted and include only those set explicitly.
 
     Attributes:
-        path: the config file, absolute; None when the config came from elsewhere.
-        model: model id or absolute folder of the policy.
-        grpo: GRPOConfig arguments that were set explicitly, coerced. Without `output_dir` when none was set.
-        model_args: ModelConfig arguments that were set (with `model_name_or_path`).
-        script: GRPOScriptArguments that were set.
-        mixture: DatasetMixtureConfig arguments that were set.
-        section: the section `grpo_tui:`.
-        findings: notices and warnings; never an error.
-        raw: the file's values after overrides, before coercion.
-        env: environment variables of the file's `env:`, which the training process sets before anything else.
-        cwd: the folder the config was loaded in; dotted reward paths are imported from there, as TRL does.
-        origin: the run folder it was read from, or another file that names what it holds; None when it comes
-            from `path`. It is not stored: only who reads a config knows where it lay.
+        path: The absolute path of the config file, None if the config is not from a file.
+        model: Model id or absolute folder of the policy.
+        grpo: GRPOConfig arguments. No `output_dir` if none was set.
+        model_args: ModelConfig arguments, with `model_name_or_path`.
+        script: GRPOScriptArguments arguments.
+        mixture: DatasetMixtureConfig arguments.
+        findings: All findings. Errors can be among them, which `--force` overrides.
+        raw: Values of the file after overrides, before conversion.
+        env: Environment variables, which the training process sets before anything else.
+        cwd: Folder where the config was loaded. Dotted reward paths are imported from there, as in TRL.
+        origin: Run folder or other file that the config was read from, None if it was `path`. Not stored.
     """
 
     path: Path | None
@@ -79,7 +79,7 @@ class RunConfig:
     origin: Path | None = None
 
     def setting(self, name: str) -> Any:
-        """Return the value of a GRPOConfig field, TRL's default where none is set; None where it is computed.
+        """Return the value of a GRPOConfig field or TRL's default, None for a computed default.
 
         Raises:
             FieldsUnavailableError: TRL is not installed.
@@ -91,7 +91,7 @@ class RunConfig:
 
     @property
     def reward_count(self) -> int:
-        """How many rewards the run has: the reward model, `reward_funcs` and `grpo_tui.rewards`."""
+        """Number of rewards: the reward model, `reward_funcs` and `grpo_tui.rewards`."""
         return (
             bool(self.script.get("reward_model_name_or_path"))
             + len(self.script.get("reward_funcs") or ())
@@ -100,11 +100,11 @@ class RunConfig:
 
     @property
     def run_root(self) -> Path:
-        """The folder of its run unless a person names another."""
+        """The default run folder."""
         return run_root(self.grpo.get("output_dir"), self.path)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data for `json.dumps` and `from_json`; it may hold tokens, see `to_record`."""
+        """Return data for `json.dumps` and `from_json`. It may contain secrets, see `to_record`."""
         return {
             "path": str(self.path) if self.path is not None else None,
             "model": self.model,
@@ -120,7 +120,7 @@ class RunConfig:
         }
 
     def to_record(self) -> dict[str, Any]:
-        """Return `to_json` without keys, tokens and webhooks, for what is kept beside the run."""
+        """Return `to_json` without keys, tokens and webhooks, for the run folder."""
         notify = self.section.notify
         if notify is None:
             data = self.to_json()
@@ -133,14 +133,10 @@ class RunConfig:
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any] | str, origin: Path | None = None) -> RunConfig:
-        """Rebuild a config from what `to_json` gave, or from its text.
-
-        Args:
-            saved: the JSON.
-            origin: the run folder it was read from.
+        """Rebuild a config from the data of `to_json` or its JSON text.
 
         Raises:
-            ValueError: it is no config; a run.json that somebody edited may hold anything.
+            ValueError: The data is not a config, as in a run.json edited by hand.
         """
         try:
             return cls._rebuilt(json.loads(saved) if isinstance(saved, str) else saved, origin)
@@ -168,7 +164,7 @@ class RunConfig:
 
 
 def _without_webhook(raw: dict[str, Any]) -> dict[str, Any]:
-    """The file's values with the webhook of `grpo_tui.notify` masked."""
+    """Mask the webhook in the file's values."""
     section = raw.get("grpo_tui")
     notify = section.get("notify") if isinstance(section, dict) else None
     if not isinstance(section, dict) or not isinstance(notify, dict) or not notify.get("webhook"):
@@ -178,7 +174,7 @@ def _without_webhook(raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def _pack(value: Any) -> Any:
-    """Keep keys that are not text (`max_memory: {0: 20GB}`), which JSON would turn into text."""
+    """Keep keys that are not strings (`max_memory: {0: 20GB}`), which JSON would convert."""
     if isinstance(value, dict):
         if all(isinstance(key, str) for key in value) and _PAIRS not in value:
             return {key: _pack(item) for key, item in value.items()}
@@ -199,7 +195,7 @@ def _unpack(value: Any) -> Any:
 
 
 def redacted(value: Any) -> Any:
-    """Return plain data without keys and tokens."""
+    """Return JSON data without keys and tokens."""
     if isinstance(value, dict):
         return {key: "(not kept)" if _is_secret(key, item) else redacted(item) for key, item in value.items()}
     return value
@@ -215,9 +211,9 @@ GONE: Stamp = (0, 0, 0)
 
 
 def stamp(file: str | Path) -> Stamp:
-    """When a file was written, when it was touched at all, and its size; `GONE` when there is none.
+    """Return modification time, change time and size of a file, `GONE` if it does not exist.
 
-    The second tells of a file that is copied over with the older one's time.
+    The change time reveals a file that was replaced by a copy with the old modification time.
     """
     try:
         status = os.stat(file)
@@ -227,11 +223,11 @@ def stamp(file: str | Path) -> Stamp:
 
 
 def files_of(config: RunConfig, *, rewards: bool = True) -> Iterator[Path]:
-    """The files that a check of a config reads: data, the model's, rewards with the modules beside them.
+    """Yield the local files that checks of a config read: data, model, rewards and modules next to them.
 
     Args:
-        config: the run's.
-        rewards: whether the rewards count; without, a saved reward changes nothing of the data.
+        config: The config.
+        rewards: Whether to include the rewards, which do not affect checks of the data.
     """
     sources = [config.section.dataset, config.section.eval_dataset]
     if rewards:
@@ -254,6 +250,6 @@ def files_of(config: RunConfig, *, rewards: bool = True) -> Iterator[Path]:
 
 
 def stamps_of(config: RunConfig, *, rewards: bool = True) -> list[tuple[str, Stamp]]:
-    """Name and stamp of each of these files, by which a change is known."""
+    """Return path and stamp of each of these files, to detect changes."""
     found = [(str(file), stamp(file)) for file in files_of(config, rewards=rewards)]
     return [(name, known) for name, known in found if known != GONE]

@@ -1,9 +1,8 @@
-"""The fields a TRL config file may hold, read from the installed source of TRL and transformers.
+"""The fields of a TRL config file, read from the installed source of TRL and transformers.
 
-The source is parsed as text, so nothing of torch, transformers or TRL is imported: all fields with types,
-defaults and help are there in about a tenth of a second. It does not know values computed at import time
-(the default optimizer depends on the installed torch): those are `NoDefault.COMPUTED`. The names of TRL's own
-rewards are here too.
+The source is parsed as text, which takes about a tenth of a second and imports none of torch, transformers
+and
+TRL. Defaults computed at import time, such as the optimizer's, are `NoDefault.COMPUTED`.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-# Names that `trl grpo` itself knows; the factory's arguments are those of trl/scripts/grpo.py.
+# Rewards that `trl grpo` knows by name. The factory's arguments are those in trl/scripts/grpo.py.
 SCRIPT_NAMES: Mapping[str, dict[str, Any] | None] = {
     "accuracy_reward": None,
     "reasoning_accuracy_reward": None,
@@ -27,14 +26,14 @@ SCRIPT_NAMES: Mapping[str, dict[str, Any] | None] = {
     "get_soft_overlong_punishment": {"max_completion_len": 1280, "soft_punish_cache": 256},
 }
 FACTORIES = ("get_soft_overlong_punishment", "get_cosine_scaled_reward", "get_repetition_penalty_reward")
-"""Called with their params, they give the reward."""
+"""Functions that return a reward when called with their params."""
 TRL_NAMES = (*SCRIPT_NAMES, "get_cosine_scaled_reward", "get_repetition_penalty_reward")
 NAMES_OF_FACTORIES: Mapping[str, str] = {
     "get_soft_overlong_punishment": "soft_overlong_punishment_reward",
     "get_cosine_scaled_reward": "cosine_scaled_reward",
     "get_repetition_penalty_reward": "repetition_penalty_reward",
 }
-"""The names TRL logs for what the factories make."""
+"""Names under which TRL logs the rewards that the factories return."""
 
 
 Parse = Callable[[str, str], ast.Module]
@@ -55,7 +54,7 @@ _STATED = {
     ),
     "torch_compile_mode": (("torch", "_inductor/__init__.py"), r"mode_options: .*?= (\{.*?\n    \})"),
 }
-"""Fields whose values another file lists: the file, and the part of it whose quoted words they are."""
+"""Fields whose choices are quoted words in another file: the file, and a pattern for that part."""
 _QUOTED = r"[`'\"]+([\w-]+)[`'\"]+"
 _LISTED = re.compile(
     r"(?:Must be one of|Supported values are|Supported options are|Options)(?: of)?:?\s+"
@@ -64,7 +63,7 @@ _LISTED = re.compile(
 
 
 class ChoiceSource:
-    """Reads choices and aliases from the source files that `parse` and `read` give."""
+    """Finds choices and aliases of fields in the source."""
 
     def __init__(self, parse: Parse, read: Read) -> None:
         self._parse = parse
@@ -73,8 +72,8 @@ class ChoiceSource:
     def of(
         self, name: str, annotation: str, metadata: ast.expr | None, help_text: str
     ) -> tuple[str, ...] | None:
-        """Return the allowed values of one field, or None where the source does not state them."""
-        if name == "include_num_input_tokens_seen":  # its help lists them beside "or a boolean value"
+        """Return the choices of a field, None if the source does not state them."""
+        if name == "include_num_input_tokens_seen":  # its help lists them next to "or a boolean value"
             return ("all", "non_padding", "no")
         if name == "report_to":
             return ("all", "none", *self._integrations) if self._integrations else None
@@ -98,13 +97,13 @@ class ChoiceSource:
         return None
 
     def aliases(self, name: str) -> Mapping[str, str] | None:
-        """Return what TRL itself turns into another value when the config is built, with lower-case keys."""
+        """Return the values that TRL itself replaces when it builds the config, with lower-case keys."""
         return self._aliases.get(name)
 
     def _stated(self, file: tuple[str, str], part: str) -> tuple[str, ...] | None:
         try:
             parts = re.findall(part, self._read(*file), re.MULTILINE | re.DOTALL)
-        except RuntimeError:  # not installed, or laid out otherwise
+        except RuntimeError:  # not installed, or another layout
             return None
         words = re.findall(r"[\"']([\w-]+)[\"'](?!\w|\s*: (?:True|False))", "\n".join(parts))
         return tuple(dict.fromkeys(word.lower() for word in words)) or None
@@ -133,7 +132,7 @@ class ChoiceSource:
 
     @cached_property
     def _compared(self) -> dict[str, tuple[str, ...]]:
-        """Values of a setting that the trainer knows, for settings where any other value makes it raise."""
+        """Return the values that the trainer compares a setting with, if any other value makes it raise."""
         values: dict[str, dict[str, None]] = {}
         exhaustive: set[str] = set()
         for relative in _TRAINER_FILES:
@@ -149,7 +148,7 @@ class ChoiceSource:
 
     @cached_property
     def _aliases(self) -> dict[str, dict[str, str]]:
-        """Find `self.x = {True: "group", False: "none"}.get(self.x, self.x)` in GRPOConfig."""
+        """Find assignments like `self.x = {True: "group", False: "none"}.get(self.x, self.x)`."""
         found: dict[str, dict[str, str]] = {}
         for node in ast.walk(self._parse("trl", "trainer/grpo_config.py")):
             if not (isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute)):
@@ -167,7 +166,7 @@ class ChoiceSource:
 
 
 def _branches(body: list[ast.stmt]) -> Iterator[ast.If]:
-    """Give every `if` below some statements; expressions, most of a file, are not looked into."""
+    """Yield every `if` statement. Expressions, most of a file, are not searched."""
     for node in body:
         if isinstance(node, ast.If):
             yield node
@@ -176,7 +175,7 @@ def _branches(body: list[ast.stmt]) -> Iterator[ast.If]:
 
 
 def _comparison(node: ast.Compare) -> tuple[str | None, tuple[str, ...]]:
-    """Return the setting and the texts of `self.x == "a"`, `args.x != "a"` or `self.x in ["a", "b"]`."""
+    """Return setting and texts of `self.x == "a"`, `args.x != "a"` or `self.x in ["a", "b"]`."""
     left = node.left
     if not (
         isinstance(left, ast.Attribute)
@@ -195,7 +194,7 @@ def _comparison(node: ast.Compare) -> tuple[str | None, tuple[str, ...]]:
 
 
 def _raising_chain(node: ast.If) -> str | None:
-    """Return the setting that an `if … elif … else: raise` chain compares, if it compares one and ends so."""
+    """Return the setting that every test of an `if … elif … else: raise` chain compares, or None."""
     name = None
     current = node
     while True:
@@ -211,8 +210,7 @@ def _raising_chain(node: ast.If) -> str | None:
         return name if current is not node and any(isinstance(n, ast.Raise) for n in current.orelse) else None
 
 
-# The dataclasses that `trl grpo --config` parses, in its order, and the file each of them and of their bases
-# is in.
+# Dataclasses that `trl grpo --config` parses, in order. Below, the files of these and of their bases.
 TARGETS = ("GRPOScriptArguments", "GRPOConfig", "ModelConfig", "DatasetMixtureConfig")
 _CLASS_FILES = {
     "GRPOScriptArguments": ("trl", "scripts/grpo.py"),
@@ -227,14 +225,14 @@ _CLASS_FILES = {
 
 
 class NoDefault(Enum):
-    """Why a field has no default that can be shown."""
+    """Why a field has no literal default."""
 
     REQUIRED = "required"
     COMPUTED = "computed"
 
 
 class FieldsUnavailableError(RuntimeError):
-    """TRL or transformers is not installed, or their source has another layout than the known ones."""
+    """TRL or transformers is not installed, or its source has an unknown layout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,16 +240,13 @@ class FieldInfo:
     """One key of a TRL config file.
 
     Attributes:
-        name: the key.
-        owner: the dataclass that receives it, one of `TARGETS`.
-        annotation: the type as written in the source, such as `float | None`.
-        default: the literal default, or a `NoDefault`.
-        help: the help text, empty when there is none.
-        choices: the values allowed where the source states them (enum, metadata, or the trainer's own
-            comparisons).
-        aliases: texts that TRL itself turns into another value, such as `{"false": "none"}` for
-            `scale_rewards`.
-        defined_in: the class whose body holds the field, for grouping.
+        owner: The dataclass that receives it, one of `TARGETS`.
+        annotation: Type as written in the source, such as `float | None`.
+        default: The literal default, or a `NoDefault`.
+        choices: Allowed values, None if the source does not state them (by enum, metadata, or comparisons in
+            the trainer).
+        aliases: Values that TRL itself replaces, such as `{"false": "none"}` for `scale_rewards`.
+        defined_in: The class that defines the field, for grouping.
     """
 
     name: str
@@ -268,7 +263,7 @@ def source_root(package: str) -> Path:
     """Return the folder of an installed package without importing it.
 
     Raises:
-        FieldsUnavailableError: the package is not installed.
+        FieldsUnavailableError: The package is not installed.
     """
     spec = find_spec(package)
     if spec is None or not spec.submodule_search_locations:
@@ -281,7 +276,7 @@ def parse_source(package: str, relative: str) -> ast.Module:
     """Parse one source file of an installed package.
 
     Raises:
-        FieldsUnavailableError: the package or the file is missing.
+        FieldsUnavailableError: The package or the file is missing.
     """
     return ast.parse(read_source(package, relative))
 
@@ -290,7 +285,7 @@ def read_source(package: str, relative: str) -> str:
     """Read one source file of an installed package.
 
     Raises:
-        FieldsUnavailableError: the package or the file is missing.
+        FieldsUnavailableError: The package or the file is missing.
     """
     path = source_root(package) / relative
     try:
@@ -303,7 +298,7 @@ def read_source(package: str, relative: str) -> str:
 
 @lru_cache(maxsize=1)
 def load_fields() -> Mapping[str, FieldInfo]:
-    """Return every key that `trl grpo --config` accepts (without `env`), by name.
+    """Return every key that `trl grpo --config` accepts, by name and without `env`.
 
     Raises:
         FieldsUnavailableError: TRL or transformers cannot be read.
@@ -317,12 +312,12 @@ def load_fields() -> Mapping[str, FieldInfo]:
 
 
 def class_field_names(class_name: str) -> tuple[str, ...]:
-    """Return the field names of one of the known dataclasses, such as `DatasetConfig`."""
+    """Return the field names of a known dataclass, such as `DatasetConfig`."""
     return tuple(_class_fields(class_name))
 
 
 def _class_fields(class_name: str) -> dict[str, tuple[ast.AnnAssign, str]]:
-    """Return the annotated assignments of a class and its known bases; a subclass's definition wins."""
+    """Return the fields of a class and its known bases. A subclass's definition wins."""
     package, relative = _CLASS_FILES[class_name]
     body = next(
         (

@@ -1,9 +1,10 @@
-"""One key of a YAML text set or removed by changing its own lines only; comments, order and quoting stay.
+"""Set or remove one key of a YAML text and change only its own lines. Comments, order and quoting are kept.
 
-The text is spliced at the places that PyYAML's events give, the reading that TRL uses, so an alias keeps the
-place where it is written; offsets count characters of the text, a byte order mark included. A value changes
-inside a list or mapping item by item. What comes out is read again, and an edit that would have changed
-anything else (an anchor that other keys use, say) is refused with the reason.
+The text is spliced at the positions of PyYAML's events, so aliases are not expanded. Offsets count
+characters,
+including a byte order mark. Lists and mappings change item by item. The result is parsed again, and an edit
+that
+would change anything else (such as an anchor that other keys use) is rejected.
 """
 
 from __future__ import annotations
@@ -33,20 +34,17 @@ Kind = Literal["scalar", "mapping", "sequence", "alias"]
 
 @dataclass(slots=True)
 class Node:
-    """One value as it is written.
+    """One value as written.
 
     Attributes:
-        kind: what it is; an alias is not followed.
-        start: offset of its first character, its anchor or tag included; where nothing is written, the place
-            right after `:` or `-`.
-        end: offset behind its last character, without trailing comments or blank lines.
-        column: column of the first character after anchor and tag, from 0.
-        flow: written as `{…}` or `[…]`, or inside of one.
-        style: of a scalar: None for plain, or one of the signs `'`, `"`, `|`, `>`.
-        anchor: the name after `&` or `*`.
-        text: of a scalar: its text.
-        keys: of a mapping: its keys, in order.
-        items: the values of a mapping, or the items of a sequence.
+        kind: Its kind. An alias is not followed.
+        start: Offset of its first character, including anchor and tag. If empty, the offset after `:` or `-`.
+        end: Offset after its last character, without trailing comments and blank lines.
+        column: Column of the first character after anchor and tag, from 0.
+        flow: Whether it is written as `{…}` or `[…]`, or inside one.
+        style: Of a scalar: None for plain, else `'`, `"`, `|` or `>`.
+        anchor: The name after `&` or `*`.
+        items: Values of a mapping or items of a sequence.
     """
 
     kind: Kind
@@ -62,16 +60,16 @@ class Node:
 
     @property
     def empty(self) -> bool:
-        """True for a value that is not written at all, as in `key:`."""
+        """Whether no value is written, as in `key:`."""
         return self.kind == "scalar" and self.start == self.end
 
     @property
     def block(self) -> bool:
-        """True for a collection written over indented lines."""
+        """Whether it is a collection in block style."""
         return self.kind in ("mapping", "sequence") and not self.flow
 
     def position(self, part: str | int) -> int | None:
-        """Return where a key or an index stands among the items, or None."""
+        """Return the index of a key or item, or None."""
         if self.kind == "sequence":
             return part if isinstance(part, int) and 0 <= part < len(self.items) else None
         if self.kind == "mapping":
@@ -82,19 +80,19 @@ class Node:
 
 @lru_cache(maxsize=4)
 def read_tree(text: str) -> Node | None:
-    """Return the root of the first document, or None when the text holds no value.
+    """Return the root of the first document, None for an empty text.
 
-    It is shared by all who ask, and must stay as it is.
+    The tree is cached and shared, so do not change it.
 
     Raises:
-        yaml.YAMLError: the text cannot be read.
+        yaml.YAMLError: The text is not valid YAML.
     """
     events = yaml.parse(text, Loader=yaml.SafeLoader)
     for event in events:
         if isinstance(event, yaml.DocumentStartEvent):
             root = _node(next(events), events, text, in_flow=False)
             for _ in events:
-                pass  # a fault further down is a fault of the file
+                pass  # raises if the rest is invalid
             return None if root.empty else root
     return None
 
@@ -138,7 +136,7 @@ def _last_end(node: Node) -> int:
 
 
 def _block_end(text: str, start: int, end: int) -> int:
-    """Leave out the blank lines after a block scalar, unless its header says to keep them."""
+    """Return the end of a block scalar without trailing blank lines, unless its header keeps them."""
     header = text[start:end].splitlines()[0] if start < end else ""
     if "+" in header.partition("#")[0]:
         return start + len(text[start:end].rstrip(" ").removesuffix("\n").removesuffix("\r"))
@@ -146,7 +144,7 @@ def _block_end(text: str, start: int, end: int) -> int:
 
 
 def _dash_column(text: str, node: Node) -> int:
-    """Return the column of a sequence's dashes when an anchor or a tag stands before them."""
+    """Return the column of a sequence's dashes when it follows an anchor or a tag."""
     first = node.items[0].start
     line = text.rfind("\n", 0, first) + 1
     while line > node.start and text[line:].lstrip(" ")[:1] != "-":
@@ -158,7 +156,7 @@ Path = tuple[str | int, ...]
 
 
 class Splicer:
-    """One text and its tree; each method returns a new text."""
+    """One text with its tree. Each method returns a new text."""
 
     def __init__(self, text: str, root: Node | None) -> None:
         self.text = text
@@ -167,7 +165,7 @@ class Splicer:
         self.step = _step(root)
 
     def put(self, path: Path, value: Any, after: Sequence[str] = ()) -> str:
-        """Set a value: replace it where it stands, else add what is missing of its path."""
+        """Set a value. Missing parts of its path are added."""
         if self.root is None:
             return self._appended(block_lines(_nested(path, value), 0, self.step))
         chain = self._chain(path)
@@ -184,12 +182,12 @@ class Splicer:
         )
 
     def is_alias(self, path: Path) -> bool:
-        """True when a value is written as the name of an anchor elsewhere."""
+        """Return whether a value is written as an alias."""
         chain = self._chain(path) if self.root is not None else []
         return len(chain) > len(path) and chain[-1].kind == "alias"
 
     def insert(self, path: Path, value: Any) -> str:
-        """Put an item into a list before the one that stands at the index, or at its end."""
+        """Insert an item into a list before an index, or at its end."""
         chain = self._chain(path[:-1])
         if len(chain) != len(path) or chain[-1].kind != "sequence" or not isinstance(path[-1], int):
             raise LookupError("there is no list in the text")
@@ -211,7 +209,7 @@ class Splicer:
         return self._cut(at, at, self.newline.join(lines) + self.newline)
 
     def remove(self, path: Path) -> str:
-        """Take a key or an item out, with the comment on its line."""
+        """Remove a key or an item, with the comment on its line."""
         chain = self._chain(path)
         if len(chain) <= len(path):
             raise LookupError("it is not written there, but comes from an anchor or a merge")
@@ -229,14 +227,14 @@ class Splicer:
         line = self._line_start(start)
         end = self._line_end(max(first.end, last.end))
         if holder is self.root and len(starts) == 1 and "---" in self.text[:start]:
-            return self._cut(start, end, "{}")  # a document that was begun must hold something
+            return self._cut(start, end, "{}")  # an explicit document must not be empty
         if not self.text[line:start].strip("\ufeff "):
             keep = line + len(self.text[line:start]) - len(self.text[line:start].lstrip("\ufeff"))
             return self._without_lines(keep, end)
         return self._without_first(start, end, starts[index + 1], holder)
 
     def rename(self, path: Path, name: str) -> str:
-        """Write another key before a value."""
+        """Rename the key of a value."""
         chain = self._chain(path)
         index = chain[-2].position(path[-1]) if len(chain) > len(path) else None
         if index is None or not chain[-2].keys:
@@ -245,7 +243,7 @@ class Splicer:
         return self._cut(key.start, key.end, scalar(name, in_flow=chain[-2].flow))
 
     def _without_first(self, start: int, end: int, following: Node, holder: Node) -> str:
-        """Take out the first entry of a mapping that begins behind a dash: the next one moves up."""
+        """Remove the first entry of a mapping after a dash. The next entry takes its place."""
         at = following.start if holder.keys else self._dash(holder, 1)
         if self.text[end:at].strip():
             return self._cut(start, end, "")
@@ -258,7 +256,7 @@ class Splicer:
         return before[: -len(self.newline)] if before.endswith(self.newline) else before
 
     def _chain(self, path: Path) -> list[Node]:
-        """Return the nodes from the root down a path, as far as it is written."""
+        """Return the nodes from the root down a path, as far as they exist."""
         assert self.root is not None
         chain = [self.root]
         for part in path:
@@ -291,7 +289,7 @@ class Splicer:
         return self._over_lines(node, "", block_lines(value, column + self.step, self.step))
 
     def _on_its_line(self, node: Node, written: str) -> str:
-        """Write a value on the line of its key, keeping that line's comment and the column it stands in."""
+        """Write a value on the line of its key and keep that line's comment and its column."""
         lead = self._lead(node)
         if node.block or node.style in ("|", ">"):
             head = self._line_end(lead)
@@ -307,7 +305,7 @@ class Splicer:
         return self._aligned(start, node.end, space + written)
 
     def _aligned(self, start: int, end: int, written: str) -> str:
-        """Replace a stretch of one line; a comment behind it keeps its column where there is room."""
+        """Replace part of a line. A comment after it keeps its column if there is room."""
         rest = self.text[end : self._line_end(end)]
         gap = len(rest) - len(rest.lstrip(" "))
         if gap > 1 and rest[gap : gap + 1] == "#" and "\n" not in self.text[start:end]:
@@ -316,7 +314,7 @@ class Splicer:
         return self._cut(start, end, written)
 
     def _block_text(self, node: Node, column: int, value: str) -> str:
-        """Write a text into the block scalar that stands there, at its own indentation."""
+        """Write a text into an existing block scalar, at its own indentation."""
         first = self._line_end(node.start) + len(self.newline)
         written = self.text[first : self._line_end(first)]
         indent = len(written) - len(written.lstrip(" "))
@@ -333,7 +331,7 @@ class Splicer:
         return head + self.newline + self.newline.join(lines) + rest
 
     def _comment(self, node: Node, lead: int) -> str:
-        """Return the comment on the line of the key with the blanks before it, or nothing."""
+        """Return the comment on the line of the key with the spaces before it, or an empty string."""
         multiline = node.block or node.style in ("|", ">")
         at = lead if node.block else node.start if multiline else node.end
         line = self.text[at : self._line_end(at)]
@@ -342,14 +340,14 @@ class Splicer:
         return line if line.lstrip(" ").startswith("#") and line[:1] == " " else ""
 
     def _lead(self, node: Node) -> int:
-        """Return the offset behind the `:` or `-` that a value follows."""
+        """Return the offset after the `:` or `-` that precedes a value."""
         at = node.start
         while at > 0 and self.text[at - 1] not in ":-":
             at = self._line_start(at - 1) if self._only_comment(at - 1) else at - 1
         return at
 
     def _only_comment(self, at: int) -> bool:
-        """True when the offset lies in a line that holds only a comment, or in the comment of a line."""
+        """Return whether the offset is inside a comment."""
         line = self.text[self._line_start(at) : at + 1]
         return line.lstrip(" ").startswith("#")
 
@@ -410,7 +408,7 @@ def _is_line(value: str) -> bool:
 
 
 def _step(node: Node | None) -> int:
-    """Return by how much the text indents a level, 2 where it has none."""
+    """Return the text's indentation per level, 2 by default."""
     if node is None or not node.block:
         return 2
     for item in node.items:
@@ -421,15 +419,15 @@ def _step(node: Node | None) -> int:
 
 _MISSING = object()
 MOST_STEPS = 60
-"""A list or mapping that differs in more places is written anew as a whole."""
+"""A list or mapping that differs in more places is rewritten as a whole."""
 
 
 class EditError(ValueError):
-    """The edit cannot be made; the message says why."""
+    """The edit cannot be made."""
 
 
 def split_key(key: str | Sequence[str | int]) -> Path:
-    """Split `grpo_tui.rewards.0.weight` into its parts; digits after the first part are indexes."""
+    """Split `grpo_tui.rewards.0.weight` into parts. Digits after the first part are indexes."""
     if not isinstance(key, str):
         return tuple(key)
     first, *rest = key.split(".")
@@ -437,7 +435,7 @@ def split_key(key: str | Sequence[str | int]) -> Path:
 
 
 def get_value(values: Any, path: Path, otherwise: Any = None) -> Any:
-    """Return the value at a path, or `otherwise` when there is none."""
+    """Return the value at a path, or `otherwise`."""
     for part in path:
         if isinstance(values, Mapping):
             key = part if part in values else next((k for k in values if str(k) == str(part)), _MISSING)
@@ -455,13 +453,13 @@ def set_value(text: str, path: Path, value: Any, after: Sequence[str] = ()) -> s
     """Return the text with one value set.
 
     Args:
-        text: a readable YAML text whose top is a mapping, or an empty one.
-        path: keys and indexes; an index equal to the length of a list appends.
-        value: plain data.
-        after: for a new key at the top: the keys behind which it may stand, the best one first.
+        text: An empty text or a valid YAML mapping.
+        path: Keys and indexes. An index equal to the length of a list appends.
+        value: JSON data.
+        after: Keys after which a new top-level key may be inserted, best first.
 
     Raises:
-        EditError: it cannot be set without changing something else.
+        EditError: The value cannot be set without changing something else.
     """
     before = values_of(text)
     wanted = _with_value(before, path, value)
@@ -475,10 +473,10 @@ def set_value(text: str, path: Path, value: Any, after: Sequence[str] = ()) -> s
 
 
 def remove_value(text: str, path: Path) -> str:
-    """Return the text without one key or list item; a mapping or list that is emptied by it goes too.
+    """Return the text without one key or list item. A mapping or list that becomes empty is removed too.
 
     Raises:
-        EditError: there is no such key, or removing it would change something else.
+        EditError: The key does not exist, or removing it would change something else.
     """
     before = values_of(text)
     if get_value(before, path, _MISSING) is _MISSING:
@@ -496,10 +494,10 @@ def remove_value(text: str, path: Path) -> str:
 
 
 def rename_key(text: str, path: Path, name: str) -> str:
-    """Return the text with one key called otherwise, its value, comment and place kept.
+    """Return the text with one key renamed. Its value, comment and place are kept.
 
     Raises:
-        EditError: there is no such key, the new one is there already, or something else would change.
+        EditError: The key does not exist, the new name does, or something else would change.
     """
     before = values_of(text)
     holder = get_value(before, path[:-1])
@@ -512,7 +510,7 @@ def rename_key(text: str, path: Path, name: str) -> str:
 
 
 def same(first: Any, second: Any) -> bool:
-    """True when two plain values are equal in kind too: 1, 1.0 and true all differ."""
+    """Return whether two values are equal, including their types: 1, 1.0 and true all differ."""
     if type(first) is not type(second):
         return False
     if isinstance(first, dict):
@@ -526,7 +524,7 @@ def same(first: Any, second: Any) -> bool:
 
 @lru_cache(maxsize=8)
 def read_once(text: str) -> tuple[yaml_lines.YamlDocument | None, yaml_lines.YamlError | None]:
-    """Read a text, or say why it cannot be read; the document is shared and must not be changed."""
+    """Parse a text, or return its error. The document is cached and shared, so do not change it."""
     try:
         return yaml_lines.parse_mapping(text), None
     except yaml_lines.YamlError as error:
@@ -534,10 +532,10 @@ def read_once(text: str) -> tuple[yaml_lines.YamlDocument | None, yaml_lines.Yam
 
 
 def values_of(text: str) -> dict[str, Any]:
-    """Return the values of a readable text, shared and not to be changed.
+    """Return the values of a text. They are shared, so do not change them.
 
     Raises:
-        EditError: it cannot be read.
+        EditError: The text cannot be read.
     """
     document, error = read_once(text)
     if document is None:
@@ -573,7 +571,7 @@ def _with_value(before: dict[str, Any], path: Path, value: Any) -> dict[str, Any
 
 
 def _steps(path: Path, old: Any, new: Any) -> list[tuple[str, Path, Any]]:
-    """Return the single edits that lead from one value to another, in an order in which they can be made."""
+    """Return the single edits that turn one value into another, in a valid order."""
     if old is not _MISSING and same(old, new):
         return []
     if isinstance(old, dict) and isinstance(new, dict) and old and new and old.keys() & new.keys():

@@ -1,7 +1,7 @@
-"""One value as YAML text that YAML 1.1 (PyYAML, so TRL) and YAML 1.2 read alike.
+"""Write values as YAML that YAML 1.1 (PyYAML, and so TRL) and YAML 1.2 read alike.
 
-Numbers carry a dot before their exponent, texts that would be read as something else are quoted, and a text
-of several lines is a block scalar where it stands on lines of its own.
+Numbers have a dot before their exponent. Strings that would be read as another type are quoted. Multi-line
+strings become block scalars where possible.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 WIDEST_INLINE = 96
-"""Characters of a list or mapping that is still written on one line."""
+"""Maximum width of a list or mapping on one line."""
 
 _SAFE_START = re.compile(r"[\w./~+(<$^\\;é-]")
 _NEVER_PLAIN = re.compile(r": |:$| #|^[-?:] |^[-?:]$|^(---|\.\.\.)")
@@ -30,15 +30,15 @@ _RESOLVER = yaml.SafeLoader("")
 
 
 def scalar(value: Any, *, style: str | None = None, in_flow: bool = False) -> str:
-    """Write one value on one line.
+    """Write a scalar on one line.
 
     Args:
-        value: None, a truth value, a number, or a text.
-        style: the sign of the quotes that stood there, kept for a text.
-        in_flow: whether it stands inside `[…]` or `{…}`.
+        value: None, a boolean, a number, or a string.
+        style: The previous quote character, which a string keeps.
+        in_flow: Whether it is inside `[…]` or `{…}`.
 
     Raises:
-        TypeError: the value is of another kind.
+        TypeError: The value has another type.
     """
     if value is None:
         return "null"
@@ -58,7 +58,7 @@ def scalar(value: Any, *, style: str | None = None, in_flow: bool = False) -> st
 
 
 def inline(value: Any, *, in_flow: bool = False) -> str:
-    """Write any value on one line, collections as `[…]` and `{…}`."""
+    """Write a value on one line, with collections as `[…]` and `{…}`."""
     if isinstance(value, Mapping):
         inside = (f"{scalar(key, in_flow=True)}: {inline(item, in_flow=True)}" for key, item in value.items())
         return "{" + ", ".join(inside) + "}"
@@ -68,7 +68,7 @@ def inline(value: Any, *, in_flow: bool = False) -> str:
 
 
 def fits_one_line(value: Any) -> bool:
-    """Whether a value is written on the line of its key: scalars, short lists of them, empty collections."""
+    """Return whether a value goes on the line of its key: scalars, short lists of them, empty collections."""
     if isinstance(value, str):
         return not can_be_block(value)
     if isinstance(value, Mapping):
@@ -81,26 +81,26 @@ def fits_one_line(value: Any) -> bool:
 
 
 def can_be_block(value: str) -> bool:
-    """Whether a text of several lines can be written as a block scalar."""
+    """Return whether a multi-line string can be written as a block scalar."""
     return (
         "\n" in value
         and value.strip(" \n") != ""
-        and not value.endswith("\n\n")  # how many there are would depend on the blank lines that follow
+        and not value.endswith("\n\n")  # blank lines after the scalar would change their number
         and "\r" not in value
         and all(_printable(line) for line in value.split("\n"))
     )
 
 
 def block_scalar(value: str, indent: int, parent: int) -> tuple[str, list[str]]:
-    """Write a text as a block scalar.
+    """Write a string as a block scalar.
 
     Args:
-        value: the text; `can_be_block` holds, or it is one line that stood in a block before.
-        indent: column of its lines.
-        parent: column of the mapping or list it stands in.
+        value: A string that `can_be_block`, or one line that was in a block before.
+        indent: Column of its lines.
+        parent: Column of the enclosing mapping or list.
 
     Returns:
-        The header (`|` or `|-`, with a digit where the text begins with a space), and the lines.
+        The header (`|` or `|-`, with a digit if the text begins with a space), and the lines.
     """
     body = value.rstrip("\n")
     header = "|" + (str(indent - parent) if body[:1] in (" ", "\n", "\t") else "")
@@ -109,13 +109,13 @@ def block_scalar(value: str, indent: int, parent: int) -> tuple[str, list[str]]:
 
 
 def entry(head: str, value: Any, column: int, step: int) -> list[str]:
-    """Write `head` (as `key:` or `-`) with its value at a column of a block, over as many lines as it takes.
+    """Write a block entry on as many lines as it needs.
 
     Args:
-        head: what stands before the value.
-        value: the value.
-        column: the column of `head`.
-        step: by how much a level is indented.
+        head: `key:` or `-`.
+        value: The value.
+        column: Column of `head`.
+        step: Indentation per level.
     """
     lead = " " * column + head
     if fits_one_line(value) or (head == "-" and _short_mapping(value)):
@@ -163,7 +163,7 @@ def _number(value: float) -> str:
 
 
 def _plain(value: str, in_flow: bool) -> bool:
-    """True when a text without quotes is read as that text, by both versions of YAML."""
+    """Return whether both versions of YAML read the unquoted text as this string."""
     if not value or value != value.strip() or not _SAFE_START.match(value) or _NEVER_PLAIN.search(value):
         return False
     if (in_flow and _IN_FLOW.search(value)) or _YAML_12.fullmatch(value):

@@ -1,7 +1,6 @@
-"""YAML to plain values, with the line of every key, and without YAML's silent traps.
+"""Parse YAML into plain values with the line of each key.
 
-Values are read by PyYAML's safe rules, as TRL reads them, so a file means the same here and there. A
-duplicate key and a tab are refused with their line.
+Values are parsed by PyYAML's safe rules, as in TRL. Duplicate keys and tabs are errors with a line.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ import yaml
 
 Path = tuple[str | int, ...]
 MOST_VALUES = 200_000
-"""Aliases of aliases make a short file stand for billions of values, which nobody could wait for."""
+"""Nested aliases can expand a short file to billions of values."""
 
 
 class YamlError(ValueError):
-    """The text cannot be read; `line` counts from 1."""
+    """The text cannot be read. `line` counts from 1."""
 
     def __init__(self, message: str, line: int | None, key: str | None = None) -> None:
         super().__init__(message)
@@ -49,9 +48,9 @@ _MEANT = (
     ),
     ("that cannot start any token", "Quote a value that starts with this character"),
 )
-"""What PyYAML says, and what the user can do about it."""
+"""PyYAML's messages, and what the user can do about each."""
 _OPENED_BEFORE = ("could not find expected ':'", "unexpected end of stream", "but got '<stream end>'")
-"""Problems that show up later than their cause: report where the construct begins."""
+"""Problems reported after their cause, so the error points to where the construct begins."""
 
 
 @dataclass(slots=True)
@@ -59,10 +58,9 @@ class YamlDocument:
     """A mapping read from YAML.
 
     Attributes:
-        values: the plain values.
-        lines: line (from 1) of each key or list item, by its path: `("grpo_tui", "rewards", 0, "name")`.
-        plain: paths whose value was written without quotes, with what was written.
-        twice: keys that are given twice; the last value of each is in `values`.
+        lines: Line (from 1) of each key or list item, by path: `("grpo_tui", "rewards", 0, "name")`.
+        plain: Text of each unquoted value, by path.
+        twice: Errors about duplicate keys. `values` has the last value of each.
     """
 
     values: dict[str, Any]
@@ -71,7 +69,7 @@ class YamlDocument:
     twice: list[YamlError] = field(default_factory=list)
 
     def line(self, *path: str | int) -> int | None:
-        """Return the line of a path, or of the nearest parent that has one."""
+        """Return the line of a path, or of its nearest parent."""
         for end in range(len(path), 0, -1):
             if path[:end] in self.lines:
                 return self.lines[path[:end]]
@@ -79,9 +77,9 @@ class YamlDocument:
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe rules, with the line of a scalar that cannot be used.
+    """PyYAML's safe loader, with the line of a scalar that cannot be used.
 
-    That is what they choke on (a date such as 2024-13-45), and a whole number that no float can hold.
+    Such scalars are invalid dates (2024-13-45) and integers too large for a float.
     """
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
@@ -96,14 +94,14 @@ class _Loader(yaml.SafeLoader):
 
 
 def parse_mapping(text: str, *, loose: bool = False) -> YamlDocument:
-    """Read one YAML document whose top is a mapping; an empty file is an empty mapping.
+    """Parse one YAML document whose top level is a mapping. An empty text is an empty mapping.
 
     Args:
-        text: the document.
-        loose: leave duplicate keys in `twice` for the caller to tell, so that they hide nothing else.
+        text: The document.
+        loose: Collect duplicate keys in `twice` instead of raising, so that they hide no other error.
 
     Raises:
-        YamlError: tabs, syntax, duplicate keys, keys or values that are not plain data.
+        YamlError: Invalid syntax, tabs, duplicate keys, or values that are not plain data.
     """
     try:
         document = _parse(text)
@@ -138,7 +136,7 @@ def _parse(text: str) -> YamlDocument:
     finally:
         loader.dispose()
     nodes = [key_node for key_node, _ in node.value]
-    if document.twice:  # a dict has the later one at the place of the first
+    if document.twice:  # a dict keeps the position of the first and the value of the last
         nodes = list({key_node.value: key_node for key_node in nodes}.values())
     for key_node, key in zip(nodes, values, strict=False):
         if not isinstance(key, str) and isinstance(key_node, yaml.ScalarNode):
@@ -152,10 +150,10 @@ def _parse(text: str) -> YamlDocument:
 
 
 def parse_value(text: str) -> tuple[Any, str | None]:
-    """Read one value as YAML does, for `--set K=V`; returns it and what was written where it has no quotes.
+    """Parse one value for `--set K=V`. Return it, and its text if it is unquoted.
 
     Raises:
-        YamlError: the text is not readable.
+        YamlError: The text is not valid YAML.
     """
     if not text.strip():
         return "", None
@@ -164,7 +162,7 @@ def parse_value(text: str) -> tuple[Any, str | None]:
 
 
 def _walk(node: yaml.Node, path: Path, document: YamlDocument, parents: set[int]) -> None:
-    """Record lines and quoting below a node, refusing duplicate keys and aliases that contain themselves."""
+    """Record lines and quoting below a node. Reject aliases that contain themselves."""
     if id(node) in parents:
         raise YamlError("an alias contains itself", _line(node))
     if len(document.lines) > MOST_VALUES:
@@ -222,7 +220,7 @@ def _syntax_error(error: yaml.MarkedYAMLError, text: str) -> YamlError:
 
 
 def _plain_data(value: Any, line: int | None, key: str) -> Any:
-    """Turn dates into text and refuse what JSON cannot carry (binary, sets)."""
+    """Convert dates to strings and reject values that JSON cannot represent (binary, sets)."""
     if isinstance(value, (datetime.date, datetime.datetime)):
         return value.isoformat()
     if isinstance(value, dict):
