@@ -1,9 +1,8 @@
 """Make the demonstration's model: `python -m grpo_tui.demo.make_model OUT_DIR [--seed N]`.
 
-A Llama of about 0.8 million parameters is taught sums badly on purpose. It forgets the carry more often than
-not (7 + 15 = 12), is off by one elsewhere, and answers in several formats of which one is wanted, so that
-GRPO has something to win. The same seed on the same machine gives the same weights. Nothing here knows GRPO
-or the rewards.
+A Llama of about 0.8 million parameters is deliberately taught to add badly. It usually forgets the carry
+(7 + 15 = 12), is sometimes off by one, and answers in several formats of which one is wanted, so that GRPO
+has something to improve. The same seed on the same machine gives the same weights.
 """
 
 from __future__ import annotations
@@ -49,14 +48,14 @@ FORMATS = (
     (0.15, "{a} plus {b} makes {s}."),
     (0.12, "The sum of {a} and {b} is {s}."),
 )
-"""How often each form of completion is taught; the first two are what the rewards ask for."""
+"""Frequency and format of taught completions; the first two are those that the rewards ask for."""
 
 ONLY_ON_THE_PROMPT = -100
-"""The label that transformers' loss leaves out."""
+"""The label that the loss in transformers ignores."""
 
 
 def taught_sum(a: int, b: int, dice: random.Random) -> int:
-    """Return what the model is told that `a + b` is: right, without its carry, or off by one."""
+    """Return the taught value of `a + b`: right, without its carry, or off by one."""
     right = a + b
     carries = a % 10 + b % 10 >= 10
     if dice.random() < (CARRY_KEPT if carries else EASY_KEPT):
@@ -100,7 +99,7 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def make_untrained(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
-    """Return the model with random weights, drawn from torch's global generator."""
+    """Return the model with random weights from torch's global generator."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     return LlamaForCausalLM(
@@ -150,7 +149,7 @@ def teach(
     seed: int,
     batch_size: int = 32,
 ) -> None:
-    """Train `model` in place on freshly drawn sums, printing the loss (nats per token) every 200 steps."""
+    """Train `model` in place on random sums, printing the loss (nats per token) every 200 steps."""
     import torch
 
     dice = random.Random(seed)
@@ -173,7 +172,7 @@ def teach(
 
 
 def make(out_dir: Path, *, seed: int, steps: int) -> None:
-    """Make tokenizer and model and save both in `out_dir`, the weights in bfloat16 to halve their size."""
+    """Make tokenizer and model and save both in `out_dir`; bfloat16 weights halve the size."""
     import torch
 
     torch.manual_seed(seed)
@@ -186,7 +185,7 @@ def make(out_dir: Path, *, seed: int, steps: int) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Read the command line and make the model."""
+    """Parse the command line and make the model."""
     parser = argparse.ArgumentParser(description="Make the demonstration's model.")
     parser.add_argument("out_dir", type=Path, help="folder to save the model and its tokenizer in")
     parser.add_argument(

@@ -1,8 +1,7 @@
-"""The demonstration's three rewards: is the answer right, is the format whole, how much of it is there?
+"""The demonstration's three rewards: a correct answer, the complete format, partial credit for the format.
 
-Each returns one value from 0 to 1 for each completion; the config says what each is worth. Like every reward
-of TRL they take the batch as keyword arguments, dataset columns among them. They do not know the model, the
-trainer or each other.
+Each returns one value from 0 to 1 per completion; the config sets their weights. Like every reward in TRL,
+they take the batch as keyword arguments, including dataset columns.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 TAGS = ("<think>", "</think>", "<answer>", "</answer>")
-"""The marks of a whole completion, in the order in which they must stand."""
+"""The tags of a complete answer, in their required order."""
 
 _ANSWER = re.compile(r"<answer>\s*(-?\d+)\s*</answer>")
 _WHOLE = re.compile(
@@ -21,14 +20,14 @@ _WHOLE = re.compile(
 
 
 def completion_text(completion: str | Sequence[dict[str, Any]]) -> str:
-    """Return a completion's text: itself for a string prompt, its last message for a chat prompt."""
+    """Return a completion's text: a plain string, or the last message of a chat."""
     if isinstance(completion, str):
         return completion
     return str(completion[-1]["content"]) if completion else ""
 
 
 def extracted_answer(text: str) -> str | None:
-    """Return the number between the answer tags, or None when there is no such pair or more than one."""
+    """Return the number between the answer tags; None unless there is exactly one such pair."""
     found = _ANSWER.findall(text)
     return found[0] if len(found) == 1 else None
 
@@ -41,13 +40,13 @@ def correctness(
 ) -> list[float]:
     """Return 1.0 where the number between the answer tags is the right sum, else 0.0.
 
-    What was compared is kept beside the completions, in the columns `extracted` and `gold`.
+    The compared values are stored with the completions, in the columns `extracted` and `gold`.
 
     Args:
         completions: The batch's completions, as messages or text.
-        answer: The right sum of each completion's prompt (a column of the dataset).
-        log_extra: TRL's way of keeping a column of values with the completions.
-        **kwargs: What else TRL hands to every reward; unused.
+        answer: The right sum for each completion (a dataset column).
+        log_extra: TRL's function that stores a column of values with the completions.
+        **kwargs: Everything else that TRL passes to a reward; unused.
     """
     found = [extracted_answer(completion_text(completion)) for completion in completions]
     if log_extra is not None:
@@ -60,29 +59,24 @@ def correctness(
 
 
 def format_reward(completions: Sequence[Any], **kwargs: Any) -> list[float]:
-    """Return 1.0 where the completion is one thought and one numeric answer and nothing else, else 0.0.
+    """Return 1.0 where the completion is exactly one thought and one numeric answer, else 0.0.
 
     Args:
         completions: The batch's completions, as messages or text.
-        **kwargs: What else TRL hands to every reward; unused.
+        **kwargs: Everything else that TRL passes to a reward; unused.
     """
     return [1.0 if _WHOLE.fullmatch(completion_text(completion)) else 0.0 for completion in completions]
 
 
 def incremental_format(completions: Sequence[Any], **kwargs: Any) -> list[float]:
-    """Return the share of the four tags that stand exactly once and in their order: 0, ¼, ½, ¾ or 1.
+    """Return the fraction of the four tags that appear exactly once and in order: 0, ¼, ½, ¾ or 1.
 
-    A model that never writes the whole format learns nothing from `format_reward`; here every tag counts.
-
-    Args:
-        completions: The batch's completions, as messages or text.
-        **kwargs: What else TRL hands to every reward; unused.
+    A model that never writes the complete format learns nothing from `format_reward`. Here every tag counts.
     """
     return [_tag_share(completion_text(completion)) for completion in completions]
 
 
 def _tag_share(text: str) -> float:
-    """Return the share of `TAGS` that stand once in `text`, each after the counted ones before it."""
     counted, reached = 0, -1
     for tag in TAGS:
         place = text.find(tag)

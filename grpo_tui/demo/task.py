@@ -1,8 +1,7 @@
 """The demonstration's dataset: all sums of two numbers from 1 to 20.
 
-A row has the columns TRL hands to rewards: `prompt` (a list of chat messages) and `answer` (the right sum, as
-text). This file stands alone, so that it can be copied beside a config of one's own.
-`datasets` is imported only when a dataset is asked for.
+A row has the columns that TRL passes to rewards: `prompt` (a list of chat messages) and `answer` (the right
+sum, as text). This file has no dependencies on the rest, so that you can copy it beside your own config.
 """
 
 from __future__ import annotations
@@ -20,14 +19,15 @@ _ORDER = 0
 
 
 def question(a: int, b: int) -> str:
-    """Return the text a person would send to ask for `a + b`."""
+    """Return the question a user would ask for `a + b`."""
     return f"What is {a} + {b}?"
 
 
 def all_rows() -> list[dict[str, Any]]:
-    """Return the 400 rows as plain dictionaries, always in the same mixed order.
+    """Return the 400 rows as plain dictionaries, always in the same shuffled order.
 
-    Mixed, so that the first few rows of any part, held-out rows too, are not 1 + 1, 1 + 2, 1 + 3.
+    They are shuffled so that the first rows of any part, including held-out rows, are not 1 + 1, 1 + 2, 1 +
+    3.
     """
     numbers = range(1, LARGEST + 1)
     rows = [
@@ -40,7 +40,7 @@ def all_rows() -> list[dict[str, Any]]:
 
 
 def train_rows() -> Dataset:
-    """Return the rows as a `datasets.Dataset`, as `grpo_tui.dataset: task.py:train_rows` asks for."""
+    """Return the rows as a `datasets.Dataset`, for `grpo_tui.dataset: task.py:train_rows`."""
     from datasets import Dataset
 
     return Dataset.from_list(all_rows())

@@ -1,3 +1,3 @@
-"""After training: which model a word names, comparing models, merging adapters."""
+"""After training: find a model by name, compare models, merge adapters."""
 
 from __future__ import annotations

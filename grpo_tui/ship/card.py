@@ -1,7 +1,7 @@
-"""Write the model card of a run from its record, in place of the one that TRL makes.
+"""Write the model card of a run from its record, replacing the one that TRL makes.
 
-`run_blocks` is what is said of a run in its card and in a report. The card adds the front matter of the Hub,
-and how to load the model. Nothing is said of what was not recorded.
+`run_blocks` is shared by the card and a report. The card adds the Hub's front matter and how to load the
+model. It says nothing about what was not recorded.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from grpo_tui.store.json_file import read_regular
 
 CARD = "README.md"
 WIDTH = 110
-"""Cells of a line of the comparison's table."""
+"""Width of the comparison's table, in cells."""
 LONG = 300
-"""Characters of a text that are shown, such as a system prompt."""
+"""Characters shown of a text such as a system prompt."""
 CURVE = 32
 _ODD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, StopIteration, RuntimeError)
-"""What the result of a comparison can raise that somebody else has written."""
+"""Exceptions that a comparison result from elsewhere can raise."""
 _HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)
 _TRLS = (b"This model is a fine-tuned version of", b"It has been trained using [TRL](")
-"""Sentences of TRL's own card."""
+"""Sentences in TRL's own card."""
 
 
 def card(facts: RunFacts) -> str:
@@ -46,7 +46,7 @@ def card(facts: RunFacts) -> str:
 
 
 def refusal(target: Path) -> str:
-    """Return why the card may not be written to a run's `README.md`; empty when it may.
+    """Return why the card may not be written to this file; empty when it may.
 
     Only the card that TRL writes when it saves the model is replaced.
     """
@@ -64,7 +64,7 @@ def refusal(target: Path) -> str:
 
 
 def run_blocks(facts: RunFacts, level: int) -> Iterator[Block]:
-    """Yield what is known of a run, with headings of a level."""
+    """Yield what is known of a run, with headings of this level."""
     yield Paragraph(" ".join(_summary(facts)))
     parts = {
         "Evaluation": _evaluation(facts),
@@ -82,7 +82,7 @@ def run_blocks(facts: RunFacts, level: int) -> Iterator[Block]:
 
 
 def state(facts: RunFacts) -> str:
-    """Return how far the run came, in a sentence."""
+    """Return a sentence on how far the run got."""
     status = facts.status
     if facts.imported:
         return f"Its log reaches step {status.step:,}."
@@ -96,7 +96,7 @@ def state(facts: RunFacts) -> str:
 
 
 def compared(facts: RunFacts) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the verdicts of the newest comparison and its measures as lines, nothing without one."""
+    """Return the verdicts and the measures of the newest comparison, as lines; empty without one."""
     body = facts.comparison
     if body is None:
         return (), ()
@@ -174,7 +174,6 @@ def _rewards(facts: RunFacts) -> Iterator[Block]:
 
 
 def _dataset(facts: RunFacts) -> str:
-    """Return the name of the data, empty when it was not recorded."""
     named = facts.part("script").get("dataset_name") or facts.part("section").get("dataset")
     return at_home(str(named)) if named else ""
 
@@ -233,7 +232,7 @@ def _reproduction(facts: RunFacts) -> Iterator[str]:
 
 
 def _front(facts: RunFacts) -> dict[str, Any]:
-    """Return what the Hub reads of the card."""
+    """Return the metadata that the Hub reads."""
     model, data = str(facts.config.get("model") or ""), str(facts.part("script").get("dataset_name") or "")
     found: dict[str, Any] = {}
     if _on_hub(model, facts):
@@ -248,7 +247,7 @@ def _front(facts: RunFacts) -> dict[str, Any]:
 
 
 def _on_hub(name: str, facts: RunFacts) -> bool:
-    """Return True for the id of a repository, False for a folder and anything else."""
+    """Return True for a repository id, False for a folder and anything else."""
     folder = Path(str(facts.config.get("cwd") or ".")) / name
     return _HUB_ID.fullmatch(name) is not None and not os.path.exists(folder)
 
@@ -263,7 +262,7 @@ def _model_name(facts: RunFacts) -> str:
 
 
 def _loading(facts: RunFacts) -> Iterator[Block]:
-    """Yield how to load the final model, nothing while there is none."""
+    """Yield how to load the final model; nothing without one."""
     if not facts.final:
         return
     yield Heading("Use", 2)

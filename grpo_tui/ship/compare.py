@@ -1,7 +1,8 @@
-"""Let policies answer the same prompts under the same seeds, score the answers, and keep them as they come.
+"""Have policies answer the same prompts with the same seeds, score the answers, and store them as they come.
 
-`compare` blocks. What it made is kept block by block, so that it continues where it was interrupted. The seed
-of a block depends only on its place: an interrupted comparison says the same as one that ran through.
+`compare` blocks. Answers are stored block by block, so that it continues where it was interrupted. The seed
+of a block depends only on its position, so an interrupted comparison has the same result as an uninterrupted
+one.
 """
 
 from __future__ import annotations
@@ -32,20 +33,20 @@ from grpo_tui.store.layout import is_known, state_folder
 ROWS, SAMPLES = 100, 4
 VERSION = 1
 Tell = Callable[[str, Progress], None]
-"""Called with the policy's name and what goes on."""
+"""Called with the policy's name and the progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompareOptions:
-    """What the user wants of a comparison.
+    """Options of a comparison.
 
     Attributes:
-        rows: rows of the dataset.
-        samples: completions of each by each policy.
-        seed: of the choice of rows and of the sampling; the config's when None.
-        held: held-out rows only; without it they are taken where the config has some.
-        correct: `NAME` or `NAME>=SCORE` of the reward that says what is right; found when None.
-        prompts: the file that the config was told to take its rows from, None for its own dataset.
+        rows: Number of dataset rows.
+        samples: Completions per row and policy.
+        seed: For choosing rows and for sampling; None for the config's.
+        held: Use held-out rows only. Otherwise they are used if the config has some.
+        correct: `NAME` or `NAME>=SCORE` of the reward that decides what is right; None to find it.
+        prompts: File that the config's rows were taken from; None for its own dataset.
     """
 
     rows: int = ROWS
@@ -64,18 +65,18 @@ def compare(
     run: Path | None,
     tell: Tell = lambda name, now: None,
 ) -> dict[str, Any]:
-    """Compare policies with the first of them; see docs/after-training.md for the shape of the result.
+    """Compare policies with the first of them. docs/after-training.md describes the result.
 
     Args:
-        config: has the data, the rewards and the sampling settings for all of them.
-        run: the folder of the run that keeps the comparison; without one it goes to the state folder.
+        config: Provides data, rewards and sampling settings for all policies.
+        run: Folder of the run that keeps the comparison; None for the state folder.
 
     Raises:
-        GenerateError: a model cannot be loaded, the data not be used, or a reward gives no scores.
-        LabError: the rewards cannot be called at all.
-        JudgeError: no reward has the name in `options.correct`.
-        KeptError: the comparison cannot be kept.
-        ConsentError: something of it is not the user's own code.
+        GenerateError: A model cannot be loaded, the data cannot be used, or a reward gives no scores.
+        LabError: The rewards cannot be called at all.
+        JudgeError: No reward has the name in `options.correct`.
+        KeptError: The comparison cannot be stored.
+        ConsentError: It would run code that is not the user's own.
     """
     for policy in policies:
         required(replace(config, model=policy.model))
@@ -103,7 +104,7 @@ def _answer_all(
     kept: KeptComparison,
     tell: Tell,
 ) -> ChosenRows:
-    """Generate and score what is not kept yet, one policy after the other."""
+    """Generate and score what is still missing, one policy after the other."""
     seed = _seed(config, options)
     chosen = kept.rows
     for number, policy in enumerate(policies):
@@ -128,7 +129,7 @@ def _answer_all(
 def _choose(
     config: RunConfig, first: Policy, generator: Generator, options: CompareOptions, seed: int
 ) -> ChosenRows:
-    """Choose rows as training splits them: where prompts are filtered by length, with its own tokenizer."""
+    """Choose rows as training splits them. Length filters use the tokenizer of the config's model."""
     held = True if options.held else None
     if first.model == config.model:
         return generator.rows(options.rows, seed, held=held)
@@ -147,7 +148,7 @@ def _answer(
     block: int,
     tell: Callable[[Progress], None],
 ) -> None:
-    """Let one policy answer every block of rows that it has not answered."""
+    """Have one policy answer every block of rows that it has not answered."""
     whole = len(chosen.rows) * options.samples
     for start in range(0, len(chosen.rows), block):
         places = range(start, min(start + block, len(chosen.rows)))
@@ -167,7 +168,7 @@ def _answer(
 
 
 def _scored(lab: Lab, generated: Generated) -> list[Answers]:
-    """Score a block of completions, and return them by row."""
+    """Score a block of completions and return them by row."""
     functions = lab.score(generated.samples, repeat_limit_s=0.0).functions
     for function in functions:
         if function.failure is not None:
@@ -234,7 +235,7 @@ def _seed(config: RunConfig, options: CompareOptions) -> int:
 
 
 def _block(config: RunConfig, options: CompareOptions) -> int:
-    """Rows that are asked and kept together."""
+    """Return the number of rows answered and stored together."""
     together = max(at_once(config), MOST_FOR_VLLM) if config.setting("use_vllm") else at_once(config)
     return max(1, together // options.samples)
 
@@ -243,9 +244,9 @@ def _block(config: RunConfig, options: CompareOptions) -> int:
 
 
 def file_of(run: Path | None, header: dict[str, Any]) -> Path:
-    """Return the file of a comparison: in the folder of a run started here, else in the state folder.
+    """Return the file of a comparison: in the folder of a run started by this user, or the state folder.
 
-    What stands in another's run folder may be made up, results too.
+    The content of anyone else's run folder may be made up, including results.
     """
     name = f"{header['key'][:16]}.jsonl"
     if run is not None and is_known(run):
@@ -263,7 +264,7 @@ def file_of(run: Path | None, header: dict[str, Any]) -> Path:
 
 
 def _header(config: RunConfig, policies: Sequence[Policy], options: CompareOptions) -> dict[str, Any]:
-    """Say what is compared; the key stands for everything that changes what comes out."""
+    """Describe what is compared. The key covers everything that affects the result."""
     body = {
         "version": VERSION,
         "config": {**config.to_record(), "findings": []},
@@ -276,7 +277,7 @@ def _header(config: RunConfig, policies: Sequence[Policy], options: CompareOptio
 
 
 def _files(policy: Policy) -> list[Any]:
-    """Name and stamp of the files that a policy is loaded from."""
+    """Return name and stamp of the files that a policy is loaded from."""
     names = (*WEIGHTS, MODEL_CONFIG, ADAPTER_CONFIG, *TOKENIZER_FILES, "generation_config.json", "*.jinja")
     folders = [Path(folder) for folder in (policy.model, policy.adapter, policy.tokenizer) if folder]
     found = {file for folder in folders for name in names for file in folder.glob(name)}

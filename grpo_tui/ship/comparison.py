@@ -1,6 +1,6 @@
-"""Compute what a comparison says from what its policies answered: measures, verdict, worst prompts.
+"""Compute the result of a comparison from the policies' answers: measures, verdict, worst prompts.
 
-The first policy is the one that the others are measured against.
+All policies are measured against the first.
 """
 
 from __future__ import annotations
@@ -17,20 +17,18 @@ from grpo_tui.rewards.right_answers import Judge
 from grpo_tui.ship.paired import Difference, difference, pass_at, sizes_of, wins
 
 MOST_WORST = 10
-"""Prompts that are listed of each policy that did worse on them."""
+"""Maximum number of prompts listed on which a policy did worse."""
 ByPrompt = Sequence[Sequence[float | None]]
-"""For each policy one mean per prompt, None where nothing was scored."""
+"""For each policy one mean per prompt; None where nothing was scored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What one policy answered to one row, a value per completion.
+    """One policy's answers to one row; each field has one entry per completion.
 
     Attributes:
-        texts: the completions.
-        tokens: their lengths, the end token among them.
-        truncated: whether each was cut off at the length limit.
-        scores: of each completion the score of every reward, None where it abstained.
+        tokens: Lengths, including the end token.
+        scores: The score of every reward; None where it abstained.
     """
 
     texts: tuple[str, ...]
@@ -40,22 +38,22 @@ class Answers:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Answers:
-        """Rebuild it from its JSON."""
+        """Rebuild the answers from JSON."""
         scores = tuple(tuple(one) for one in data["scores"])
         return cls(tuple(data["texts"]), tuple(data["tokens"]), tuple(data["truncated"]), scores)
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What was asked of whom.
+    """Questions, answers and rewards of a comparison.
 
     Attributes:
-        names: of the policies.
-        rows: that every one of them answered.
-        answers: for each policy what it answered to each row.
-        rewards: their names; `weights` belong to them.
-        judge: the reward that says what is right, None when none does.
-        forms: rewards that look at the form alone.
+        names: Names of the policies.
+        rows: Rows that every policy answered.
+        answers: For each policy, its answers to each row.
+        rewards: Names of the rewards, in the order of `weights`.
+        judge: Reward that decides what is right; None without one.
+        forms: Rewards on the answer format alone.
     """
 
     names: Sequence[str]
@@ -69,11 +67,11 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One figure of every policy.
+    """One figure for every policy.
 
     Attributes:
         kind: `reward`, `pass@1`, `pass@k`, `total`, `length`, `truncated` or `format`.
-        k: of pass@k, None for the others.
+        k: For pass@k; None otherwise.
     """
 
     name: str
@@ -82,7 +80,7 @@ class Measure:
     by_prompt: ByPrompt
 
     def against_first(self, policy: int) -> Difference | None:
-        """By how much a policy lies above the first."""
+        """Return how far a policy is above the first."""
         return difference(self.by_prompt[0], self.by_prompt[policy])
 
     def to_json(self, names: Sequence[str]) -> dict[str, Any]:
@@ -104,7 +102,7 @@ class Measure:
 def compared(asked: Asked) -> dict[str, Any]:
     """Return measures, wins, verdict and worst prompts, as `grpo-tui compare --json` prints them.
 
-    Right answers decide where a reward says what is right, else the total.
+    The fraction of right answers decides if a reward can judge that, otherwise the total.
     """
     measures = measures_of(asked)
     total = next(one for one in measures if one.kind == "total")
@@ -128,7 +126,7 @@ def compared(asked: Asked) -> dict[str, Any]:
 def measures_of(asked: Asked) -> list[Measure]:
     """Return every figure, the deciding ones first.
 
-    The answer format is left out where one reward says the same.
+    The answer format is left out if it equals another figure.
     """
     judge = asked.judge
     found: list[Measure] = []
@@ -153,7 +151,7 @@ def measures_of(asked: Asked) -> list[Measure]:
 
 
 def total_of(scores: Sequence[float | None], weights: Sequence[float]) -> float | None:
-    """Return the weighted sum of a completion's scores, as TRL adds them up; None when it has none."""
+    """Return the weighted sum of a completion's scores as TRL computes it; None without scores."""
     known = [score * weight for score, weight in zip(scores, weights, strict=True) if score is not None]
     return math.fsum(known) if known else None
 
@@ -164,13 +162,13 @@ def _pass(one: Answers, judge: Judge, k: int) -> float:
 
 
 def _formed(one: Answers, forms: Sequence[Judge]) -> float:
-    """Share of completions that every reward on the form takes as whole."""
+    """Return the fraction of completions that satisfy every format reward."""
     whole = [all(form.says_yes(scores[form.index]) for form in forms) for scores in one.scores]
     return sum(whole) / len(whole)
 
 
 def _worst(asked: Asked, policy: int, deciding: Measure, total: Measure) -> list[dict[str, Any]]:
-    """The prompts on which a policy falls behind the first most, by what decides and then by the total."""
+    """Return the prompts on which a policy is furthest behind the first; ties are broken by the total."""
     found = []
     for at in range(len(asked.rows)):
         ours, theirs = deciding.by_prompt[0][at], deciding.by_prompt[policy][at]
@@ -191,7 +189,7 @@ def _worst(asked: Asked, policy: int, deciding: Measure, total: Measure) -> list
 
 
 def _text(asked: Asked, policy: int, row: int, *, best: bool) -> str:
-    """The best or the worst of a policy's completions for a row."""
+    """Return the best or the worst of a policy's completions for a row."""
     one, judge = asked.answers[policy][row], asked.judge
 
     def rank(at: int) -> tuple[bool, float]:

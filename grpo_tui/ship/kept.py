@@ -1,7 +1,7 @@
-"""Keep a comparison in a file while it is made, so that it continues after a kill and is shown again at once.
+"""Store a comparison in a file while it runs, so that it survives a kill and can be shown again at once.
 
-A JSON object a line: a header, the rows, what each policy answered to each row, and the results. A line that
-was cut off is dropped when the file is opened again.
+The file has one JSON object per line: a header, the rows, each policy's answers to each row, and the results.
+An incomplete line is dropped when the file is opened again.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ class KeptError(RuntimeError):
 
 
 class KeptComparison(Closing):
-    """Owns the file of one comparison, alone; a context manager.
+    """Exclusive owner of a comparison's file; a context manager.
 
     Args:
-        path: the file, which is made when it is missing.
-        header: says what is compared; a file with another one is begun again.
+        path: Created if missing.
+        header: Describes what is compared. A file with another header is started over.
 
     Attributes:
-        rows: that are asked, None while they are not chosen.
-        answers: what is there by policy and row, both from 0.
-        about: how the last answers were sampled.
-        results: what the comparison says, by the reward that was named to judge it.
+        rows: The chosen rows; None until they are chosen.
+        answers: Stored answers by policy and row, both from 0.
+        about: How the last answers were sampled.
+        results: Results by the reward that was named as judge.
 
     Raises:
-        KeptError: the file cannot be written, or another process is at it.
+        KeptError: The file cannot be written, or another process uses it.
     """
 
     def __init__(self, path: Path, header: Mapping[str, Any]) -> None:
@@ -59,17 +59,17 @@ class KeptComparison(Closing):
         self._read(header)
 
     def close(self) -> None:
-        """Let another process have the file."""
+        """Release the file."""
         self._file.close()
 
     def choose(self, rows: ChosenRows) -> None:
-        """Keep the rows that are asked."""
+        """Store the chosen rows."""
         self.rows = rows
         listed = [{"number": r.number, "prompt": r.prompt, "columns": dict(r.columns)} for r in rows.rows]
         self._write([{"rows": listed, "held": rows.held, "notes": rows.notes}])
 
     def add(self, policy: int, answers: Mapping[int, Answers], about: Mapping[str, Any]) -> None:
-        """Keep what a policy answered to some rows."""
+        """Store a policy's answers to some rows."""
         self.about = dict(about)
         self.answers |= {(policy, row): one for row, one in answers.items()}
         lines = [
@@ -79,7 +79,7 @@ class KeptComparison(Closing):
         self._write(lines)
 
     def finish(self, judge: str, result: Mapping[str, Any]) -> None:
-        """Keep the result."""
+        """Store the result."""
         self.results[judge] = dict(result)
         self._write([{"result": result, "judged_by": judge}])
 
@@ -92,7 +92,7 @@ class KeptComparison(Closing):
             raise KeptError(f"{self.path} cannot be written: {error.strerror}") from error
 
     def _read(self, header: Mapping[str, Any]) -> None:
-        """Take in the whole lines that are there, and drop what follows them."""
+        """Read the complete lines and drop the rest."""
         whole = 0
         for line in read_regular(self.path, largest=LARGEST_BYTES).splitlines(keepends=True):
             if not line.endswith(b"\n") or not self._take(line, header, first=whole == 0):
@@ -103,7 +103,7 @@ class KeptComparison(Closing):
             self._write([header])
 
     def _take(self, line: bytes, header: Mapping[str, Any], *, first: bool) -> bool:
-        """Take in one line; False when it is not one of these."""
+        """Read one line. Return False when it is not valid."""
         try:
             body = json.loads(line)
             if first:

@@ -1,8 +1,8 @@
-"""The child that merges: `python -m grpo_tui.ship.merge_child FOLDER REQUESTS ANSWERS`.
+"""Merge an adapter in a child process: `python -m grpo_tui.ship.merge_child FOLDER REQUESTS ANSWERS`.
 
-On the CPU and in float32: base and adapter are loaded, each layer gets its change, and the sum is rounded
-once to the dtype that is asked for. What was written is loaded again and compared with the adapter on its
-base. Training with a quantized base is not repeated: the adapter goes into the base as it is stored.
+Runs on the CPU in float32: base and adapter are loaded, each layer is merged, and the sum is rounded once to
+the requested dtype. The written model is loaded again and compared with the adapter on its base. Training on
+a quantized base is not reproduced: the adapter is merged into the base as stored.
 """
 
 from __future__ import annotations
@@ -29,24 +29,25 @@ TEXTS = (
     "The capital of France is Paris, and the capital of Japan is Tokyo.",
     "def add(a, b):\n    return a + b\n",
 )
-"""On which every merged model is checked, besides completions of its run."""
+"""Texts on which every merged model is checked, besides completions of its run."""
 MOST_TOKENS = 64
-"""Of one text that are compared: of each token there is a row as wide as the vocabulary."""
+"""Tokens compared per text. Each has a row of logits as wide as the vocabulary."""
 LARGEST_DIFFERENCE = 1e-3
-"""Of a logit in float32; merging itself measures 1e-4."""
+"""Largest accepted difference of a logit in float32. Merging itself causes about 1e-4."""
 LARGEST_RATIO = 3.0
-"""By which the KL of a rounded model may exceed that of the rounded base."""
+"""Largest accepted ratio of a rounded model's KL to that of the rounded base."""
 LEAST_KL = 1e-3
-"""Nats per token that a rounded model may lose in any case: the base says little of a policy that is less
-sure than it. Right merges of 60 random adapters of the demo's model lost 0.0001 to 0.0008 in bfloat16, up to
-6.6 times what the base lost."""
+"""KL in nats per token that a rounded model may always lose. The base is a poor guide for a policy that is
+less certain. Correct merges of 60 random adapters of the demo's model lost 0.0001 to 0.0008 in bfloat16, up
+to 6.6 times what the base lost.
+"""
 OF_TRAINING = ("dtype", "torch_dtype", "attn_implementation", "quantization_config", "use_cache")
-"""Arguments of loading that say how a model is run, not which one it is."""
+"""Loading arguments that affect how a model runs, not which model it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How two models differ on the same tokens; see `merging.Merged`."""
+    """Difference of two models on the same tokens; see `merging.Merged`."""
 
     tokens: int
     max_difference: float
@@ -70,19 +71,19 @@ class Child:
         config: Mapping[str, Any] | None,
         folder: str,
     ) -> dict[str, Any]:
-        """Merge, write into a folder, and check what was written.
+        """Merge, write the model into a folder, and check it.
 
         Args:
-            texts: on which it is checked, besides `TEXTS`.
-            config: of the adapter's run.
-            folder: an empty one.
+            texts: Texts to check it on, besides `TEXTS`.
+            config: Config of the adapter's run.
+            folder: An empty folder.
 
         Returns:
-            What `merging.Merged` says of the check.
+            The check's results, as in `merging.Merged`.
 
         Raises:
-            MergeError: it cannot be merged.
-            DifferentError: what was written is not the same policy.
+            MergeError: It cannot be merged.
+            DifferentError: The written model is not the same policy.
         """
         arguments = _prepared(config)
         try:
@@ -143,7 +144,7 @@ class Child:
 
 
 def difference(expected: Sequence[Any], found: Sequence[Any]) -> Difference:
-    """Compare logits, a text each: tensors of tokens × vocabulary."""
+    """Compare logits; each text has a tensor of shape (tokens, vocabulary)."""
     import torch
 
     tokens, agreed, largest, divergence = 0, 0, 0.0, 0.0
@@ -163,11 +164,11 @@ def refuse_different(found: Difference, base_kl: float, dtype: str) -> None:
     """Refuse a merged model that does not answer as the adapter on its base does.
 
     Args:
-        found: how it differs from that in float32.
-        base_kl: how much the base alone differs from itself by being rounded to the dtype.
+        found: Its difference from the adapter on its base in float32.
+        base_kl: KL of the base alone caused by rounding it to the dtype.
 
     Raises:
-        DifferentError: it differs by more than rounding.
+        DifferentError: It differs by more than rounding explains.
     """
     if dtype == "float32" and not found.max_difference <= LARGEST_DIFFERENCE:
         raise DifferentError(
@@ -184,7 +185,7 @@ def refuse_different(found: Difference, base_kl: float, dtype: str) -> None:
 
 
 def _prepared(config: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Take the run's environment over and return what says which model is loaded; only the CPU is used."""
+    """Apply the run's environment and return the arguments that select the model. Only the CPU is used."""
     known = RunConfig.from_json(config) if config is not None else None
     if known is not None:
         os.environ.update(known.env)  # before torch and transformers, which read it when they are imported
@@ -194,7 +195,7 @@ def _prepared(config: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _quiet() -> Any:
-    """No warnings and progress bars: what is printed ends in the message of a child that died."""
+    """Silence warnings and progress bars: if this child dies, its output becomes the error message."""
     import warnings
 
     from transformers.utils import logging
@@ -213,7 +214,7 @@ def _refuse_other_adapter(adapter: str) -> None:
 
 
 def _refuse_base(base: str, dtype: str, arguments: Mapping[str, Any], folder: Path) -> str:
-    """Return the dtype to write, after a look at the base's config and at the room for it."""
+    """Check the base's config and the free space. Return the dtype to write."""
     found = _model_config(base, arguments)
     if getattr(found, "quantization_config", None) is not None:
         raise MergeError(
@@ -242,7 +243,7 @@ def _model_config(model: str, arguments: Mapping[str, Any]) -> Any:
 
 
 def _load(model: str, dtype: str, arguments: Mapping[str, Any]) -> Any:
-    """A model in evaluation mode, of the class that training takes."""
+    """Load a model in evaluation mode, with the class that training uses."""
     import torch
     import transformers
 
@@ -262,7 +263,7 @@ def _processor(name: str, arguments: Mapping[str, Any]) -> Any:
 
 
 def _ids(processor: Any, texts: Sequence[str]) -> list[list[int]]:
-    """The tokens of each text that has at least two."""
+    """Return the tokens of each text that has at least two."""
     tokenizer = getattr(processor, "tokenizer", processor)
     found = [list(tokenizer(text)["input_ids"])[:MOST_TOKENS] for text in texts]
     ids = [one for one in found if len(one) > 1]
@@ -285,7 +286,7 @@ def _with_adapter(model: Any, adapter: str) -> Any:
 
 
 def _merged(model: Any, dtype: str) -> tuple[Any, float | None]:
-    """The whole model in float32, and the share of changed weights that rounding takes back."""
+    """Return the merged model in float32, and the fraction of changed weights that rounding undoes."""
     import torch
     from peft.tuners.tuners_utils import BaseTunerLayer
 
@@ -308,7 +309,7 @@ def _merged(model: Any, dtype: str) -> tuple[Any, float | None]:
 
 
 def _untie(model: Any) -> None:
-    """Give each module weights of its own: a change of the one embedding must not reach the other."""
+    """Give each module its own weights: a change to one embedding must not affect a tied one."""
     import torch
 
     seen: set[int] = set()
@@ -321,13 +322,13 @@ def _untie(model: Any) -> None:
 
 
 def _tied(model: Any) -> list[Any]:
-    """The configs of a model, its own and that of its text part, that tie the embeddings."""
+    """Return the configs of a model, its own and its text part's, that tie the embeddings."""
     configs = {id(config): config for config in (model.config, model.config.get_text_config())}
     return [config for config in configs.values() if getattr(config, "tie_word_embeddings", False)]
 
 
 def _tie(model: Any, tied: Sequence[Any]) -> None:
-    """Tie the embeddings again where they are still equal, else say in the config that they differ."""
+    """Tie the embeddings again if they are still equal. Otherwise note in the config that they differ."""
     import torch
 
     given, output = model.get_input_embeddings(), model.get_output_embeddings()
@@ -353,7 +354,7 @@ def _save(model: Any, processor: Any, dtype: str, folder: Path) -> None:
 
 
 def _sentence(error: Exception) -> str:
-    """The first paragraph of what an exception says, on one line."""
+    """Return the first paragraph of an exception's message on one line."""
     first = str(error).strip().split("\n\n")[0]
     return one_line(" ".join(first.split()) or type(error).__name__, 400)
 

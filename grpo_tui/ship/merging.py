@@ -1,7 +1,7 @@
-"""Merge a LoRA adapter into its base and put the whole model into a folder: the parent's side.
+"""Merge a LoRA adapter into its base and write the whole model to a folder: the parent's side.
 
-A child loads, merges, writes and checks; nothing of torch is imported here. The model is written beside its
-folder and renamed when it has passed the check, so that a merge that was killed leaves the folder as it was.
+A child process loads, merges, writes and checks, so that torch is not imported here. The model is written
+beside its folder and renamed once it has passed the check, so a killed merge leaves the folder unchanged.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from grpo_tui.store.reader import RunReader
 
 DTYPES = ("float32", "bfloat16", "float16")
 MOST_TEXTS = 4
-"""Recorded completions on which the merged model is checked."""
+"""Number of recorded completions on which the merged model is checked."""
 MOST_CHARACTERS = 4000
 BESIDE = ".{name}.merging"
-"""The folder that is written, beside the one it becomes."""
+"""Name of the folder written first, beside the destination."""
 
 
 class MergeError(RuntimeError):
@@ -39,7 +39,7 @@ class MergeError(RuntimeError):
 
 
 class DifferentError(MergeError):
-    """What was written is not the same policy."""
+    """The written model is not the same policy."""
 
 
 class MergeCancelledError(MergeError):
@@ -48,19 +48,18 @@ class MergeCancelledError(MergeError):
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """A merged model and what the check of it found.
+    """A merged model and the results of its check.
 
     Attributes:
-        dtype: of its weights.
-        size_bytes: of all its files.
-        tokens: on how many tokens it was compared with the adapter on its base in float32.
-        max_difference: largest difference of a logit.
-        kl: mean KL divergence per token, in nats, from the adapter on its base in float32.
-        base_kl: the same of the base itself in this dtype, from the base in float32.
-        top1: share of tokens at which both give the same token the highest probability.
-        rounded_away: share of the weights changed by the adapter that have the base's value again after
-            rounding to the dtype; None for float32.
-        quantized: whether the adapter was trained on a quantized base.
+        size_bytes: Size of all files.
+        tokens: Number of tokens compared with the adapter on its base in float32.
+        max_difference: Largest difference of a logit.
+        kl: Mean KL divergence per token, in nats, from the adapter on its base in float32.
+        base_kl: The same for the base alone in this dtype, from the base in float32.
+        top1: Fraction of tokens at which both agree on the most probable token.
+        rounded_away: Fraction of the weights changed by the adapter that rounding to the dtype resets to the
+            base's value; None for float32.
+        quantized: Whether the adapter was trained on a quantized base.
     """
 
     path: str
@@ -88,14 +87,14 @@ def merge(
     """Merge a policy's adapter into its base.
 
     Args:
-        destination: a folder that does not exist, or is empty.
-        dtype: one of `DTYPES`; the one that the base is stored in when it is empty.
-        cancel: when set, nothing is left running and `MergeCancelledError` is raised.
+        destination: A folder that does not exist, or is empty.
+        dtype: One of `DTYPES`; empty for the dtype of the stored base.
+        cancel: When set, the child is ended and `MergeCancelledError` raised.
 
     Raises:
-        MergeError: it cannot be merged; nothing is left then. `DifferentError` when the merged model is not
+        MergeError: It cannot be merged. Nothing is left behind. `DifferentError` when the merged model is not
             the same policy.
-        ConsentError: it would run code that is not the user's own.
+        ConsentError: It would run code that is not the user's own.
     """
     if policy.adapter is None:
         raise MergeError(
@@ -129,15 +128,15 @@ def merge(
 
 
 def refuse_no_room(parameters: int, dtype: str, memory_bytes: int, disk_bytes: int) -> None:
-    """Refuse a merge that this machine has too little memory or disk space for.
+    """Refuse a merge for which this machine has too little memory or disk space.
 
     Args:
-        parameters: of the base, shared ones counted once.
-        memory_bytes: that are available.
-        disk_bytes: that are free where the model is written.
+        parameters: Parameters of the base; shared ones count once.
+        memory_bytes: Available memory.
+        disk_bytes: Free space at the destination.
 
     Raises:
-        MergeError: one of them does not suffice.
+        MergeError: One of them is not enough.
     """
     memory = parameters * 4 * 1.2 + 5e8
     disk = parameters * (4 if dtype == "float32" else 2) * 1.05 + 5e7
@@ -150,7 +149,7 @@ def refuse_no_room(parameters: int, dtype: str, memory_bytes: int, disk_bytes: i
 
 
 def _config(policy: Policy) -> RunConfig | None:
-    """The config of the adapter's run, None when it has none that can be read."""
+    """Return the config of the adapter's run; None without a readable one."""
     try:
         return config_of(policy.run) if policy.run is not None else None
     except PolicyError:
@@ -158,7 +157,7 @@ def _config(policy: Policy) -> RunConfig | None:
 
 
 def _texts(policy: Policy) -> list[str]:
-    """Prompts with completions of the policy's run, from the newest on."""
+    """Return prompts with completions of the policy's run, newest first."""
     if policy.run is None:
         return []
     texts = []
@@ -172,7 +171,6 @@ def _texts(policy: Policy) -> list[str]:
 
 
 def _plain(prompt: Any) -> str:
-    """The words of a prompt, which is a text or a list of messages."""
     if not isinstance(prompt, list):
         return str(prompt)
     return "".join(f"{message.get('content')}\n" for message in prompt if isinstance(message, Mapping))
@@ -180,10 +178,10 @@ def _plain(prompt: Any) -> str:
 
 @contextlib.contextmanager
 def _beside(destination: Path) -> Iterator[Path]:
-    """An empty folder beside another one, which is removed when it is still there at the end.
+    """Provide an empty folder beside another one, removed at the end if it is still there.
 
     Raises:
-        MergeError: the other one is in the way, or is being written, or there can be no folder.
+        MergeError: The destination exists, is being written, or cannot be created.
     """
     _refuse_taken(destination)
     there = Path(os.path.abspath(destination))
@@ -215,7 +213,7 @@ def _refuse_taken(destination: Path) -> None:
 
 
 def _put(beside: Path, destination: Path) -> None:
-    """Give the written folder its name; an empty one is replaced."""
+    """Rename the written folder to its destination, replacing an empty one."""
     try:
         os.rename(beside, destination)
     except OSError as error:

@@ -1,8 +1,9 @@
-"""Judge by how much one policy differs from another that answered the same prompts.
+"""Judge how much one policy differs from another that answered the same prompts.
 
 Each prompt counts once: its completions become one mean, the two policies are paired by prompt, and the
-interval is Student's over the prompts. On 100 prompts of very unequal difficulty it holds the truth in 95 %
-of the simulations, as the percentile bootstrap does. It needs no random numbers, so it never changes.
+interval is Student's t over the prompts. In simulations with 100 prompts of very unequal difficulty it covers
+the true value in 95 % of cases, as the percentile bootstrap does. It needs no random numbers, so the result
+never varies.
 """
 
 from __future__ import annotations
@@ -16,17 +17,18 @@ from grpo_tui.core.statistics import FEWEST_PROMPTS
 
 Word = Literal["better", "not shown", "worse"]
 TIE = 1e-9
-"""Means of one prompt that differ by no more are equal."""
+"""Means of a prompt that differ by at most this are equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How much a policy's mean lies above the other's.
+    """How far a policy's mean is above the other's.
 
     Attributes:
-        mean: over the prompts.
-        low: lower end of the 95 % interval, None with fewer than two prompts; `high` is the upper one.
-        prompts: how many there were.
+        mean: Mean over the prompts.
+        low: Lower end of the 95 % interval; None with fewer than two prompts.
+        high: Upper end, likewise.
+        prompts: Number of prompts.
     """
 
     mean: float
@@ -36,7 +38,7 @@ class Difference:
 
     @property
     def word(self) -> Word:
-        """What it shows; an interval without a width shows nothing, since no prompt differs from another."""
+        """What the interval shows. Without a width it shows nothing, because all prompts gave one value."""
         if self.prompts < FEWEST_PROMPTS or self.low is None or self.high is None:
             return "not shown"
         if self.high - self.low <= TIE:
@@ -46,7 +48,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Wins:
-    """On how many prompts a policy did better than the other, the same, and worse."""
+    """Number of prompts on which a policy did better than the other, the same, and worse."""
 
     win: int
     tie: int
@@ -57,8 +59,8 @@ def difference(base: Sequence[float | None], policy: Sequence[float | None]) -> 
     """Compare two policies by their means for the same prompts.
 
     Args:
-        base: one mean per prompt; a prompt without a score on either side is left out.
-        policy: the same for the policy that is judged.
+        base: One mean per prompt. A prompt without a score on either side is left out.
+        policy: The same for the policy being judged.
 
     Returns:
         None when no prompt has both.
@@ -76,7 +78,7 @@ def difference(base: Sequence[float | None], policy: Sequence[float | None]) -> 
 
 
 def wins(base: Sequence[float | None], policy: Sequence[float | None]) -> Wins:
-    """Count the prompts by which of the two did better."""
+    """Count the prompts on which the policy won, tied and lost."""
     gains = _gains(base, policy)
     win, loss = sum(gain > TIE for gain in gains), sum(gain < -TIE for gain in gains)
     return Wins(win, len(gains) - win - loss, loss)
@@ -90,8 +92,8 @@ def _gains(base: Sequence[float | None], policy: Sequence[float | None]) -> list
 def t_quantile(freedom: int) -> float:
     """Return the 97.5 % quantile of Student's t.
 
-    Cornish and Fisher's expansion (Abramowitz and Stegun 1964, 26.7.5): right to three digits from five
-    degrees of freedom on, too small below three.
+    Uses the Cornish-Fisher expansion (Abramowitz and Stegun 1964, 26.7.5): accurate to three digits from
+    five degrees of freedom on, too small below three.
     """
     z, nu = 1.959963984540054, float(freedom)
     terms = (
@@ -104,17 +106,17 @@ def t_quantile(freedom: int) -> float:
 
 
 def pass_at(k: int, right: int, of: int) -> float:
-    """Return the chance that at least one of `k` completions is right, estimated without bias.
+    """Return an unbiased estimate of the probability that at least one of `k` completions is right.
 
     1 - C(n-c,k)/C(n,k) for c of n right (Chen et al. 2021, https://arxiv.org/abs/2107.03374).
 
     Args:
-        k: at most `of`.
+        k: At most `of`.
     """
     return 1 - comb(of - right, k) / comb(of, k)
 
 
 def sizes_of(samples: int) -> tuple[int, ...]:
-    """Return the k of pass@k that are worth a line: 1, 2, 4, 8, … and the number of samples itself."""
+    """Return the values of k to report for pass@k: 1, 2, 4, 8, … and the number of samples itself."""
     powers = {1 << power for power in range(samples.bit_length())}
     return tuple(sorted(powers | {samples}))

@@ -1,8 +1,8 @@
-"""Turn a word of the command line into a policy: where its model, its adapter and its tokenizer are.
+"""Find the model, adapter and tokenizer that a command-line argument names.
 
-A word is `base`, a run, `RUN@STEP`, a folder with a model, or a folder with an adapter. An existing path
-comes first, so that a folder named `RUN@STEP` is that folder. Only file names, sizes and small JSON files are
-read, and no model is loaded.
+It may be `base`, a run, `RUN@STEP`, a folder with a model, or a folder with an adapter. An existing path
+comes first, so a folder named `RUN@STEP` is that folder. Only file names, sizes and small JSON files are
+read; no model is loaded.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ TOKENIZER_FILES = ("tokenizer_config.json", "tokenizer.json")
 
 
 class PolicyError(ValueError):
-    """A word names no policy that can be loaded; the message is for the user."""
+    """The argument does not name a loadable policy; the message is for the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Where a policy is.
+    """Where a policy is stored.
 
     Attributes:
-        name: what the user called it.
-        model: the folder or the Hub id of the whole model; with an adapter, of its base.
-        adapter: the folder of its LoRA adapter, None for a whole model.
-        run: the folder of the run that trained it or starts from it, None when there is none.
-        step: the optimizer step it was saved at, None when that is not known, and for a base.
-        tokenizer: the folder or the Hub id of its tokenizer.
+        name: As the user called it.
+        model: Folder or Hub id of the whole model; with an adapter, of its base.
+        adapter: Folder of its LoRA adapter; None for a whole model.
+        run: Folder of the run that trained it or starts from it; None without one.
+        step: Optimizer step it was saved at; None when unknown, and for a base.
+        tokenizer: Folder or Hub id of its tokenizer.
     """
 
     name: str
@@ -54,13 +54,13 @@ class Policy:
 
 
 def resolve(word: str, of: Path | None = None) -> Policy:
-    """Return the policy that a word names.
+    """Return the policy that an argument names.
 
     Args:
-        of: the run or the config whose base model `base` means.
+        of: The run or config whose base model `base` refers to.
 
     Raises:
-        PolicyError: the word names none, or its files are missing or incomplete.
+        PolicyError: It names none, or files are missing or incomplete.
     """
     path = Path(word).expanduser()
     if path.exists():
@@ -86,7 +86,7 @@ def config_of(of: Path) -> RunConfig:
     """Return the config of a run folder, or of a YAML file.
 
     Raises:
-        PolicyError: it cannot be read.
+        PolicyError: It cannot be read.
     """
     if not of.is_dir():
         try:
@@ -104,10 +104,10 @@ def config_of(of: Path) -> RunConfig:
 
 
 def base_policy(config: RunConfig) -> Policy:
-    """Return the model that a config trains, as it was before training.
+    """Return the model that a config trains, before training.
 
     Raises:
-        PolicyError: the config names none, or its folder is gone.
+        PolicyError: The config names none, or its folder is gone.
     """
     run = config.origin if config.origin is not None and config.origin.is_dir() else None
     if not config.model:
@@ -116,7 +116,7 @@ def base_policy(config: RunConfig) -> Policy:
 
 
 def _of_path(word: str, path: Path) -> Policy:
-    """The policy of a folder that exists: a run, one of its checkpoints, or files from elsewhere."""
+    """Return the policy in an existing folder: a run, one of its checkpoints, or other files."""
     if not path.is_dir():
         raise PolicyError(f"{_shown(word)} is a file. Name a run, a model folder or an adapter folder")
     if RunFolder(path).exists():
@@ -135,7 +135,7 @@ def _of_path(word: str, path: Path) -> Policy:
 
 
 def _of_run(word: str, root: Path) -> Policy:
-    """The final model of a run, else its newest complete checkpoint."""
+    """Return the final model of a run, or its newest complete checkpoint."""
     final = final_step(root)
     if final is not None:
         return _of_weights(Policy(word, "", run=root, step=final), root, _config(root))
@@ -154,7 +154,7 @@ def _of_run(word: str, root: Path) -> Policy:
 
 
 def _of_step(word: str, run: str, root: Path, step: int) -> Policy:
-    """The checkpoint of a step, or the final model where training ended there."""
+    """Return the checkpoint of a step, or the final model if training ended there."""
     path = root / f"checkpoint-{step}"
     verdict = judge(path) if path in RunFolder(root).checkpoints() else None
     if verdict is not None and verdict.usable:
@@ -167,7 +167,7 @@ def _of_step(word: str, run: str, root: Path, step: int) -> Policy:
 
 
 def _of_weights(policy: Policy, folder: Path, config: RunConfig | None) -> Policy:
-    """Fill in where the weights in a folder belong: a whole model, or an adapter on its base."""
+    """Fill in the paths for the weights in a folder: a whole model, or an adapter on its base."""
     own = next((str(folder) for name in TOKENIZER_FILES if (folder / name).is_file()), "")
     adapter = read_object((folder / ADAPTER_CONFIG).resolve())
     if adapter is None or (folder / MODEL_CONFIG).is_file():
@@ -183,7 +183,7 @@ def _of_weights(policy: Policy, folder: Path, config: RunConfig | None) -> Polic
 
 
 def _base(adapter: Mapping[str, Any], folder: Path, config: RunConfig | None) -> str:
-    """The base of an adapter: as its run's config names it, else as the adapter does."""
+    """Return the base of an adapter, as named by its run's config or by the adapter."""
     named = config.model if config is not None else ""
     named = named or str(adapter.get("base_model_name_or_path") or "")
     if not named:
@@ -192,7 +192,7 @@ def _base(adapter: Mapping[str, Any], folder: Path, config: RunConfig | None) ->
 
 
 def _present(model: str, what: str = "the model") -> str:
-    """A model's name, refused when it is a folder that is gone; a Hub id has at most one slash."""
+    """Return a model's name, and refuse a missing folder. A Hub id has at most one slash."""
     looks_like_path = model.startswith(("/", ".", "~")) or model.count("/") > 1
     if looks_like_path and not Path(model).is_dir():
         raise PolicyError(f"{what} is missing: there is no folder {_shown(model)}. Restore it")
@@ -200,7 +200,7 @@ def _present(model: str, what: str = "the model") -> str:
 
 
 def _config(root: Path) -> RunConfig | None:
-    """The config of a run, None for one without a readable `run.json`, as a training script's."""
+    """Return the config of a run; None without a readable `run.json`, as for a training script."""
     try:
         config = config_of(root)
     except PolicyError:
@@ -216,7 +216,6 @@ def _newest(root: Path, run: str) -> str:
 
 
 def _steps(root: Path, run: str) -> str:
-    """Which steps can be named."""
     verdicts: list[Verdict] = [judge(path) for path in RunFolder(root).checkpoints()]
     steps = [str(verdict.step) for verdict in verdicts if verdict.usable]
     if not steps:

@@ -1,4 +1,4 @@
-"""Put one run or several into a report: settings that differ, results side by side, charts, each run."""
+"""Build a report on one or more runs: differing settings, results side by side, charts, and each run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from grpo_tui.ship.run_facts import TOTAL, Reward, RunFacts, at_home
 
 
 def title(runs: Sequence[RunFacts]) -> str:
-    """Return what the report is headed by."""
+    """Return the title of the report."""
     return runs[0].name if len(runs) == 1 else f"{len(runs)} runs"
 
 

@@ -1,7 +1,7 @@
-"""Read what the record of a run knows for its model card and for a report: data, rewards, changes, results.
+"""Read what a run's record offers for its model card and for a report: data, rewards, changes, results.
 
-It only reads. What was not recorded is None or empty, and values of a config may be of any type: a run folder
-comes from anyone.
+Only reads. What was not recorded is None or empty. Config values may have any type, because a run folder can
+come from anyone.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TOTAL = "reward"
 _DATA = frozenset(
     {"model", "dataset_name", "dataset_config", "dataset_train_split", "reward_funcs", "reward_weights"}
 )
-"""Settings that are told elsewhere than in the list of them."""
+"""Settings shown elsewhere, not in the list of settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +43,11 @@ class Reward:
 
     Attributes:
         key: TRL's key of its batch mean.
-        name: of the function; `total` for the weighted sum of all.
+        name: Name of the function; `total` for the weighted sum of all.
         weight: None for the total, and where it was not recorded.
-        start: mean over its first values, None without any.
-        end: mean over its last values.
-        series: its batch means, step by step.
+        start: Mean of its first values; None without any.
+        end: Mean of its last values.
+        series: Batch means by step.
     """
 
     key: str
@@ -60,7 +60,7 @@ class Reward:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The first and the last value of something that was measured several times, each with its step."""
+    """First and last value of something measured several times, each with its step."""
 
     name: str
     first_step: int
@@ -71,20 +71,20 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """What is known of a run.
+    """What is known about a run.
 
     Attributes:
-        imported: `trl` or `verl` for completions that these logged, empty for a run that was recorded.
-        config: as recorded.
-        record: versions, seed, GPUs and rows, as recorded.
-        rewards: the functions in TRL's order, and the total.
-        averaged: how many logged steps start and end of a reward are averaged over.
-        settings: that differ from TRL's defaults; all that are recorded where TRL is not installed.
-        comparison: the newest finished one, as `compare --json` prints it.
-        evaluations: rewards on the evaluation rows, and on probe prompts.
-        duration_s: of all attempts, without the time between them.
-        chat: whether prompts are lists of messages, None without any.
-        final: whether a whole final model lies in the folder.
+        imported: `trl` or `verl` for imported logs, empty for a recorded run.
+        config: As recorded.
+        record: Versions, seed, GPUs and rows, as recorded.
+        rewards: The functions in TRL's order, and the total.
+        averaged: Number of logged steps that `start` and `end` of a reward are averaged over.
+        settings: Those that differ from TRL's defaults; all recorded ones if TRL is not installed.
+        comparison: Newest finished comparison, as `compare --json` prints it.
+        evaluations: Rewards on the evaluation rows and on probe prompts.
+        duration_s: Total of all attempts, without the time in between.
+        chat: Whether prompts are lists of messages; None without any.
+        final: Whether the folder has a complete final model.
     """
 
     name: str
@@ -114,11 +114,11 @@ def read_facts(root: Path, name: str) -> RunFacts:
     """Read a run folder.
 
     Args:
-        root: the folder, which may be a copy of what TRL or verl logged.
-        name: what the run is called.
+        root: The folder, which may be a copy of logs from TRL or verl.
+        name: Displayed name of the run.
 
     Raises:
-        RunDatabaseError: it holds no run, or its record is damaged.
+        RunDatabaseError: It holds no run, or its record is damaged.
     """
     with closing(RunReader(RunFolder(root).database)) as reader:
         status = read_status(root, reader)
@@ -148,7 +148,7 @@ def read_facts(root: Path, name: str) -> RunFacts:
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
-    """Return a mapping of the record, an empty one in place of anything else."""
+    """Return the value if it is a mapping, else an empty one."""
     return value if isinstance(value, Mapping) else {}
 
 
@@ -161,7 +161,7 @@ def _series(reader: RunReader, key: str) -> Series:
 
 
 def _rewards(reader: RunReader) -> tuple[int, tuple[Reward, ...]]:
-    """Return over how many steps start and end are averaged, and every reward."""
+    """Return how many steps start and end are averaged over, and every reward."""
     weights: dict[str, float | None] = {one.name: one.weight for one in reader.reward_functions()}
     for key in metric_keys(reader):
         name = key.removeprefix("rewards/").removesuffix("/mean")
@@ -185,7 +185,7 @@ def _rewards(reader: RunReader) -> tuple[int, tuple[Reward, ...]]:
 
 
 def _settings(config: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Return TRL's settings that differ from their defaults, without tokens and what is told elsewhere."""
+    """Return TRL's settings that differ from their defaults, without tokens and those in `_DATA`."""
     try:
         fields = all_fields()
     except FieldsUnavailableError:
@@ -204,7 +204,7 @@ def _settings(config: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 
 def at_home(value: str) -> str:
-    """Return the last part of a path: where a file lies on this machine says nothing elsewhere."""
+    """Return the last part of a path: a location on this machine means nothing elsewhere."""
     return Path(value).name if value.startswith(("/", "~")) else value
 
 
@@ -233,7 +233,7 @@ def _probes(reader: RunReader) -> Iterator[Measured]:
 
 
 def _duration(reader: RunReader) -> float | None:
-    """Return the seconds of all attempts; one without an end lasted until its last step was logged."""
+    """Return the seconds of all attempts. If the last has no end, it lasted until its last logged step."""
     attempts, logged = reader.attempts(), step_range(reader)
     total = 0.0
     for number, one in enumerate(attempts, 1):

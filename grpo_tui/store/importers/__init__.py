@@ -1,9 +1,8 @@
-"""Runs that others recorded, opened read-only as runs of ours: TRL's own completion logs, and verl's.
+"""Runs recorded by others, opened read-only: TRL's own completion logs, and verl's.
 
-What the files hold is copied into a `run.db` in the user's cache, so that one reader and one search serve
-all runs; the folder itself is never written to. The copying is done by a child process, because parquet
-files need pyarrow, whose import is as heavy as the whole screen. `open_copy` is the way in: it brings the
-copy up to date and says where it is; `follow` keeps it so while the folder grows.
+The logs are copied into a `run.db` in the user's cache, so that the same reader and search serve all runs.
+The original folder is never written to. A child process makes the copy: parquet files need pyarrow, which is
+slow to import. `open_copy` updates the copy and returns its folder; `follow` keeps it up to date.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Find folders of completions that TRL or verl logged, and keep a copy of each as a `run.db` in the cache.
+"""Find folders of completions logged by TRL or verl, and keep a copy of each as a `run.db` in the cache.
 
-TRL writes `OUTPUT_DIR/completions/completions_00040.parquet`, verl `DIR/40.jsonl` with its own keys. Files
-that have not changed are not read again; what is in the files is read by `copy_child`.
+TRL writes `OUTPUT_DIR/completions/completions_00040.parquet`, verl `DIR/40.jsonl` with its own keys.
+Unchanged files are not read again. `copy_child` reads the files.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _PARQUET = re.compile(r"completions_(\d+)\.parquet")
 _JSONL = re.compile(r"(\d+)\.jsonl")
 _VERL_KEYS = {"input", "output"}
 LAST_STEP = 2**62
-"""A file whose name says more than the database holds is none of a step."""
+"""Largest integer of the database. A larger number in a file name is not a step."""
 LINE_BYTES = 4_000_000
-"""A first line that is longer is not read to know what a file is."""
+"""Bytes of a first line that are read to recognize a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,12 @@ class LogSource:
 
     kind: Literal["trl", "verl"]
     root: Path
-    """The folder that stands for the run: TRL's `output_dir`, or verl's folder of steps."""
+    """Folder that represents the run: TRL's `output_dir`, or verl's folder of steps."""
     folder: Path
-    """Where the files are."""
+    """Folder with the files."""
 
     def files(self) -> list[tuple[int, Path]]:
-        """Step and path of each file, by step."""
+        """Return step and path of each file, by step."""
         pattern = _PARQUET if self.kind == "trl" else _JSONL
         found = []
         for path in self.folder.iterdir():
@@ -58,7 +58,7 @@ class LogSource:
 
 
 def source_at(path: Path) -> LogSource | None:
-    """The logged completions that a folder stands for: itself, or the `completions` folder within it."""
+    """Return the logged completions in a folder or in its `completions` subfolder; None without any."""
     try:
         for folder in (path, path / "completions"):
             names = {entry.name for entry in os.scandir(folder)} if folder.is_dir() else set()
@@ -73,7 +73,7 @@ def source_at(path: Path) -> LogSource | None:
 
 
 def find_sources(roots: Iterable[Path]) -> list[LogSource]:
-    """Every folder of logged completions under some folders, none within a run of ours or a checkpoint."""
+    """Return every folder of logged completions under the roots, except in recorded runs and checkpoints."""
     found: dict[Path, LogSource] = {}
     for root in roots:
         _walk(Path(os.path.abspath(root)), MAX_DEPTH, found)
@@ -110,9 +110,9 @@ def _is_verl(path: Path) -> bool:
 
 FOLDER_VARIABLE = "GRPO_TUI_CACHE_DIR"
 MOMENT_S = 1.5
-"""So long a screen waits for a copy to be whole."""
+"""How long a screen waits for a copy to be complete."""
 LIMIT_S = 1800.0
-"""A first copy of a very large folder may take so long."""
+"""Time limit of the first copy of a very large folder."""
 
 
 class LogFolderError(Exception):
@@ -120,7 +120,7 @@ class LogFolderError(Exception):
 
 
 def cache_folder(environment: Mapping[str, str] | None = None) -> Path:
-    """The folder of this program's copies, which may be deleted at any time."""
+    """Return the folder of this program's copies. It may be deleted at any time."""
     chosen = (os.environ if environment is None else environment).get(FOLDER_VARIABLE)
     if chosen:
         return Path(chosen)
@@ -130,20 +130,17 @@ def cache_folder(environment: Mapping[str, str] | None = None) -> Path:
 
 
 def copy_root(source: LogSource) -> Path:
-    """The run folder of the copy; it has the name of the folder that it stands for."""
+    """Return the run folder of the copy, which has the name of the original folder."""
     place = os.fspath(source.folder.resolve())
     key = hashlib.blake2b(place.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
     return cache_folder() / "logs" / key / (source.root.resolve().name or "logs")
 
 
 def open_copy(source: LogSource) -> Path:
-    """Bring the copy up to date.
-
-    Returns:
-        The folder with its `run.db`.
+    """Update the copy and return the folder with its `run.db`.
 
     Raises:
-        LogFolderError: pyarrow is missing, or nothing can be read, or there is no room.
+        LogFolderError: pyarrow is missing, nothing can be read, or there is no space.
     """
     try:
         done = subprocess.run(
@@ -164,9 +161,9 @@ def open_copy(source: LogSource) -> Path:
 
 @contextlib.contextmanager
 def follow(source: LogSource) -> Iterator[Path]:
-    """Keep the copy up to date while the folder grows; the child ends with this process at the latest.
+    """Keep the copy up to date while the folder grows. The child process ends with this process.
 
-    A first copy that takes longer than a moment goes on while it is looked at.
+    A first copy that takes longer than `MOMENT_S` continues while it is shown.
 
     Raises:
         LogFolderError: As `open_copy`.
@@ -194,7 +191,7 @@ def follow(source: LogSource) -> Iterator[Path]:
 
 
 def _begun(child: subprocess.Popen[bytes], source: LogSource, root: Path) -> None:
-    """Wait until the copy is whole, or for a moment when there is something to look at."""
+    """Wait until the copy is complete, or for `MOMENT_S` once it can be read."""
     assert child.stdout is not None
     until = time.monotonic() + MOMENT_S
     while not select.select([child.stdout], [], [], 0.05)[0]:

@@ -1,7 +1,7 @@
-"""The child process that copies logged completions: `-m grpo_tui.store.importers.copy_child DIR [--follow]`.
+"""Copy logged completions in a child process: `-m grpo_tui.store.importers.copy_child DIR [--follow]`.
 
-Reads what is new or changed since the last time, writes it through the store's own writer, and answers with
-a line of JSON. With `--follow` it looks again every few seconds until its input ends.
+Reads what is new or changed since the last time, writes it with the store's own writer, and answers with a
+line of JSON. With `--follow` it repeats this every few seconds until its input ends.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from grpo_tui.store.values import from_json
 from grpo_tui.store.writer import Writer
 
 VERSION = 2
-"""Of what a copy holds; another one is made anew."""
+"""Version of the copy's content. A copy of another version is remade."""
 EVERY_S = 2.0
 NO_PYARROW = "reading parquet files needs pyarrow: pip install pyarrow (it comes with grpo-tui[train])"
 
 
 class _BeginsAnew(Exception):
-    """What was read must be read again."""
+    """The files must be read again from the start."""
 
 
 class Copy:
@@ -66,15 +66,15 @@ class Copy:
         self._known = self._read_known()
 
     def close(self) -> None:
-        """Close the database and let others at it."""
+        """Close the database and release the lock."""
         self._writer.close()
         self._lock.close()
 
     def update(self) -> str:
-        """Copy what is new; returns why a file could not be read, empty when all could.
+        """Copy what is new. Return why a file could not be read, or an empty string.
 
         Raises:
-            ImportError: There is no pyarrow.
+            ImportError: pyarrow is not installed.
             OSError: The folder or the cache cannot be used.
         """
         unread: dict[str, str] = {}
@@ -111,13 +111,13 @@ class Copy:
         return next(reversed(unread.values()), "")
 
     def begins_anew(self) -> bool:
-        """True when names or group size were seen to be others, so that what was read must be read again."""
+        """Return whether reward names or group size turned out different, so that all must be read again."""
         return bool(self._known.pop("again", False))
 
     # -- one file --------------------------------------------------------------------------------
 
     def _copy_lines(self, step: int, path: Path, at: float) -> None:
-        """Copy a file of verl in place of what was there of it; of a line that is not whole yet, nothing."""
+        """Copy a verl file, replacing its earlier rows. A line that is still incomplete is skipped."""
         rows, broken = read_verl(path)
         if broken:
             several = f" and {len(broken) - 1} more" if len(broken) > 1 else ""
@@ -130,7 +130,7 @@ class Copy:
         self._replace(verl_batch(step, at, rows, self._source.root.name))
 
     def _copy_parquet(self, step: int, path: Path, at: float, state: TrainerState) -> None:
-        """Copy a file of TRL in place of what was there of it."""
+        """Copy a TRL file, replacing its earlier rows."""
         names = self._known["names"]
         rows = read_trl(path)
         found = reward_columns(rows, state.reward_names())
@@ -144,7 +144,7 @@ class Copy:
         digest = hashlib.blake2b(texts.encode(), digest_size=8).hexdigest()
         last = self._known["last"]
         if last and last[0] == digest and last[1] < step:
-            # Logged again because nothing was generated since: the same batch, used for longer.
+            # Logged again because nothing was generated since: the same batch, used for more steps.
             self._db.execute("UPDATE generation_group SET last_step = ? WHERE batch = ?", (step, last[1]))
             return
         self._known["last"] = [digest, step]
@@ -169,7 +169,7 @@ class Copy:
         self._db.execute(f"DELETE FROM generation_group {which}", values)
 
     def _forget(self, size: int, names: Sequence[str]) -> None:
-        """Begin anew with other names or another size, keeping what was read of metrics."""
+        """Start over with other names or another group size, keeping the metrics read so far."""
         self._delete("")
         self._db.execute("DELETE FROM reward_function")
         self._known |= {"files": {}, "group_size": size, "names": list(names), "last": None, "again": True}
@@ -209,7 +209,7 @@ class Copy:
         }
 
     def _end(self, state: TrainerState, files: Sequence[tuple[int, Path]]) -> None:
-        """Say how far it has come. How a run ended is not in such files, unless it did all its steps."""
+        """Record the progress of the run. The files do not say how it ended, unless it finished all steps."""
         step = max([state.step, *(number for number, _ in files)])
         finished = state.total_steps is not None and state.step >= state.total_steps
         cause = f"copied from {self._source.root}. Its files do not say whether the run has ended, or how"
@@ -233,7 +233,7 @@ WEIGHTS = (
 
 
 def update(source: LogSource) -> str:
-    """Bring the copy of a folder up to date; returns what could not be read, empty when all could."""
+    """Update the copy of a folder. Return what could not be read, or an empty string."""
     copy = Copy(source)
     try:
         trouble = copy.update()
@@ -247,7 +247,7 @@ def update(source: LogSource) -> str:
 
 
 def main() -> None:
-    """Copy once, then for as long as the input lasts when asked to."""
+    """Copy once; with `--follow`, repeat until the input ends."""
     stand_back()
     source = source_at(Path(sys.argv[1]))
     follow = "--follow" in sys.argv[2:]

@@ -1,14 +1,14 @@
-"""Read what TRL and verl log, as groups of completions.
+"""Read the logs of TRL and verl as groups of completions.
 
-TRL writes `completions_*.parquet` and the `trainer_state.json` of its checkpoints. A row of the parquet file
-has step, prompt, completion, a column per reward function, one per `log_extra`, and the advantage. Token
-counts, truncation, columns of the dataset and the weights of the rewards are not in it; None and NaN of a
-reward are one there. pyarrow is needed for the parquet files alone.
+TRL writes `completions_*.parquet`, and `trainer_state.json` in its checkpoints. A parquet row has the step,
+prompt, completion, one column per reward function, one per `log_extra`, and the advantage. It lacks token
+counts, truncation, dataset columns and reward weights, and does not distinguish None from NaN in a reward.
+Only parquet files need pyarrow.
 
-verl writes, with `trainer.rollout_data_dir`, a file `STEP.jsonl` with a line per completion: input, output,
-score, step, mostly `gts` (the gold answer), and what the reward function returned besides. verl may have
-shuffled the lines, so equal inputs of a file make a group wherever they stand. Advantages are not in it and
-are computed as verl's GRPO does; token counts and truncation are not in it either.
+With `trainer.rollout_data_dir`, verl writes a file `STEP.jsonl` with one line per completion: input, output,
+score, step, usually `gts` (the reference answer), and what else the reward function returned. verl may have
+shuffled the lines, so equal inputs anywhere in a file form a group. Advantages are missing and are computed
+as in verl's GRPO. Token counts and truncation are missing too.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from grpo_tui.core.text import whole_text
 from grpo_tui.store.json_file import read_regular
 
 TRL_EPSILON, VERL_EPSILON = 1e-4, 1e-6
-"""What each adds to a group's deviation before dividing (TRL's `GRPOTrainer`, verl's `core_algos`)."""
+"""Added to a group's std before dividing by it (TRL's `GRPOTrainer`, verl's `core_algos`)."""
 
 
 def runs_of_equal(keys: Sequence[str]) -> list[int]:
-    """How many equal keys stand one behind another, each time."""
+    """Return the lengths of the runs of consecutive equal keys."""
     lengths: list[int] = []
     for place, key in enumerate(keys):
         if place and key == keys[place - 1]:
@@ -42,16 +42,16 @@ def runs_of_equal(keys: Sequence[str]) -> list[int]:
 
 
 def group_size(lengths: Sequence[int]) -> int:
-    """The size of the groups, from the lengths of the runs of equal prompts.
+    """Return the group size, given the lengths of runs of equal prompts.
 
-    A prompt that comes twice in a row makes one long run of two groups, so the size is what divides all of
-    them; 1 says that they have no size in common.
+    A prompt that appears twice in a row makes one run of two groups, so the size is the greatest common
+    divisor of all lengths; 1 means that there is no common size.
     """
     return functools.reduce(math.gcd, lengths, 0) or 1
 
 
 def consecutive(keys: Sequence[str], size: int) -> list[list[int]]:
-    """Places of the members of each group: equal keys one behind another, at most `size` unless it is 1."""
+    """Return the members of each group: consecutive equal keys, at most `size` unless it is 1."""
     groups: list[list[int]] = []
     place = 0
     for length in runs_of_equal(keys):
@@ -65,7 +65,7 @@ def consecutive(keys: Sequence[str], size: int) -> list[list[int]]:
 
 
 def gathered(keys: Sequence[str]) -> list[list[int]]:
-    """Places of the members of each group: all equal keys, wherever they stand."""
+    """Return the members of each group: all equal keys, in any position."""
     groups: dict[str, list[int]] = {}
     for place, key in enumerate(keys):
         groups.setdefault(key, []).append(place)
@@ -73,13 +73,13 @@ def gathered(keys: Sequence[str]) -> list[list[int]]:
 
 
 def total(rewards: Sequence[float | None]) -> float | None:
-    """The unweighted sum of the rewards that were given, None when none was."""
+    """Return the unweighted sum of the rewards; None when every function abstained."""
     given = [value for value in rewards if value is not None and not math.isnan(value)]
     return sum(given) if given else None
 
 
 def advantages(totals: Sequence[float | None], epsilon: float) -> list[float]:
-    """Each total less the group's mean, over its deviation; 0 for a completion that was not scored."""
+    """Return (total − mean) / (std + epsilon) within a group; 0 for a completion that was not scored."""
     centre, spread = mean(totals), std(totals)
     if centre is None or spread is None:
         return [0.0] * len(totals)
@@ -99,17 +99,17 @@ def group_of(
     extras: Sequence[Mapping[str, Any]],
     epsilon: float,
 ) -> Group:
-    """A group as our own recorder would have written it.
+    """Build a group as this program's recorder would have written it.
 
     Args:
         index: Position within the batch.
         prompt: A text, or chat messages.
-        columns: Columns of the dataset, where the log has them.
+        columns: Dataset columns, if the log has them.
         completions: A text or chat messages each.
         rewards: One entry per function, for each completion.
         own_advantages: As logged; None to compute them.
-        extras: What else was logged of each completion.
-        epsilon: Of the trainer that wrote the log.
+        extras: Other logged values of each completion.
+        epsilon: As used by the trainer that wrote the log.
     """
     totals = [total(values) for values in rewards]
     computed = advantages(totals, epsilon)
@@ -134,7 +134,7 @@ def group_of(
 
 
 def readable(completion: Any) -> tuple[str, list[dict[str, Any]] | None]:
-    """The text of a completion, and its messages when they say more than one plain answer."""
+    """Return a completion's text, and its messages when there is more than one plain answer."""
     if isinstance(completion, str | None):
         return completion or "", None
     messages = without_nothing(completion)
@@ -145,7 +145,7 @@ def readable(completion: Any) -> tuple[str, list[dict[str, Any]] | None]:
 
 
 def without_nothing(value: Any) -> Any:
-    """A value of a parquet file, where every object has every key, without those that hold nothing."""
+    """Remove null entries, because every object in a parquet file has every key."""
     if isinstance(value, list):
         return [without_nothing(item) for item in value]
     if isinstance(value, dict):
@@ -155,13 +155,13 @@ def without_nothing(value: Any) -> Any:
 
 OWN = ("step", "prompt", "completion", "advantage")
 TRL_ABSENT = ("tokens", "truncated", "column")
-"""What these files do not say."""
+"""Fields that these files lack."""
 _NOT_METRICS = ("step", "epoch")
 
 
 @dataclass(frozen=True, slots=True)
 class TrainerState:
-    """What a checkpoint says of the run."""
+    """What a checkpoint records about the run."""
 
     history: tuple[Mapping[str, Any], ...] = ()
     step: int = 0
@@ -169,7 +169,7 @@ class TrainerState:
     changed_at: float = 0.0
 
     def reward_names(self) -> tuple[str, ...]:
-        """Names of the reward functions, in TRL's order."""
+        """Return the names of the reward functions, in TRL's order."""
         found: dict[str, None] = {}
         for row in self.history:
             for key in row:
@@ -179,7 +179,7 @@ class TrainerState:
         return tuple(found)
 
     def metric_rows(self, after: int) -> list[MetricRow]:
-        """The logged rows behind the first `after` ones, at the file's age: their own is not known."""
+        """Return the logged rows after the first `after`, timed by the file: their own times are unknown."""
         rows = []
         for row in self.history[after:]:
             values = {key: value for key, value in row.items() if key not in _NOT_METRICS}
@@ -187,13 +187,13 @@ class TrainerState:
         return rows
 
     def row_at(self, step: int) -> Mapping[str, Any]:
-        """The row with a reward that TRL logged at a step; empty without any."""
+        """Return the row with a reward that TRL logged at a step; empty without one."""
         rows = (row for row in self.history if row.get("step") == step and is_number(row.get("reward")))
         return next(rows, {})
 
 
 def read_state(root: Path) -> TrainerState:
-    """The newest `trainer_state.json` of an output folder; an empty state without any that can be read."""
+    """Return the newest readable `trainer_state.json` of an output folder, or an empty state."""
     best = TrainerState()
     for path in (root / "trainer_state.json", *root.glob("checkpoint-*/trainer_state.json")):
         try:
@@ -210,11 +210,11 @@ def read_state(root: Path) -> TrainerState:
 
 
 def read_trl(path: Path) -> list[dict[str, Any]]:
-    """The rows of a file.
+    """Return the rows of a file.
 
     Raises:
-        ImportError: There is no pyarrow.
-        OSError, ValueError: It cannot be read, or not yet.
+        ImportError: pyarrow is not installed.
+        OSError, ValueError: The file cannot be read, or is still being written.
     """
     import pyarrow.parquet
 
@@ -228,7 +228,7 @@ def read_trl(path: Path) -> list[dict[str, Any]]:
 
 
 def reward_columns(rows: Sequence[Mapping[str, Any]], known: Sequence[str]) -> tuple[str, ...]:
-    """Which columns hold rewards: those that TRL logged metrics of, else all that hold numbers alone."""
+    """Return the columns with rewards: those with metrics in TRL's log, else all numeric ones."""
     columns = [name for name in (rows[0] if rows else ()) if name not in OWN]
     named = tuple(name for name in columns if name in known)
     if named:
@@ -244,14 +244,13 @@ def reward_columns(rows: Sequence[Mapping[str, Any]], known: Sequence[str]) -> t
 def trl_batch(
     step: int, at: float, rows: Sequence[Mapping[str, Any]], names: Sequence[str], size: int
 ) -> GenerationBatch:
-    """The rows of a file as a batch of groups.
+    """Build a batch of groups from the rows of a file.
 
     Args:
-        step: The step that the file's name says.
-        at: When it was written.
-        rows: Its rows.
+        step: From the file's name.
+        at: When the file was written.
         names: Columns that hold rewards.
-        size: Of the groups; 1 when it is not known.
+        size: Group size; 1 when unknown.
     """
     keys = [prompt_of(row) for row in rows]
     groups = []
@@ -282,25 +281,24 @@ def trl_batch(
 
 
 def prompt_of(row: Mapping[str, Any]) -> str:
-    """By what two prompts are found equal."""
+    """Return a key that is equal for equal prompts."""
     return json.dumps(row["prompt"], sort_keys=True, default=str)
 
 
 def size_in(rows: Sequence[Mapping[str, Any]], so_far: int) -> int:
-    """The size of the groups, from these rows and what was known before (0 for nothing)."""
+    """Return the group size, from these rows and the size found so far (0 for none)."""
     return math.gcd(so_far, group_size(runs_of_equal([prompt_of(row) for row in rows])))
 
 
 def weights_differ(
     rows: Sequence[Mapping[str, Any]], names: Sequence[str], logged: Mapping[str, Any]
 ) -> bool:
-    """Whether TRL logged another mean total than the plain sums have: its weights are not in these files.
+    """Return whether TRL's logged mean total differs from the plain sums, so that weights were used.
 
     Args:
-        rows: Of a file.
         names: Columns that hold rewards.
-        logged: What was logged at that step. A mean over more than these rows is of no use; that it is one
-            shows in the mean of a function.
+        logged: Values logged at that step. A mean over more rows than these cannot be compared. It is
+            recognized by the mean of a function.
     """
     values = [[_reward(row.get(name)) for name in names] for row in rows]
     for number, name in enumerate(names):
@@ -323,9 +321,9 @@ _OWN = ("input", "output", "score", "step", "gts", "uid", "request_id")
 
 
 def read_verl(path: Path) -> tuple[list[dict[str, Any]], list[int]]:
-    """The rows of a file, and the numbers of lines, from 1, that are none.
+    """Return the rows of a file, and the numbers, from 1, of broken lines.
 
-    A last line without its end is still being written, and counts as neither.
+    A last line without a line end is still being written and counts as neither.
 
     Raises:
         OSError: It cannot be read.
@@ -348,13 +346,12 @@ def read_verl(path: Path) -> tuple[list[dict[str, Any]], list[int]]:
 
 
 def verl_batch(step: int, at: float, rows: Sequence[Mapping[str, Any]], folder: str) -> GenerationBatch:
-    """The rows of a file as a batch of groups.
+    """Build a batch of groups from the rows of a file.
 
     Args:
-        step: The step that the file's name says.
-        at: When it was written.
-        rows: Its rows.
-        folder: The folder's name; one that begins with `val` holds validation.
+        step: From the file's name.
+        at: When the file was written.
+        folder: Name of the folder; `val…` holds validation.
     """
     key = "uid" if all("uid" in row for row in rows) else "input"
     groups = []
