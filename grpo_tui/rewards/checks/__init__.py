@@ -1,3 +1,3 @@
-"""What is wrong with a reward, by kind of evidence: signature, source, calls, scores, company, gold."""
+"""Checks of rewards, by evidence: signature, source, calls, scores, other rewards, reference answers."""
 
 from __future__ import annotations

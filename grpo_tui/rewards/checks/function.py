@@ -1,7 +1,7 @@
-"""Findings about one function: what it takes, how it behaved, and what its scores show.
+"""Findings about a single function: its parameters, behavior and scores.
 
-The rules for parameters are `contract.signature_faults`, which training applies too. All other evidence is in
-the lab's results. Only differences between different completions count: equal samples prove nothing.
+Rules for parameters are in `contract.signature_faults`, which training applies too. Everything else comes
+from scoring. Only differences between different completions count: equal samples prove nothing.
 """
 
 from __future__ import annotations
@@ -23,22 +23,18 @@ from grpo_tui.rewards.score_report import BLANK, Failure, FunctionInfo, Function
 def about(
     rule: str, severity: Severity, result: FunctionScore, message: str, line: int | None = None
 ) -> Finding:
-    """A finding whose sentence begins with the function.
+    """Return a finding whose message starts with the function's name.
 
     Args:
-        message: the sentence after the function's name.
-        line: the line concerned; that of the function when None.
+        message: rest of the sentence.
+        line: the function's own line when None.
     """
     name = result.info.name
     return Finding(rule, severity, name, line or result.info.line, f"reward '{name}' {message}")
 
 
 def signature_findings(info: FunctionInfo, columns: Collection[str]) -> list[Finding]:
-    """Return what is wrong with a function's parameters for data with these columns.
-
-    Args:
-        columns: columns of the dataset, or of the samples where there is no dataset.
-    """
+    """Return problems with a function's parameters, given the columns of the dataset or of the samples."""
     if info.parameters is None:
         return []
     parameters = {p.name: p for p in info.parameters}
@@ -58,7 +54,7 @@ def signature_findings(info: FunctionInfo, columns: Collection[str]) -> list[Fin
 
 
 def _unfilled_keys(info: FunctionInfo, columns: Collection[str]) -> list[Finding]:
-    """Keys it reads from its keyword arguments that TRL does not pass, while a column may be meant."""
+    """Report keyword arguments that TRL does not pass and that resemble a column."""
     if not info.file_text:
         return []
     others = [column for column in columns if column not in NOT_PASSED]
@@ -76,7 +72,7 @@ def _unfilled_keys(info: FunctionInfo, columns: Collection[str]) -> list[Finding
 
 
 def _near_defaults(info: FunctionInfo, columns: Collection[str]) -> list[tuple[str, str]]:
-    """Parameters with a default of their own, not from the config, whose name is almost that of a column."""
+    """Return parameters at their own default, not set by the config, whose name resembles a column."""
     others = [column for column in columns if column not in NOT_PASSED]
     found = []
     for p in info.parameters or ():
@@ -118,7 +114,7 @@ _MESSAGES_FIX = "Use the completion as text, or set grpo_tui.chat: true to turn 
 
 
 def call_findings(result: FunctionScore, samples: Sequence[Sample]) -> list[Finding]:
-    """Return what one function's behaviour shows."""
+    """Return findings on how one function behaved when called."""
     if result.failure is not None and result.failure.kind == "skipped":
         return []  # no one called it
     found = []
@@ -140,7 +136,7 @@ def call_findings(result: FunctionScore, samples: Sequence[Sample]) -> list[Find
 
 
 def source_findings(result: FunctionScore) -> list[Finding]:
-    """Return what the text of one function shows without a call."""
+    """Return findings on the source of one function."""
     info = result.info
     if not info.file_text:
         return []
@@ -235,19 +231,18 @@ _AROUND_TAGS = re.compile(r"\s*(</?\w+>)\s*")
 def value_findings(
     result: FunctionScore, samples: Sequence[Sample], *, alone: bool, prompt_tail: str = ""
 ) -> list[Finding]:
-    """Return what one function's scores show.
+    """Return findings on the scores of one function. A function that failed has none.
 
     Args:
-        result: what it gave; a function that failed has no findings here.
         alone: whether it is the run's only function.
-        prompt_tail: the end of a prompt as the chat template writes it.
+        prompt_tail: end of a prompt as the chat template writes it.
     """
     if result.failure is not None:
         return []
     found = _not_numbers(result, alone)
     if found and all(s is None for s in result.scores):
         return found
-    # A gold answer and a wrong one in one form are alike to all but correctness, which is judged elsewhere.
+    # Only correctness tells a reference answer from a wrong one in the same format, which `gold` judges.
     paired = all(sample.paired for sample in samples)
     other = result.other_shape
     if other is None or not other.varies:
@@ -319,7 +314,7 @@ def _constant(result: FunctionScore, samples: Sequence[Sample]) -> Finding | Non
 
 
 def _constant_everywhere(result: FunctionScore) -> Finding | None:
-    """What is told of a function that scores reference and wrong answers alike, and all else made of them."""
+    """Report a function that scores reference answers, wrong answers and texts derived from them equally."""
     other = result.other_shape
     if other is None or other.constant is None:
         return None
@@ -360,7 +355,7 @@ def _grows_with_length(result: FunctionScore, samples: Sequence[Sample]) -> list
 
 
 def _reasons_for_zero(result: FunctionScore, samples: Sequence[Sample], prompt_tail: str) -> list[Finding]:
-    """Why a format is never met: a pattern that stops at line breaks, an opening tag in the prompt."""
+    """Explain why a format is never matched: a pattern that stops at line breaks, a tag in the prompt."""
     source = RewardSource(result.info.file_text, result.info.line)
     texts = [sample.text for sample in samples]
     found = []
@@ -390,7 +385,7 @@ def _reasons_for_zero(result: FunctionScore, samples: Sequence[Sample], prompt_t
 
 
 def _breaks_lines_only(pattern: Pattern, text: str) -> bool:
-    """Whether a text would match were it not for its line breaks."""
+    """Whether a text would match without its line breaks."""
     if "\n" not in text or len(text) > 20_000:
         return False
     method = pattern.method if pattern.method in ("match", "search", "fullmatch") else "search"

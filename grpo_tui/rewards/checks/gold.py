@@ -1,7 +1,7 @@
-"""Findings from gold answers given as completions: a sound correctness reward puts them above wrong ones.
+"""Findings from scoring reference answers, which a sound correctness reward scores above wrong ones.
 
-Each row's gold answer and a wrong one were scored in several forms; one form in which the gold answer wins
-is enough. Only functions that read the gold column are judged.
+Each row's reference answer and a wrong one are scored in several formats. It is enough if the reference
+answer wins in one of them. Only functions that read the answer column are judged.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from grpo_tui.rewards.score_report import FunctionInfo, FunctionScore
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """How one row went with one function."""
-
     number: int
     verdict: str  # above, below, alike, abstains
     gold: float | None
@@ -30,7 +28,7 @@ class _Row:
 
 
 def reads_column(info: FunctionInfo, column: str) -> bool:
-    """Return whether a function takes a column, by a parameter or out of its keyword arguments."""
+    """Return whether a function reads a column, as a parameter or from its keyword arguments."""
     if any(p.name == column for p in info.parameters or ()):
         return True
     return RewardSource(info.file_text, info.line).names(column)
@@ -43,7 +41,7 @@ _TYPES = {"bool": "true and false", "int": "integers", "float": "numbers", "str"
 
 @dataclass(frozen=True, slots=True)
 class Retyped:
-    """The same samples, with the gold column in another type.
+    """Results with the answer column converted to another type.
 
     Attributes:
         words: the type, for a sentence.
@@ -54,7 +52,7 @@ class Retyped:
 
 
 def retypings(values: Sequence[Any]) -> dict[str, list[Any]]:
-    """Return what else the values of a gold column may be meant to be, by the words for it."""
+    """Return the values of an answer column in other plausible types, by the words for the type."""
     known = [value for value in values if value is not None]
     if not known or any(isinstance(value, list | dict) for value in known):
         return {}
@@ -89,11 +87,11 @@ def gold_findings(
     column: str,
     retyped: Sequence[Retyped] = (),
 ) -> list[Finding]:
-    """Return functions that do not put gold answers above wrong ones.
+    """Report functions that do not score reference answers above wrong ones.
 
     Args:
-        samples: what `gold_and_wrong` made: gold and wrong in turn, grouped by row.
-        retyped: what they gave with that column in other types.
+        samples: from `gold_and_wrong`, alternating between `gold` and `wrong`, grouped by row.
+        retyped: results with the column in other types.
     """
     found = []
     for place, result in enumerate(results):
@@ -192,7 +190,7 @@ def _by_type(
     samples: Sequence[Sample],
     others: Sequence[tuple[str, FunctionScore]],
 ) -> Finding | None:
-    """The finding of a function that compares with another type than the column's, None for any other."""
+    """Report a function that expects another type than the column's."""
     for words, other in others:
         given = [] if other.failure is not None else _rows(other, samples, column)
         judged = [row.verdict for row in given if row.answer is not None]

@@ -1,6 +1,6 @@
-"""What the text of a reward function shows without running it, found with `ast`.
+"""What the source of a reward function shows without running it.
 
-Looks at the function and at what it calls in the same file.
+Covers the function and everything it calls in the same file.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ _RE_FUNCTIONS = ("match", "search", "fullmatch", "findall", "finditer", "compile
 
 @dataclass(frozen=True, slots=True)
 class BroadHandler:
-    """A `try` whose handler takes every exception and goes on with a constant.
+    """`try` whose handler catches every exception and continues with a constant.
 
     Attributes:
-        first: first line of the body that is tried.
-        last: its last line.
+        first, last: lines of the `try` body.
         line: line of the `except`.
     """
 
@@ -33,11 +32,11 @@ class BroadHandler:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A regular expression that stands in the source as a literal.
+    """Regular expression written as a literal.
 
     Attributes:
-        method: the function of `re` it is used with; `compile` when that is not known.
-        dotall: whether `.` matches line breaks in it.
+        method: the function of `re` that uses it, `compile` if unknown.
+        dotall: whether `.` matches line breaks.
     """
 
     text: str
@@ -48,7 +47,6 @@ class Pattern:
 
 @lru_cache(maxsize=16)
 def _parsed(file_text: str) -> ast.Module:
-    """The tree of a file, which several checks of several functions look at."""
     try:
         return ast.parse(file_text)
     except (SyntaxError, ValueError, RecursionError):
@@ -56,7 +54,7 @@ def _parsed(file_text: str) -> ast.Module:
 
 
 class RewardSource:
-    """The part of a file that one reward function consists of."""
+    """Parts of a file that belong to one reward function."""
 
     def __init__(self, file_text: str, line: int | None) -> None:
         tree = _parsed(file_text)
@@ -68,7 +66,7 @@ class RewardSource:
         self.text = "\n".join(ast.get_source_segment(file_text, node) or "" for node in self._nodes)
 
     def broad_handlers(self) -> list[BroadHandler]:
-        """Return every `try` that goes on with a constant after any exception."""
+        """Return every `try` that continues with a constant after any exception."""
         return [
             BroadHandler(
                 node.body[0].lineno, node.body[-1].end_lineno or node.body[-1].lineno, handler.lineno
@@ -80,7 +78,7 @@ class RewardSource:
         ]
 
     def alarm_line(self) -> int | None:
-        """Return the line where it sets an alarm or a signal handler, which needs the main thread."""
+        """Return the line that sets an alarm or a signal handler, which needs the main thread."""
         for node in self._walk():
             if (
                 isinstance(node, ast.Attribute)
@@ -92,7 +90,7 @@ class RewardSource:
         return None
 
     def distance_line(self) -> int | None:
-        """Return the line where a bare distance, `abs(a - b)`, is given as a score."""
+        """Return the line that uses a bare distance, `abs(a - b)`, as a score."""
         for node in self._walk():
             scores: list[ast.expr] = []
             if isinstance(node, ast.Return) and node.value is not None:
@@ -115,9 +113,9 @@ class RewardSource:
         return None
 
     def text_use(self) -> tuple[str, int] | None:
-        """Return the first use of an element of `completions` as one text, and its line.
+        """Return the first use of an element of `completions` as text, and its line.
 
-        None when it asks for the type of that element, or gives its name to something else.
+        None if the function checks the type of that element, or reassigns its name.
         """
         for definition in self._nodes:
             names = set(_elements(definition))
@@ -134,7 +132,7 @@ class RewardSource:
         return None
 
     def patterns(self) -> list[Pattern]:
-        """Return the literal regular expressions it uses, its own and the file's compiled ones."""
+        """Return the literal regular expressions used, including compiled ones of the file."""
         found = []
         for node in self._walk():
             if isinstance(node, ast.Call):
@@ -146,7 +144,7 @@ class RewardSource:
         return list(dict.fromkeys(found))
 
     def names(self, key: str) -> bool:
-        """Return whether a text is a key or a default in it, and not only looked for in other texts."""
+        """Return whether a text is used as a key or default, and not only searched for in other texts."""
         sought: set[int] = set()
         for node in self._walk():
             if isinstance(node, ast.Compare):
@@ -157,7 +155,7 @@ class RewardSource:
         return any(node.value == key for node in held)
 
     def keys_of_kwargs(self) -> dict[str, int]:
-        """Keys that it reads from its `**kwargs` without asking whether they are there, to their lines."""
+        """Return the keys read from `**kwargs` without checking that they exist, with their lines."""
         kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
         functions = [node for node in self._nodes[:1] if isinstance(node, kinds)]
         for definition in self._nodes[:1]:
@@ -177,7 +175,7 @@ class RewardSource:
         return found
 
     def mentions(self, word: str) -> bool:
-        """Return whether a word stands anywhere in it, texts and comments included."""
+        """Return whether a word appears anywhere, including in strings and comments."""
         return word in self.text
 
     def _walk(self) -> Iterator[ast.AST]:
@@ -186,7 +184,7 @@ class RewardSource:
 
 
 def _reachable(tree: ast.Module, line: int | None) -> Iterator[ast.stmt]:
-    """The definition at `line`, then the file's own functions and classes that it names, and theirs."""
+    """Yield the definition at `line` and, recursively, the file's functions and classes that it uses."""
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     named = {node.name: node for node in tree.body if isinstance(node, kinds)}
     start = [
@@ -207,7 +205,7 @@ def _reachable(tree: ast.Module, line: int | None) -> Iterator[ast.stmt]:
 
 
 def _elements(tree: ast.AST) -> Iterator[str]:
-    """Names that loops give to the elements of `completions`, through `zip` and `enumerate` too."""
+    """Yield loop variables for elements of `completions`, also through `zip` and `enumerate`."""
 
     def bound(target: ast.expr, source: ast.expr) -> Iterator[str]:
         if isinstance(source, ast.Name) and source.id == "completions" and isinstance(target, ast.Name):
@@ -227,7 +225,7 @@ def _elements(tree: ast.AST) -> Iterator[str]:
 
 
 def _is_text_use(node: ast.expr, names: set[str]) -> bool:
-    """`len(c)`, `"x" in c`, `c == "x"`, `c[:9]`, `c.strip()`, `re.search(p, c)`."""
+    """Match `len(c)`, `"x" in c`, `c == "x"`, `c[:9]`, `c.strip()`, `re.search(p, c)`."""
 
     def is_element(part: ast.AST) -> bool:
         return isinstance(part, ast.Name) and part.id in names
@@ -244,7 +242,7 @@ def _is_text_use(node: ast.expr, names: set[str]) -> bool:
 
 
 def _key_read(node: ast.AST, kwargs: str | None) -> str | None:
-    """The key of `kwargs["key"]`, `kwargs.get("key")` or `kwargs.pop("key")`."""
+    """Return the key of `kwargs["key"]`, `kwargs.get("key")` or `kwargs.pop("key")`."""
     if isinstance(node, ast.Subscript):
         holder, key = node.value, node.slice
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
@@ -279,7 +277,7 @@ def _goes_on_with_a_constant(handler: ast.ExceptHandler) -> bool:
 
 
 def _given(node: ast.stmt) -> ast.expr | None:
-    """What a statement returns, assigns or appends."""
+    """Return what a statement returns, assigns or appends."""
     if isinstance(node, ast.Return | ast.Assign | ast.AnnAssign):
         return node.value
     call = node.value if isinstance(node, ast.Expr) else None
@@ -289,7 +287,7 @@ def _given(node: ast.stmt) -> ast.expr | None:
 
 
 def _is_constant(node: ast.expr) -> bool:
-    """A literal, a list of literals, `[0.0] * n`, `[0.0 for _ in …]`."""
+    """Match a literal, a list of literals, `[0.0] * n`, `[0.0 for _ in …]`."""
     if isinstance(node, ast.UnaryOp):
         return _is_constant(node.operand)
     if isinstance(node, ast.List | ast.Tuple):
@@ -302,7 +300,7 @@ def _is_constant(node: ast.expr) -> bool:
 
 
 def _is_distance(node: ast.expr) -> bool:
-    """`abs(a - b)` by whatever library, `(a - b) ** 2`, and these divided, rounded or made a list of."""
+    """Match `abs(a - b)` of any library and `(a - b) ** 2`, also divided, rounded or turned into a list."""
     if isinstance(node, ast.Call):
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         if name in ("float", "int", "round", "list") and node.args:
@@ -324,7 +322,7 @@ def _is_distance(node: ast.expr) -> bool:
 
 
 def _named_texts(nodes: Iterable[ast.AST]) -> dict[str, str]:
-    """Names that are given a literal text: `pattern = r"…"`, or a parameter with one as its default."""
+    """Return names with a literal text: `pattern = r"…"`, or a parameter with such a default."""
     found: dict[str, str] = {}
     for node in nodes:
         if isinstance(node, ast.Assign | ast.AnnAssign):

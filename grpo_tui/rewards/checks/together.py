@@ -1,6 +1,6 @@
-"""Findings from functions side by side: names, cancelling, measuring the same, drowning, cost, float32.
+"""Findings from comparing functions: names, cancellation, redundancy, dominance, cost, float32.
 
-Everything is judged within groups, for only differences there become advantages.
+Everything is judged within groups, because only differences there become advantages.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from grpo_tui.rewards.score_report import Aggregate, FunctionScore
 
 SAME = 0.995
 LEAST_PAIRS = 6
-"""Samples in groups with spread that a statement about two functions needs."""
+"""Minimum number of samples in groups for a statement about two functions."""
 DROWNS = 0.95
 SLOW_S = 2.0
 FEWEST, MOST = 3, 5
-"""Rewards that a run is advised to have."""
+"""Recommended number of rewards."""
 
 
 def names_findings(results: Sequence[FunctionScore]) -> list[Finding]:
-    """Return one finding for each name that several functions have."""
+    """Report names shared by several functions."""
     found = []
     for name, count in Counter(result.info.name for result in results).items():
         if count > 1:
@@ -39,7 +39,7 @@ def names_findings(results: Sequence[FunctionScore]) -> list[Finding]:
 
 
 def count_findings(results: Sequence[FunctionScore]) -> list[Finding]:
-    """Return a note when a run has fewer than three rewards or more than five; a model may stand alone."""
+    """Report fewer than three rewards or more than five. A reward model may be the only one."""
     count = len(results)
     if FEWEST <= count <= MOST or all(result.info.kind == "model" for result in results):
         return []
@@ -62,10 +62,11 @@ def pair_findings(
     *,
     normalized: bool = False,
 ) -> list[Finding]:
-    """Return pairs of functions that cancel each other or measure the same.
+    """Report pairs of functions that cancel each other or measure the same.
 
     Args:
-        normalized: whether TRL divides each function by its own deviation first (`normalize_then_sum`).
+        normalized: whether TRL first divides each function by its own standard deviation
+            (`normalize_then_sum`).
     """
     found = []
     groups = [g for g in groups_of(samples) if len(g) > 1]
@@ -125,7 +126,7 @@ def share_findings(
     *,
     normalized: bool = False,
 ) -> list[Finding]:
-    """Return the function that carries nearly all of the variance within groups, beside others that vary."""
+    """Report a function that causes nearly all of the variance within groups, while others vary too."""
     shares = shares_of(results, samples, weights, normalized=normalized)
     varied = [i for i, r in enumerate(results) if r.failure is None and weights[i] and _varies(r)]
     if len(varied) < 2 or len(samples) < LEAST_PAIRS:
@@ -151,7 +152,7 @@ def shares_of(
     *,
     normalized: bool = False,
 ) -> list[float | None]:
-    """Return each function's share of the variance of the weighted total within groups; they sum to 1."""
+    """Return each function's share of the variance of the weighted total within groups. They sum to 1."""
     groups = [[[r.scores[i] for r in results] for i in group] for group in groups_of(samples)]
     return variance_shares(groups, weights, normalized=normalized)
 
@@ -161,9 +162,9 @@ def _varies(result: FunctionScore) -> bool:
 
 
 def unscored_findings(results: Sequence[FunctionScore], aggregate: Aggregate) -> list[Finding]:
-    """Return how many samples no function scored, in groups of which others were scored.
+    """Report samples that no function scored, in groups with scored samples.
 
-    To abstain from a whole group, as for a row without a usable answer, is no fault.
+    Abstaining from a whole group, as for a row without a usable answer, is fine.
     """
     totals = aggregate.totals
     missing = [
@@ -185,7 +186,7 @@ def unscored_findings(results: Sequence[FunctionScore], aggregate: Aggregate) ->
 def float32_findings(
     results: Sequence[FunctionScore], weights: Sequence[float], aggregate: Aggregate, mode: str
 ) -> list[Finding]:
-    """Return a group whose totals are equal and whose advantages are not: float32 cannot hold the total."""
+    """Report a group with equal totals but nonzero advantages, because float32 cannot represent the total."""
     if mode == "none":
         return []
     for group in aggregate.groups:
@@ -207,15 +208,15 @@ def float32_findings(
 
 
 def seconds_per_batch(result: FunctionScore, completions: int) -> float:
-    """Return how long a call for so many completions takes, if time grows with their number."""
+    """Return the estimated duration of a call with this many completions, assuming linear growth."""
     return result.seconds / max(len(result.scores), 1) * completions
 
 
 def cost_findings(results: Sequence[FunctionScore], completions: int) -> list[Finding]:
-    """Return functions that will take long at the config's batch.
+    """Report functions that are slow for the config's batch.
 
     Args:
-        completions: completions that are scored at once in a training step.
+        completions: scored at once in a training step.
     """
     found = []
     for result in results:

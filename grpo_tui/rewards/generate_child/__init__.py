@@ -1,3 +1,3 @@
-"""The child process that lets the model of a config answer rows, before any training."""
+"""Child process that generates completions with a config's model."""
 
 from __future__ import annotations

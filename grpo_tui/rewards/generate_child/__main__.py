@@ -1,8 +1,8 @@
-"""The child that generates: `python -m grpo_tui.rewards.generate_child FOLDER REQUESTS ANSWERS`.
+"""Child process that generates: `python -m grpo_tui.rewards.generate_child FOLDER REQUESTS ANSWERS`.
 
-Reads requests, answers with events and a reply, a JSON object a line. It is killed when its parent has had
-enough, and ends when the parent is gone. It generates with transformers, or with vLLM where the config trains
-with it and it can run here. It keeps the model that it loaded, and no completion.
+Reads requests and answers with events and a reply, one JSON object per line. It uses transformers, or vLLM if
+the config trains with it and it can run here. The loaded model is kept, completions are not. The parent may
+kill it at any time, and it ends when the parent is gone.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from grpo_tui.rewards.generate_child.policy import (
 
 
 class Child:
-    """Serves one parent."""
+    """Request handlers."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self._policy: Policy | None = None
 
     def rows(self, config: Mapping[str, Any], count: int, seed: int, held: bool | None) -> dict[str, Any]:
-        """Choose rows of the config's dataset by a seed.
+        """Choose random rows of the config's dataset.
 
         Args:
-            held: rows that are never trained on; None for those where the config has some.
+            held: whether to choose held-out rows. None for held-out rows if the config has any.
 
         Returns:
-            `{"rows": [{"number", "prompt", "columns"}], "total", "notes", "held"}`; numbers count from 1.
+            `{"rows": [{"number", "prompt", "columns"}], "total", "notes", "held"}`. Numbers start at 1.
         """
         from grpo_tui.data.load import DataError, load_prompts
 
@@ -77,13 +77,13 @@ class Child:
         adapter: str = "",
         tokenizer: str = "",
     ) -> dict[str, Any]:
-        """Generate; completions go out as events, a batch at a time.
+        """Generate completions and send each batch as an event.
 
-        A text becomes messages where the config makes messages of texts, as it does for the dataset.
+        Text prompts become messages where the config does that with the dataset.
 
         Args:
-            adapter: the folder of a LoRA adapter on the model, empty for none.
-            tokenizer: the folder or id of the tokenizer, empty for the model's own.
+            adapter: folder of a LoRA adapter, or empty.
+            tokenizer: folder or id of the tokenizer. The model's own when empty.
 
         Returns:
             `{"load_s", "device", "temperature", "max_tokens", "engine"}`.
@@ -125,7 +125,6 @@ class Child:
 
 
 def _short(model: str) -> str:
-    """A folder's name, or a model's whole id."""
     return f"the model in {os.path.basename(model)}/" if os.path.isabs(model) else model
 
 

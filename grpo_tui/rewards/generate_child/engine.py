@@ -1,8 +1,8 @@
-"""Let vLLM answer in transformers' place, where the config trains with it and it is installed beside a GPU.
+"""Generate with vLLM where the config trains with it and it is installed beside a GPU.
 
-The engine lives in this process (no worker of its own), takes the adapter as it is, and gets a seed with each
-completion, so that what one prompt gets does not depend on what is asked beside it. Quantized models are left
-to transformers, which quantizes as training does.
+The engine runs in this process and takes the adapter unmerged. Every completion has its own seed, so its text
+does not depend on what else is generated. Quantized models are left to transformers, which quantizes as
+training does.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from grpo_tui.rewards.lab_child.models import init_arguments
 from grpo_tui.store.json_file import read_object
 
 RANKS = (8, 16, 32, 64, 128, 256, 512)
-"""Largest ranks of an adapter that vLLM can be told of."""
+"""Values that vLLM accepts as the largest rank of an adapter."""
 OF_FREE = 0.9
-"""Share of the free memory of the GPU that the engine may take: a training run may hold the rest."""
+"""Fraction of the free GPU memory that the engine may use. A training run may hold the rest."""
 
 
 def wanted(config: RunConfig) -> bool:
-    """Return whether vLLM generates: the config wants it, and it can run here."""
+    """Return whether the config wants vLLM and it can run here."""
     quantized = config.model_args.get("load_in_4bit") or config.model_args.get("load_in_8bit")
     if not config.setting("use_vllm") or config.setting("use_cpu") or quantized or find_spec("vllm") is None:
         return False
@@ -42,7 +42,7 @@ def wanted(config: RunConfig) -> bool:
 
 
 def load_policy(config: RunConfig, adapter: str = "", tokenizer: str = "") -> Policy:
-    """Load a model into vLLM; the arguments are those of `policy.load_policy`.
+    """Load a model into vLLM, with the arguments of `policy.load_policy`.
 
     Raises:
         PolicyError: it cannot be loaded.
@@ -94,10 +94,10 @@ def _rank(adapter: str) -> int:
 def generate(
     policy: Policy, prompts: Sequence[list[int]], settings: Mapping[str, Any], seeds: Sequence[int]
 ) -> list[list[int]]:
-    """Return a completion's ids for each prompt, the end token among them.
+    """Return a completion's ids for each prompt, including the end token.
 
     Args:
-        settings: as `generation_settings` returns them for transformers.
+        settings: from `generation_settings`.
         seeds: one per prompt.
     """
     from vllm import SamplingParams

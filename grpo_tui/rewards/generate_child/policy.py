@@ -1,10 +1,9 @@
-"""Load the model of a config as training would, and let it answer prompts, a batch at a time.
+"""Load the model of a config as training would, and generate completions in batches.
 
-As `GRPOTrainer` of TRL 1.16 does it without vLLM: dtype (float32 unless the config says otherwise),
-attention, quantization, device map, padding, end tokens, mixed precision. An adapter is put on where its
-folder is given. The new adapter of a config is left out: its second matrix is zero before the first step, so
-it changes nothing. Chat prompts go through the chat template, texts as they are, and a completion ends with
-the first end token.
+Follows `GRPOTrainer` of TRL 1.16 without vLLM: dtype (float32 unless the config says otherwise), attention,
+quantization, device map, padding, end tokens, mixed precision. An adapter is loaded if its folder is given.
+The config's new adapter is left out: its second matrix is zero before the first step, so it changes nothing.
+A completion ends at the first end token.
 """
 
 from __future__ import annotations
@@ -22,27 +21,26 @@ from grpo_tui.rewards.lab_child.models import init_arguments
 from grpo_tui.store.json_file import read_object
 
 MOST_AT_ONCE = 64
-"""Completions generated together, unless `per_device_train_batch_size` is larger."""
+"""Number of completions per batch, unless `per_device_train_batch_size` is larger."""
 MOST_FOR_VLLM = 256
-"""Completions that vLLM is asked for at a time."""
+"""Number of completions per request to vLLM."""
 
 
 class PolicyError(RuntimeError):
-    """The model cannot be loaded; the message is one sentence for the user."""
+    """The model cannot be loaded. The message is one sentence for the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A model that can answer.
+    """Model that can generate.
 
     Attributes:
-        model: it, in evaluation mode.
-        processor: what renders prompts: the tokenizer, or the processor of a model that sees images.
+        processor: the tokenizer, or the processor of a vision model.
         ends: ids of the tokens that end a completion.
-        device: where it is, as torch names it.
-        mixed: `bfloat16` or `float16` when training runs in mixed precision, else empty.
-        engine: what generates, `transformers` or `vllm`.
-        lora: vLLM's request for the adapter; transformers has it in the model.
+        device: in torch's terms.
+        mixed: `bfloat16` or `float16` for mixed precision, else empty.
+        engine: `transformers` or `vllm`.
+        lora: vLLM's request for the adapter. With transformers the adapter is part of the model.
     """
 
     model: Any
@@ -56,11 +54,11 @@ class Policy:
 
 
 def load_policy(config: RunConfig, adapter: str = "", tokenizer: str = "") -> Policy:
-    """Load model and tokenizer, on the first GPU that is visible, or the CPU when there is none.
+    """Load model and tokenizer on the first visible GPU, or on the CPU without one.
 
     Args:
-        adapter: the folder of a LoRA adapter that is put on the model, empty for none.
-        tokenizer: the folder or id of the tokenizer, empty for the model's own.
+        adapter: folder of a LoRA adapter, or empty.
+        tokenizer: folder or id of the tokenizer. The model's own when empty.
 
     Raises:
         PolicyError: they cannot be loaded.
@@ -94,12 +92,12 @@ def load_policy(config: RunConfig, adapter: str = "", tokenizer: str = "") -> Po
 
 
 def for_megatron(adapter: str) -> bool:
-    """Return whether PEFT would import the module that an adapter names, whoever made it."""
+    """Return whether an adapter is for Megatron. PEFT would import any module that such an adapter names."""
     return bool((read_object(Path(adapter, "adapter_config.json")) or {}).get("megatron_config"))
 
 
 def mixed_of(config: RunConfig) -> str:
-    """Return `bfloat16` or `float16` when training runs in mixed precision, else an empty text."""
+    """Return `bfloat16` or `float16` if training uses mixed precision, or an empty text."""
     if config.setting("fp16"):
         return "float16"
     half = config.setting("bf16")
@@ -107,9 +105,9 @@ def mixed_of(config: RunConfig) -> str:
 
 
 def generation_settings(config: RunConfig, policy: Policy) -> dict[str, Any]:
-    """Return what `GRPOTrainer` generates with: the keyword arguments of its GenerationConfig.
+    """Return the keyword arguments of the GenerationConfig that `GRPOTrainer` would use.
 
-    With vLLM `generation_kwargs`, which are its own then, stay apart.
+    With vLLM, `generation_kwargs` are vLLM's own arguments and stay a separate key.
     """
     setting = config.setting
     values: dict[str, Any] = {
@@ -130,7 +128,7 @@ def generation_settings(config: RunConfig, policy: Policy) -> dict[str, Any]:
 
 
 def at_once(config: RunConfig) -> int:
-    """Return how many completions are generated together: as training does, at most `MOST_AT_ONCE`."""
+    """Return the number of completions per batch: as in training, but at most `MOST_AT_ONCE`."""
     setting = config.setting
     per_device = int(setting("per_device_train_batch_size"))
     steps = setting("steps_per_generation") or setting("gradient_accumulation_steps")
@@ -138,7 +136,7 @@ def at_once(config: RunConfig) -> int:
 
 
 def _model(config: RunConfig, on_gpu: bool) -> Any:
-    """What `create_model_from_path` of TRL makes of the same arguments."""
+    """Load the model as TRL's `create_model_from_path` does."""
     import torch
     import transformers
 
@@ -159,7 +157,6 @@ def _model(config: RunConfig, on_gpu: bool) -> Any:
 
 
 def _quantization(model_args: Mapping[str, Any]) -> Any:
-    """The BitsAndBytesConfig of `load_in_4bit` and `load_in_8bit`, None without them."""
     if not (model_args.get("load_in_4bit") or model_args.get("load_in_8bit")):
         return None
     from trl import ModelConfig, get_quantization_config
@@ -168,7 +165,7 @@ def _quantization(model_args: Mapping[str, Any]) -> Any:
 
 
 def processor_of(config: RunConfig, name: str) -> Any:
-    """Return what renders prompts, from a folder or an id."""
+    """Load the processor or tokenizer that renders prompts."""
     from transformers import AutoProcessor
 
     arguments = init_arguments(config)
@@ -182,7 +179,7 @@ def processor_of(config: RunConfig, name: str) -> Any:
 
 
 def ends_of(declared: int | Sequence[int] | None, tokenizer: Any) -> tuple[int, ...]:
-    """Return every end token that the model declares, and the tokenizer's own, as TRL takes them."""
+    """Return the end tokens that the model declares and the tokenizer's own, as TRL uses them."""
     ends = [] if declared is None else [declared] if isinstance(declared, int) else list(declared)
     if tokenizer.eos_token_id is not None and tokenizer.eos_token_id not in ends:
         ends.insert(0, tokenizer.eos_token_id)
@@ -190,7 +187,7 @@ def ends_of(declared: int | Sequence[int] | None, tokenizer: Any) -> tuple[int, 
 
 
 def sentence(error: Exception) -> str:
-    """Return the first paragraph of what an exception says, on one line."""
+    """Return the first paragraph of an exception's message on one line."""
     first = str(error).strip().split("\n\n")[0]
     return one_line(" ".join(first.split()) or type(error).__name__, 400)
 
@@ -200,10 +197,10 @@ class Answer:
     """One completion.
 
     Attributes:
-        row: which prompt it answers, from 0.
+        row: index of its prompt.
         completion: a text, or a list with one message for a chat prompt.
-        tokens: its length, the end token among them.
-        truncated: whether it was cut off at the length limit.
+        tokens: length, including the end token.
+        truncated: whether it was truncated at the length limit.
     """
 
     row: int
@@ -214,7 +211,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class GeneratedBatch:
-    """Completions that were generated together, and the seconds it took."""
+    """Completions generated together."""
 
     answers: tuple[Answer, ...]
     seconds: float
@@ -229,14 +226,14 @@ def answered(
     size: int,
     seed: int,
 ) -> Iterator[GeneratedBatch]:
-    """Generate `count` completions of each prompt, all of one prompt after each other.
+    """Generate `count` completions of each prompt, prompt by prompt.
 
-    A batch that does not fit into the GPU's memory is tried again in halves.
+    A batch that does not fit into GPU memory is halved and tried again.
 
     Args:
-        prompts: texts, or lists of messages.
-        size: completions generated together; vLLM makes batches of its own.
-        seed: for vLLM, which gives each completion its own; transformers has been seeded before.
+        prompts: texts or lists of messages.
+        size: completions per batch. vLLM makes its own batches.
+        seed: used by vLLM, one seed per completion. transformers is seeded by the caller.
     """
     import torch
 
@@ -264,7 +261,7 @@ def answered(
 
 
 def prompt_ids(policy: Policy, prompt: Any, template: Mapping[str, Any]) -> list[int]:
-    """Return a prompt's token ids, rendered as TRL renders it."""
+    """Return a prompt's token ids, rendered as in TRL."""
     if isinstance(prompt, str):
         return list(policy.processor(text=[prompt])["input_ids"][0])
     tokenized = policy.processor.apply_chat_template(
@@ -280,7 +277,7 @@ def prompt_ids(policy: Policy, prompt: Any, template: Mapping[str, Any]) -> list
 def _generate(
     policy: Policy, prompts: Sequence[list[int]], settings: Mapping[str, Any], seed: int
 ) -> list[list[int]]:
-    """The completions' ids, each up to its first end token."""
+    """Return the completions' ids, each up to its first end token."""
     if policy.engine == "vllm":
         from grpo_tui.rewards.generate_child.engine import generate
 
@@ -300,13 +297,13 @@ def _generate(
 
 
 def until_end(ids: list[int], ends: Sequence[int]) -> list[int]:
-    """Return token ids up to the first end token, which is kept."""
+    """Return token ids up to and including the first end token."""
     end = next((place for place, token in enumerate(ids) if token in ends), None)
     return ids if end is None else ids[: end + 1]
 
 
 def mixed_precision(policy: Policy) -> AbstractContextManager[Any]:
-    """Return the mixed precision that accelerate wraps the model into for training."""
+    """Return the autocast context that accelerate uses in training."""
     import torch
 
     if not policy.mixed:

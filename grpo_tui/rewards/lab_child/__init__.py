@@ -1,3 +1,3 @@
-"""The lab's child process: the only part of `rewards` that imports torch, transformers, TRL and the data."""
+"""Child process for scoring. It imports torch, transformers, TRL and the data, unlike its parent."""
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The lab's child process: reads requests, answers each with one line of JSON, and tells what it is at.
+"""Child process that scores: answers each request with one line of JSON, and reports its progress.
 
 `python -m grpo_tui.rewards.lab_child SOCKET_FD` imports torch, and forks a child for each request on its
-socket. Nothing but the protocol is written to a child's answers; standard output and error belong to the
-rewards. The parent kills a child when a call takes too long.
+socket. Answers contain nothing but the protocol. Standard output and error belong to the rewards. The parent
+kills a child when a call takes too long.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from grpo_tui.rewards.lab_child.rows import DatasetRows, Tokens, chat_maker, rea
 
 
 class Child:
-    """Serves one parent."""
+    """Request handlers."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -51,7 +51,7 @@ class Child:
         self._folder = os.getcwd()
 
     def load(self, config: Mapping[str, Any], step: int, left_out: Mapping[str, Any]) -> dict[str, Any]:
-        """Load the rewards of a config afresh, but for those that have ended a child before."""
+        """Reload the rewards of a config, except those that ended an earlier child."""
         self._config = RunConfig.from_json(config)
         os.environ.update(self._config.env)
         os.chdir(self._folder)  # a reward may have gone elsewhere
@@ -66,7 +66,7 @@ class Child:
     def score(
         self, samples: list[dict[str, Any]], only: list[int] | None, repeat_limit_s: float
     ) -> dict[str, Any]:
-        """Score samples with every function, or those of `only`; results go out one by one as events."""
+        """Score samples with every function or those of `only`. Results are sent one by one as events."""
         assert self._caller is not None
         assert self._config is not None
         batch = batch_of(samples, chat_maker(self._config, self._rows))
@@ -125,7 +125,7 @@ class Child:
         self._send({"event": "scored", "function": index, "result": result})
 
     def _at(self, index: int | None, what: str) -> None:
-        """Tell what comes now, and where its output will begin."""
+        """Report the current stage, and where its output begins."""
         self._send({"event": "at", "function": index, "what": what, "printed": printed_bytes()})
 
     def _failure(self, error: BaseException) -> dict[str, Any]:
@@ -153,7 +153,7 @@ class Child:
         return aggregate(**request)
 
     def rows(self, config: Mapping[str, Any], count: int, first: int) -> dict[str, Any]:
-        """Return some rows of the config's dataset, as training would see them."""
+        """Return some rows of the config's dataset, as training sees them."""
         return self._rows.page(RunConfig.from_json(config), count, first)
 
     def parquet(self, path: str) -> dict[str, Any]:
@@ -162,7 +162,7 @@ class Child:
 
 
 def trainer_state(config: RunConfig, step: int) -> Any:
-    """Return transformers' own TrainerState, as it stands before the step after `step`."""
+    """Return transformers' TrainerState as it is before step `step + 1`."""
     from transformers import TrainerState
 
     def setting(name: str, otherwise: Any) -> Any:
@@ -180,7 +180,6 @@ def trainer_state(config: RunConfig, step: int) -> Any:
 
 
 def _imports() -> None:
-    """Import what every child needs, before the first fork."""
     import torch  # noqa: F401
     from transformers import TrainerState  # noqa: F401
 

@@ -1,8 +1,7 @@
-"""Totals and advantages of scored completions, in float32 with torch, as GRPOTrainer computes them.
+"""Totals and advantages of scored completions, computed in float32 with torch as in GRPOTrainer.
 
-The formulas are those of `GRPOTrainer._generate_and_score_completions` in TRL 1.16, which has them inline,
-so they cannot be called there; a test compares them with what the trainer stored. Groups may differ in size,
-which TRL's do not.
+The formulas are inline in `GRPOTrainer._generate_and_score_completions` of TRL 1.16 and cannot be called
+there. A test compares them with what the trainer stored. Unlike TRL's, groups may differ in size.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 EPSILON = 1e-4
-"""What TRL adds to a standard deviation before it divides by it."""
+"""Added by TRL to a standard deviation before dividing by it."""
 
 
 def aggregate(
@@ -25,8 +24,8 @@ def aggregate(
     """Return totals, groups with mean, standard deviation and advantages, and the batch's metrics.
 
     Args:
-        scores: per function, one score per completion; None abstains, which is NaN to TRL.
-        groups: indices of the completions of each prompt; every completion stands in one group.
+        scores: per function, one score per completion. None abstains, which is NaN in TRL.
+        groups: indices of the completions of each prompt. Every completion is in exactly one group.
         scale_rewards: `group`, `batch` or `none`.
         aggregation: `sum_then_normalize` or `normalize_then_sum`.
 
@@ -99,7 +98,7 @@ def _normalize_then_sum(rewards: Any, weight: Any, groups: Sequence[Sequence[int
 
 
 def nanstd(tensor: Any, dim: int | None = None, keepdim: bool = False) -> Any:
-    """Standard deviation without NaN, divisor n - 1; NaN for fewer than two values (TRL's `nanstd`)."""
+    """Return the std of non-NaN values, divisor n - 1, NaN for fewer than two values (TRL's `nanstd`)."""
     import torch
 
     mean = torch.nanmean(tensor, dim=dim, keepdim=True)
@@ -114,9 +113,9 @@ def nanstd(tensor: Any, dim: int | None = None, keepdim: bool = False) -> Any:
 
 
 def _by_size(groups: Sequence[Sequence[int]]) -> list[tuple[list[int], Any]]:
-    """Places of the groups of one size, and their indices as a tensor of shape (groups, size).
+    """Return places of equally sized groups, and their indices as a tensor of shape (groups, size).
 
-    So that like groups are computed as TRL does.
+    Equally sized groups are computed together, as in TRL.
     """
     import torch
 
@@ -129,7 +128,7 @@ def _by_size(groups: Sequence[Sequence[int]]) -> list[tuple[list[int], Any]]:
 
 
 def _grouped(totals: Any, advantages: Any, groups: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
-    """Mean, standard deviation and advantages of each group; a single scored total has a deviation of 0."""
+    """Return mean, standard deviation and advantages of each group. A single scored total has std 0."""
     import torch
 
     found: list[dict[str, Any]] = [{} for _ in groups]

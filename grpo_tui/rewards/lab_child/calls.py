@@ -1,9 +1,9 @@
-"""Call one reward as TRL does: what it prints, what it returns, and what further calls tell of it.
+"""Call one reward as TRL does, and call it again to learn more about it.
 
-Standard output and error of the lab's child are one file that its parent opened for appending. `Output` reads
-what a call has added to it; the parent can read it too when the child hangs. The further calls each answer
-one question that the first leaves open, on few samples and only when it is cheap: which sample broke it, the
-other form, once more, what it swallows.
+Standard output and error of this process are one file that the parent opened for appending. `captured` reads
+what a call has added to it, and the parent can read it if the child hangs. The further calls run on few
+samples and only if they are cheap. Each answers one question: which sample breaks the function, whether it
+expects the other form of completions, whether it is deterministic, and which exceptions it swallows.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ from grpo_tui.rewards.contract import (
 )
 
 MOST_BYTES = 20_000
-"""What is kept of one call's output; of more, the beginning and the end."""
+"""Longer output of one call is shortened to its beginning and end."""
 MOST_FILE_BYTES = 8_000_000
 _kept: int | None = None
 
 
 @dataclass(slots=True)
 class Printed:
-    """The text printed within one `captured()` block, filled in at its end."""
+    """Text printed within a `captured()` block, set at its end."""
 
     text: str = ""
 
 
 @contextlib.contextmanager
 def captured() -> Iterator[Printed]:
-    """Collect what is printed inside the block."""
+    """Collect everything printed inside the block."""
     _flush()
     start = printed_bytes()
     if start > MOST_FILE_BYTES:
@@ -67,7 +67,7 @@ def captured() -> Iterator[Printed]:
 
 
 def printed_bytes() -> int:
-    """How much was printed so far; standard output that a reward has closed is opened again."""
+    """Return the size of the output so far, reopening standard output if a reward closed it."""
     global _kept
     try:
         size = os.fstat(1).st_size
@@ -82,19 +82,19 @@ def printed_bytes() -> int:
 
 
 def reopen_streams() -> None:
-    """Give this process its `sys.stdout` and `sys.stderr` again where a reward has closed them."""
+    """Restore `sys.stdout` and `sys.stderr` if a reward closed them."""
     printed_bytes()
     for name, descriptor in (("stdout", 1), ("stderr", 2)):
         if getattr(getattr(sys, name), "closed", True):
             with contextlib.suppress(OSError):
                 os.dup2(1, descriptor)
-                # By lines, so that what Python and what C print keep their order.
+                # Line buffering keeps the output of Python and of C in order.
                 stream = os.fdopen(descriptor, "w", 1, encoding="utf-8", errors="replace", closefd=False)
                 setattr(sys, name, stream)
 
 
 def read_output(descriptor: int, start: int) -> str:
-    """Return what stands in the file after `start`, shortened in the middle when it is long."""
+    """Return the file's content after `start`, shortened in the middle if it is long."""
     size = os.fstat(descriptor).st_size - start
     if size <= MOST_BYTES:
         return os.pread(descriptor, max(size, 0), start).decode("utf-8", "replace")
@@ -113,16 +113,16 @@ def _flush() -> None:
 
 
 SMALL = 64
-"""Samples that are enough for a second look at a function."""
+"""Enough samples for a further call."""
 
 
 _WATCHED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 _POOLS = ("ThreadPoolExecutor", "asyncio_")
-"""Names of threads that end by themselves with their process."""
+"""Names of threads that end with their process."""
 
 
 class ProcessState:
-    """What belongs to the whole process and is as it was before a call."""
+    """Process-wide state before a call."""
 
     def __init__(self) -> None:
         self._folder = os.getcwd()
@@ -131,7 +131,7 @@ class ProcessState:
         self._closed = _closed_streams()
 
     def changed(self) -> list[str]:
-        """Return what a call has left changed, each to be read after the function's name."""
+        """Return what a call has changed, phrased to follow the function's name."""
         found = []
         if os.getcwd() != self._folder:
             found.append(f"changes the current folder to {os.getcwd()}, which would affect training too")
@@ -161,7 +161,7 @@ def _closed_streams() -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Samples in the form TRL hands them over; prompts are texts or lists of messages, completions alike."""
+    """Samples as TRL passes them. Prompts and completions are either all texts or all lists of messages."""
 
     prompts: list[Any]
     completions: list[Any]
@@ -174,12 +174,12 @@ class Batch:
         return not isinstance(self.prompts[0], str)
 
     def first(self, count: int) -> Batch:
-        """Return the batch cut to its first samples."""
+        """Return a batch of the first samples."""
         columns = {name: values[:count] for name, values in self.columns.items()}
         return Batch(self.prompts[:count], self.completions[:count], self.truncated[:count], columns)
 
     def varied(self) -> tuple[Batch, list[int]]:
-        """Return the samples with other completions beside their own, and of which sample each was made."""
+        """Return a batch that adds variants of each completion, and each entry's sample index."""
         places, completions = [], []
         for place, completion in enumerate(self.completions):
             text = completion_text(completion)
@@ -202,7 +202,7 @@ class Batch:
 
 
 def as_message(text: str) -> list[dict[str, Any]]:
-    """Return a completion as TRL gives it for a chat prompt."""
+    """Return a completion as TRL passes it for a chat prompt."""
     return [{"role": "assistant", "content": text}]
 
 
@@ -210,10 +210,10 @@ def batch_of(samples: Sequence[Mapping[str, Any]], as_chat: Callable[[Any], Any]
     """Build a batch from samples `{"prompt", "completion", "columns", "truncated"}`.
 
     Args:
-        as_chat: makes messages of a text prompt, when the run's prompts are messages; else None.
+        as_chat: turns a text prompt into messages. None when the run's prompts are texts.
 
     Raises:
-        ValueError: a column has a name that TRL's own arguments have.
+        ValueError: a column has the name of one of TRL's own arguments.
     """
     prompts = [s["prompt"] for s in samples]
     if as_chat is not None:
@@ -237,7 +237,7 @@ def batch_of(samples: Sequence[Mapping[str, Any]], as_chat: Callable[[Any], Any]
 
 @dataclass(slots=True)
 class CallOutcome:
-    """What one call gave; `scores` is None when it gave nothing usable."""
+    """Result of one call. `scores` is None when they are unusable."""
 
     scores: list[float | None] | None
     seconds: float
@@ -248,12 +248,12 @@ class CallOutcome:
 
     @property
     def constant(self) -> bool:
-        """Whether it scored every sample alike, of at least two."""
+        """Whether all of at least two samples have the same score."""
         return self.scores is not None and len(self.scores) > 1 and len({repr(v) for v in self.scores}) == 1
 
 
 class Caller:
-    """Calls rewards; holds the event loop and the trainer's state."""
+    """Calls rewards; owns the event loop and the trainer's state."""
 
     def __init__(self, make_ids: Callable[[list[Any], list[bool]], Any], state: Any) -> None:
         self._make_ids = make_ids
@@ -263,9 +263,9 @@ class Caller:
         self._metrics: dict[str, list[float]] = {}
 
     def arguments(self, batch: Batch) -> dict[str, Any]:
-        """Return TRL's keyword arguments for a batch, in lists of their own.
+        """Return TRL's keyword arguments for a batch, in copied lists.
 
-        All functions of one scoring get the same ones, as with TRL: what one changes the next one sees.
+        All functions of one scoring share them, as with TRL: later functions see what earlier ones change.
         """
         return {
             "prompts": copied(batch.prompts),
@@ -285,14 +285,13 @@ class Caller:
         kwargs: Mapping[str, Any],
         count: int | None = None,
     ) -> CallOutcome:
-        """Call a function once; never raises.
+        """Call a function once. Never raises.
 
         Args:
-            target: the function; for a reward model a function that scores with it.
-            is_async: whether a call gives a coroutine.
-            kwargs: what `arguments` gave.
-            count: number of scores wanted; that of the completions when None, for a function before this
-                one can have changed their list.
+            target: the function. For a reward model, a function that scores with it.
+            kwargs: from `arguments`.
+            count: expected number of scores. The current number of completions when None, which may be wrong
+                if an earlier function changed their list.
         """
         self._extra, self._metrics = defaultdict(list), defaultdict(list)
         if count is None:
@@ -311,7 +310,7 @@ class Caller:
         return CallOutcome(scores, seconds, printed.text, error, dict(self._extra), dict(self._metrics))
 
     def run(self, target: Callable[..., Any], is_async: bool, kwargs: Mapping[str, Any]) -> Any:
-        """Call a function and return what it returned; an async one is awaited on the loop."""
+        """Call a function and return its result. An async one is awaited on the loop."""
         if not is_async:
             return target(**kwargs)
         result = asyncio.run_coroutine_threadsafe(_awaited(target, kwargs), self._event_loop()).result()
@@ -333,18 +332,13 @@ class Caller:
 
 
 def changed_arguments(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """Names of the arguments whose lists a call has changed.
-
-    Args:
-        before: a copy from before the call.
-        after: what the function was given.
-    """
+    """Return the names of arguments whose lists a call has changed."""
     return [name for name, value in before.items() if isinstance(value, list) and value != after[name]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """What an async function raised that would have ended the event loop, and the wait for it never."""
+    """Exception that would end the event loop, so that the caller would wait forever."""
 
     error: BaseException
 
@@ -357,12 +351,12 @@ async def _awaited(target: Callable[..., Any], kwargs: Mapping[str, Any]) -> Any
 
 
 def as_trl_takes_them(name: str, values: Any, count: int) -> list[float | None]:
-    """Return scores as plain numbers, after TRL's own conversion to a float32 tensor has gone well.
+    """Return scores as plain numbers, if TRL can convert them to a float32 tensor.
 
-    What is too large for float32 is infinite, as it is for TRL.
+    Scores too large for float32 become infinite, as in TRL.
 
     Raises:
-        RewardContractError: TRL's tensor cannot be made of them.
+        RewardContractError: TRL cannot convert them.
     """
     import torch
 
@@ -387,7 +381,7 @@ def as_trl_takes_them(name: str, values: Any, count: int) -> list[float | None]:
 
 
 def place_of(error: BaseException, is_own: Callable[[str], bool]) -> tuple[str | None, int | None]:
-    """Return file and line of the innermost frame in the user's own code, else of the innermost one."""
+    """Return file and line of the innermost frame in the user's code, or else outside this package."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if is_own(f.filename)]
     outside = [f for f in frames if "/grpo_tui/rewards/" not in f.filename]
@@ -396,11 +390,11 @@ def place_of(error: BaseException, is_own: Callable[[str], bool]) -> tuple[str |
 
 
 CULPRIT_LIMIT_S = 5.0
-"""How long single completions are tried to find the one that breaks a function."""
+"""Time limit for trying single completions."""
 SHAPE_ERRORS = (AttributeError, TypeError, KeyError, IndexError)
-"""What code raises that takes lists for texts, or texts for lists."""
+"""Exceptions of code that mistakes lists for texts, or texts for lists."""
 MOST_VARIED = 8
-"""Samples of which others are made."""
+"""Number of samples to derive variants from."""
 _PASSING = (StopIteration, StopAsyncIteration, GeneratorExit)
 
 
@@ -411,7 +405,7 @@ def culprit(
     error: BaseException,
     kwargs: Mapping[str, Any],
 ) -> int | None:
-    """Return the index of the first sample that makes the function raise when it is alone."""
+    """Return the index of the first sample that makes the function raise on its own."""
     if not isinstance(error, Exception):
         return None
     try:
@@ -426,10 +420,11 @@ def culprit(
 def other_shape(
     caller: Caller, name: str, target: Callable[..., Any], is_async: bool, batch: Batch, first: CallOutcome
 ) -> dict[str, Any] | None:
-    """Say how the function takes the other form of completions, when its first answer makes one ask.
+    """Check whether the function expects the other form of completions.
 
-    A function that scores all completions of a prompt alike is called with others made of them: empty, short,
-    long. If it tells those apart in the other form only, it takes lists for texts or texts for lists.
+    A function that scores all completions of a prompt equally is called with variants: empty, short and long
+        texts.
+    If the scores differ only in the other form, it mistakes lists for texts or texts for lists.
     """
     given = "messages" if batch.chat else "texts"
     if isinstance(first.error, SHAPE_ERRORS):
@@ -474,7 +469,7 @@ def repeat(
     first: CallOutcome,
     fresh: Callable[[], Callable[..., Any]],
 ) -> dict[str, Any] | None:
-    """Call once more with the same arguments, and when it differs twice with a fresh copy of the function."""
+    """Call again with the same arguments, and if the scores differ, call a fresh copy twice."""
     count = len(first.scores or ())
     again = caller.call(name, target, is_async, copied(kwargs), count)
     if again.scores is None or first.scores is None:
@@ -500,12 +495,11 @@ def swallowed(
     batch: Batch,
     ranges: Mapping[str, Sequence[tuple[int, int]]],
 ) -> list[dict[str, Any]]:
-    """Return the exceptions that were raised within a `try` whose handler is broad, grouped by place.
+    """Return the exceptions raised within a broad `try`, grouped by place.
 
     Args:
         target: a function that is not async.
-        batch: samples; few are enough.
-        ranges: file to the first and last lines of the bodies of such `try` statements.
+        ranges: by file, first and last lines of the bodies of such `try` statements.
     """
     places: dict[int, tuple[BaseException, str, int]] = {}
     found: dict[tuple[str, str, int], tuple[str, set[int]]] = {}

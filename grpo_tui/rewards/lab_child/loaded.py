@@ -1,7 +1,7 @@
-"""Load the rewards of a config, each time from the newest text of the user's files.
+"""Load the rewards of a config, each time from the current text of the user's files.
 
-A module is the user's when its file lies in one of the given folders and belongs neither to the installation
-nor to this program. Such modules are forgotten before rewards are loaded again.
+A module is the user's if its file is in one of the given folders and not part of the installation or of this
+program. Such modules are unloaded before rewards are loaded again.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _OURS = "grpo_tui"
 
 
 class UserModules:
-    """Tell which modules are the user's own.
+    """Modules that belong to the user.
 
     Args:
-        kept: names of modules that are never forgotten, those the child needs itself.
+        kept: names of modules that the child itself needs.
     """
 
     def __init__(self, kept: Iterable[str]) -> None:
         self._kept = frozenset(kept)
         self.roots: set[str] = set()
-        """Folders whose modules are the user's."""
+        """Folders with the user's modules."""
 
     def files(self) -> list[str]:
-        """Files of the user's modules that are loaded now, sorted."""
+        """Return the sorted files of the user's loaded modules."""
         return sorted({file for _, file in self._loaded()})
 
     def is_own(self, file: str) -> bool:
@@ -51,7 +51,7 @@ class UserModules:
         return any(within(resolved, root) for root in self.roots)
 
     def forget(self) -> None:
-        """Take every module of the user out of the interpreter."""
+        """Unload the user's modules."""
         for name, _ in self._loaded():
             forget_module(name)
         importlib.invalidate_caches()
@@ -71,13 +71,11 @@ class UserModules:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A reward that can be called.
+    """Reward that can be called with TRL's keyword arguments.
 
     Attributes:
-        target: takes TRL's keyword arguments.
-        is_async: whether a call gives a coroutine.
-        broad: file to the lines tried under a broad `except` that goes on with a constant.
-        again: loads it once more.
+        broad: by file, line ranges inside a broad `try` that continues with a constant.
+        again: loads a fresh copy.
     """
 
     name: str
@@ -89,7 +87,7 @@ class Ready:
 
 
 class Rewards:
-    """The rewards of one config."""
+    """Rewards of one config."""
 
     def __init__(self, modules: UserModules, models: RewardModels) -> None:
         self._modules, self._models = modules, models
@@ -101,13 +99,13 @@ class Rewards:
         tell: Callable[[int], None] = lambda index: None,
         left_out: Mapping[int, Mapping[str, Any]] | None = None,
     ) -> list[dict[str, Any]]:
-        """Load every reward and return their descriptions; one that fails has a `failure` and is not ready.
+        """Load every reward and return descriptions. A reward that fails has a `failure` and is not ready.
 
         Args:
-            left_out: index to the failure of one that is not loaded.
+            left_out: failures of rewards to skip, by index.
 
         Raises:
-            RewardLoadError: the weights do not fit the rewards.
+            RewardLoadError: the weights do not match the rewards.
         """
         self._modules.roots |= _folders(config)
         self._modules.forget()

@@ -1,6 +1,6 @@
-"""Reward models in the lab: loaded and called as GRPOTrainer does, on the CPU.
+"""Reward models for scoring, loaded and called as in GRPOTrainer, but on the CPU.
 
-From `GRPOTrainer.__init__` and `_calculate_rewards` in TRL 1.16.
+Follows `GRPOTrainer.__init__` and `_calculate_rewards` in TRL 1.16.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from grpo_tui.config.run_config import RunConfig
 
 
 class RewardModels:
-    """Keeps the reward models that were loaded once, for a reload of the rewards does not change them."""
+    """Cache of reward models, which a reload of the rewards does not change."""
 
     def __init__(self) -> None:
         self._loaded: dict[str, tuple[Any, Any]] = {}
@@ -22,7 +22,7 @@ class RewardModels:
 
         Args:
             source: id or folder, or the model itself.
-            config: the run's; its `model_init_kwargs`, `dtype` and revision are for reward models too.
+            config: its `model_init_kwargs`, `dtype` and revision apply to reward models too.
         """
         arguments = init_arguments(config)
         key = f"{source} {sorted(arguments.items(), key=str)}" if isinstance(source, str) else ""
@@ -42,7 +42,7 @@ class RewardModels:
             )
             if tokenizer.pad_token_id is None:
                 tokenizer.pad_token = tokenizer.eos_token
-            # The score is read at the last token that is no padding, so the model must know the padding.
+            # The score is read at the last token that is not padding, so the model must know that token.
             model.config.get_text_config().pad_token_id = tokenizer.pad_token_id
             model = model.to("cpu").eval()
         if key:
@@ -51,7 +51,7 @@ class RewardModels:
 
 
 def init_arguments(config: RunConfig) -> dict[str, Any]:
-    """Return what a reward model is loaded with: the policy's arguments, as TRL passes them on."""
+    """Return the keyword arguments for loading a model, as TRL passes them for policy and reward models."""
     given = config.model_args
     arguments = {
         "revision": given.get("model_revision", "main"),
@@ -76,8 +76,8 @@ def score(
 
     Args:
         model: a sequence classifier.
-        completions: in the same form.
-        mixed: `bfloat16` or `float16` when training runs in mixed precision, which casts reward models too.
+        prompts, completions: texts, or lists of messages.
+        mixed: `bfloat16` or `float16` if training uses mixed precision, which applies to reward models too.
     """
     import torch
 

@@ -1,8 +1,7 @@
-"""Rows and token ids for the lab.
+"""Dataset rows and token ids for scoring.
 
-Rows are pages of the config's dataset as training sees it, mapped by `data.load`, and parquet files.
-Completions that were written and not generated get the ids of the policy's own tokenizer, if it is on this
-machine: nothing is fetched for a look at rewards.
+Dataset rows are mapped by `data.load`, as training sees them. Completions that no model generated get the ids
+of the policy's own tokenizer if it is on this machine: nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from grpo_tui.data.mapping import as_messages
 
 MOST_ROWS = 100_000
 MOST_LOOKED_AT = 20_000
-"""Rows of a dataset that are mapped for a look; training maps all of them."""
+"""Rows of a dataset that are mapped here. Training maps all of them."""
 
 
 class DatasetRows:
-    """Keeps the dataset that was loaded last, for the next page of it."""
+    """Cache of the last dataset."""
 
     def __init__(self) -> None:
         self._key = ""
@@ -55,12 +54,12 @@ class DatasetRows:
         return {"rows": plain, "columns": names, "total": total, "notes": list(self._notes)}
 
     def chat_for(self, config: RunConfig) -> bool:
-        """Return whether this config's dataset is known to have lists of messages as prompts."""
+        """Return whether the cached dataset belongs to this config and has messages as prompts."""
         return self._chat and _data_key(config) == self._key
 
 
 def chat_maker(config: RunConfig, rows: DatasetRows) -> Callable[[Any], Any] | None:
-    """Return what makes messages of a text prompt, None when the run's prompts are texts."""
+    """Return a function that turns a text prompt into messages, None if the run's prompts are texts."""
     if config.section.wants_chat or rows.chat_for(config):
         return lambda prompt: as_messages(prompt, config.section)
     return None
@@ -70,7 +69,7 @@ def read_parquet(path: str) -> list[dict[str, Any]]:
     """Return the rows of a parquet file as mappings.
 
     Raises:
-        ValueError: it cannot be read, or is too large for a look.
+        ValueError: it cannot be read, or is too large.
     """
     import pyarrow.parquet
 
@@ -84,7 +83,7 @@ def read_parquet(path: str) -> list[dict[str, Any]]:
 
 
 def _data_key(config: RunConfig) -> str:
-    """What the rows depend on, the state of the files among it."""
+    """Return everything that the rows depend on, including the state of the files."""
     whole = config.to_json()
     parts = {name: whole[name] for name in ("script", "mixture", "cwd")}
     section = {k: v for k, v in whole["section"].items() if k != "rewards"}
@@ -93,7 +92,7 @@ def _data_key(config: RunConfig) -> str:
 
 
 class NoTokenIds:
-    """Stands for `completion_ids` where no tokenizer is at hand: to look into it raises and says why."""
+    """`completion_ids` without a tokenizer. Reading it raises with the reason."""
 
     def __init__(self, reason: str) -> None:
         self._reason = reason
@@ -112,10 +111,10 @@ class NoTokenIds:
 
 
 class Tokens:
-    """Turns completions into token ids, each text once.
+    """Token ids of completions, cached by text.
 
     Attributes:
-        tokenizer: the policy's, None when there is none.
+        tokenizer: the policy's, or None.
         reason: why there is none.
     """
 
@@ -134,7 +133,7 @@ class Tokens:
             self.reason = f"{model} has none on this machine ({type(error).__name__}: {first[:200]})"
 
     def ids(self, completions: list[Any], truncated: list[bool]) -> list[list[int]] | NoTokenIds:
-        """Return ids as the model would have generated them: with the end token unless cut off."""
+        """Return ids as the model would have generated them, with the end token unless truncated."""
         if self.tokenizer is None:
             return NoTokenIds(self.reason)
         keys = [(completion_text(c), t) for c, t in zip(completions, truncated, strict=True)]
@@ -147,7 +146,7 @@ class Tokens:
         return [list(self._known[key]) for key in keys]
 
     def prompt_tail(self, prompt: Any) -> str:
-        """Return the end of a prompt as the chat template writes it; empty for texts or without one."""
+        """Return the end of a prompt as the chat template writes it, empty without a template."""
         if self.tokenizer is None or isinstance(prompt, str) or not self.tokenizer.chat_template:
             return ""
         try:

@@ -1,12 +1,12 @@
-"""Reward functions to build on, for any TRL script and for `grpo_tui.rewards` in a config.
+"""Reward functions for any TRL script and for `grpo_tui.rewards` in a config.
 
-Each is an object made with its parameters and handed to TRL as it is:
+Create each with its parameters and pass it to TRL:
 
     from grpo_tui.rewards.library import NumericAnswer, TagFormat
     GRPOTrainer(..., reward_funcs=[NumericAnswer(column="solution"), TagFormat()])
 
-They take completions as texts or as message lists, (B*G,) of them, and return one float each, or None where
-they have nothing to say. Importing them imports nothing of the ML stack.
+They take (B*G,) completions, texts or lists of messages, and return one float for each, or None to abstain.
+Importing them does not import torch, transformers or TRL.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""What every reward of the library has in common: a name for TRL's metrics, and how it reads a batch.
+"""Base classes of the library's rewards: the name in TRL's metrics, and access to dataset columns.
 
-A reward of the library is an object made with its parameters and called with the batch, so that a dataset
-column can never be taken for a parameter.
+Parameters are passed when a reward is created and columns when it is called, so the two cannot be confused.
 """
 
 from __future__ import annotations
@@ -14,15 +13,15 @@ from typing import Any
 from grpo_tui.core.text import completion_text
 
 RESERVED = frozenset({"prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric"})
-"""Keyword arguments of TRL that are no columns of the dataset."""
+"""TRL's keyword arguments that are not dataset columns."""
 
 
 class MissingColumnError(ValueError):
-    """A reward reads a dataset column that the batch does not have; the message names both."""
+    """The batch lacks a dataset column that a reward reads. The message names both."""
 
 
 def column(name: str, columns: Mapping[str, Any], reward: str) -> Sequence[Any]:
-    """The values of a dataset column, one per completion.
+    """Return the values of a dataset column, one per completion.
 
     Raises:
         MissingColumnError: the batch has no such column.
@@ -38,10 +37,10 @@ def column(name: str, columns: Mapping[str, Any], reward: str) -> Sequence[Any]:
 
 
 class Reward(ABC):
-    """A reward function with parameters.
+    """Reward function with parameters.
 
     Args:
-        name: TRL's metrics say `rewards/<name>/mean`; the class's name in snake case by default.
+        name: used in TRL's metrics as `rewards/<name>/mean`. The class name in snake case by default.
     """
 
     def __init__(self, *, name: str | None = None) -> None:
@@ -49,25 +48,24 @@ class Reward(ABC):
 
     @abstractmethod
     def __call__(self, completions: Sequence[Any], **kwargs: Any) -> list[float | None]:
-        """One value per completion; None where this reward has nothing to say.
+        """Return one value per completion, None to abstain.
 
         Args:
-            completions: (B*G,) texts, or message lists for chat prompts.
-            **kwargs: what else TRL passes: `prompts`, `completion_ids`, every dataset column,
+            completions: (B*G,) texts, or lists of messages for chat prompts.
+            **kwargs: everything else that TRL passes: `prompts`, `completion_ids`, every dataset column,
                 `trainer_state`, `log_extra`, `log_metric`.
         """
 
     def __repr__(self) -> str:
-        """The class and the name it is logged under."""
         return f"{type(self).__name__}(name={self.__name__!r})"
 
 
 class TextReward(Reward):
-    """A reward that looks at one completion's text and at nothing else."""
+    """Reward that depends only on the text of one completion."""
 
     @abstractmethod
     def score(self, text: str) -> float | None:
-        """The value of one completion."""
+        """Return the value of one completion, None to abstain."""
 
     def __call__(self, completions: Sequence[Any], **kwargs: Any) -> list[float | None]:
         """See `Reward.__call__`."""
@@ -75,10 +73,10 @@ class TextReward(Reward):
 
 
 def require(condition: bool, sentence: str) -> None:
-    """Refuse a parameter that makes no sense.
+    """Check a parameter.
 
     Raises:
-        ValueError: with the sentence, when the condition does not hold.
+        ValueError: the condition does not hold. `sentence` is the message.
     """
     if not condition:
         raise ValueError(sentence)

@@ -1,12 +1,12 @@
-"""Does the code in a completion pass tests? It runs in a child process with limits on time, memory and files.
+"""Run the code of a completion against tests, in a child process with limits on time, memory and files.
 
-The limits keep an endless loop, a memory hog or a fork from harming the run. They are no sandbox: the code
-can read what this user can read, and reach the network. For code that no one has looked at, run the whole
-training in a container.
+The limits protect the run from endless loops, memory hogs and forks. They are not a sandbox: the code can
+read what this user can read, and reach the network. For untrusted code, run the whole training in a
+container.
 
-In the child the limits come first, then the code, then the test. The proof of passing is read from stdin
-before the code is run and kept in the frame of a function that the code does not see by name; it is written
-to a pipe once the test has run to its end.
+The child sets the limits, then runs the code, then the test. The proof of passing is read from stdin before
+the code runs, and kept in the frame of a function that the code does not know by name. It is written to a
+pipe when the test has finished.
 """
 
 from __future__ import annotations
@@ -47,31 +47,32 @@ def main(proof, pipe, write):
         write(pipe, proof)
 main(proof, pipe, os.write)
 """
-"""A program for `python -c`; its arguments: seconds of processor time, bytes of address space, the pipe."""
+"""Program for `python -c`. Its arguments are seconds of CPU time, bytes of address space, and the pipe."""
 
 
 _FENCE = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
 MIB = 1 << 20
 GRACE_S = 2.0
-"""What an interpreter may take to start on a busy machine, on top of the time the code has."""
+"""Extra time for an interpreter to start on a busy machine."""
 
 
 class PassesTests(Reward):
-    """The share of a row's tests that the code in a completion passes.
+    """Fraction of a row's tests that the code in a completion passes.
 
-    A test is a piece of Python such as `assert add(2, 3) == 5`. Every test runs in a fresh process after the
-    completion's code, and counts only when it has run to its end: code that exits, raises `SystemExit` or
-    prints a verdict passes nothing.
+    A test is Python code such as `assert add(2, 3) == 5`. Every test runs in a fresh process after the
+    completion's code, and counts only if it finishes: code that exits, raises `SystemExit` or prints a
+    verdict passes nothing.
 
     Args:
-        column: dataset column with the tests of a row: a list of texts, or one text with a test a line.
-        code_in: where the code stands: `fence` (the last fenced block), `tag`, or `whole`.
-        timeout_s: seconds that one test may take.
-        memory_mib: address space that one test may take.
-        workers: tests that run at a time.
-        all_or_nothing: give 1 only where every test passes.
+        column: dataset column with the tests of a row: a list of texts, or one text with one test per line.
+        code_in: place of the code: `fence` (the last fenced block), `tag`, or `whole`.
+        tag: name of the tag, for `tag`.
+        timeout_s: time limit per test.
+        memory_mib: limit of address space per test.
+        workers: number of tests to run in parallel.
+        all_or_nothing: whether to return 1 only if every test passes, otherwise 0.
 
-    Range: 0 to 1; None for a row without tests.
+    Range: 0 to 1, None for a row without tests.
     """
 
     def __init__(
@@ -112,17 +113,17 @@ class PassesTests(Reward):
         return float(share == 1.0) if self.all_or_nothing else share
 
     def code(self, text: str) -> str | None:
-        """The code that stands in a completion's text, None when there is none."""
+        """Return the code in a completion's text, or None."""
         if self.code_in == "fence":
             blocks = _FENCE.findall(text)
             return blocks[-1] if blocks and blocks[-1].strip() else None
         return last_tag(text, self.tag) if self.code_in == "tag" else (text if text.strip() else None)
 
     def passes(self, code: str, test: str) -> bool:
-        """Whether one test passes after the code; runs a child process.
+        """Return whether a test passes after the code, in a child process.
 
         Raises:
-            OSError: no process can be started.
+            OSError: the process cannot be started.
         """
         proof = secrets.token_hex(16)
         limits = (str(max(1, round(self.timeout_s))), str(self.memory_mib * MIB))
@@ -165,14 +166,14 @@ class PassesTests(Reward):
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """End the child's whole session, also what it has started and left behind."""
+    """Kill the child's session, including processes that it left behind."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()
 
 
 def _end_left_behind(home: str) -> None:
-    """End what has left the child's session, known by the home that the child was given."""
+    """Kill processes that left the child's session. They still have the child's HOME."""
     mark = f"HOME={home}".encode()
     for _ in range(5):  # what is ended may have started another meanwhile
         found = False

@@ -1,10 +1,9 @@
-r"""Is the answer right? Exact, numeric, mathematical, multiple choice, JSON by schema.
+r"""Correctness rewards: exact, numeric, mathematical, multiple choice, JSON schema.
 
-Each takes the answer out of the completion first and keeps what it compared beside the completions
-(`log_extra` columns `<name>_extracted` and `<name>_gold`), for a reward that cannot be looked into cannot be
-trusted. A gold answer that cannot be read gives None: it says nothing about the completion. Numbers are read
-as people and models write them: `1,000`, `$5`, `1/2`, `\frac{1}{2}`, `5 %`, `-3 apples`, with exact
-arithmetic by fractions, so that 0.1 + 0.2 is 0.3.
+Each extracts the answer from the completion and logs what it compared (`log_extra` columns `<name>_extracted`
+and `<name>_gold`), so that its scores can be verified. A reference answer that cannot be read gives None,
+because it says nothing about the completion. Numbers may be written in the usual ways: `1,000`, `$5`, `1/2`,
+`\frac{1}{2}`, `5 %`, `-3 apples`. Arithmetic is exact, with fractions, so 0.1 + 0.2 is 0.3.
 """
 
 from __future__ import annotations
@@ -31,15 +30,15 @@ _UNIT = re.compile(r"[^\W\d_]+(?:\^\d|[²³])?(?:(?: ?/ ?| |\.)[^\W\d_]+(?:\^\d|
 _SIGNS = ("%", "°", "$", "€", "£")
 _NO_UNITS = {"or", "and", "to", "but", "not"}
 MOST_DIGITS = 400
-"""Longer texts are no numbers: exact arithmetic on them would take a model's word for a long time."""
+"""Longer texts are not numbers, because exact arithmetic on them takes too long."""
 
 
 def parse_number(text: str, *, units: bool = True) -> Fraction | None:
-    """The number that a text is, or None when it is none.
+    """Return the number that a text represents, or None.
 
     Args:
         text: one answer, not a sentence: `$1,200`, `-1/2`, `50 %` (which is 50), `3 km`.
-        units: whether a word after the number may stand there; the word is not looked at.
+        units: whether to accept any word after the number.
     """
     if len(text) > MOST_DIGITS:
         return None
@@ -62,13 +61,13 @@ def parse_number(text: str, *, units: bool = True) -> Fraction | None:
 
 
 def last_number(text: str) -> str | None:
-    """The last number that stands in a text, as it is written there; None when there is none."""
+    """Return the last number in a text, as written there, or None."""
     found = _IN_TEXT.findall(plain_characters(text).translate(_DASHES))
     return found[-1] if found else None
 
 
 def _is_unit(text: str) -> bool:
-    """`km/h` and `square metres` are units; `or 5` is another answer."""
+    """Accept `km/h` and `square metres`, but not `or 5`, which is another answer."""
     return _UNIT.fullmatch(text) is not None and not _NO_UNITS & set(text.lower().split())
 
 
@@ -82,19 +81,19 @@ WAYS = ("tag", "boxed", "gsm8k", "regex", "last_number", "whole")
 
 
 class AnswerReward(Reward):
-    r"""A reward that compares the answer in a completion with a column of the dataset.
+    r"""Reward that compares the answer in a completion with a dataset column.
 
     Args:
-        column: dataset column that holds the gold answer.
-        answer_in: where the answer stands in a completion: `tag` (`<answer>…</answer>`), `boxed`
-            (`\boxed{…}`), `gsm8k` (after `####`), `regex` (first group of `pattern`), `last_number`,
-            or `whole`.
-        pattern: the expression for `regex`.
-        single: several answers in a completion count as none, so that listing all candidates wins nothing;
-            for `tag` and `boxed`.
-        right, wrong: the two values; no answer found is `wrong`.
+        column: dataset column with the reference answer.
+        answer_in: place of the answer in a completion: `tag` (`<answer>…</answer>`), `boxed` (`\boxed{…}`),
+            `gsm8k` (after `####`), `regex` (first group of `pattern`), `last_number`, or `whole`.
+        tag: name of the tag, for `tag`.
+        pattern: regular expression, for `regex`.
+        single: whether several answers in a completion count as none, so that listing all candidates does not
+            pay. Only for `tag` and `boxed`.
+        right, wrong: the two values. A completion without an answer gets `wrong`.
 
-    Range: `wrong` to `right`, or None where the gold answer cannot be read.
+    Range: `right` or `wrong`, None where the reference answer cannot be read.
     """
 
     def __init__(
@@ -117,7 +116,7 @@ class AnswerReward(Reward):
         self.right, self.wrong = right, wrong
 
     def extracted(self, text: str) -> str | None:
-        """The answer that stands in a completion's text, None when there is none."""
+        """Return the answer in a completion's text, or None."""
         if self.answer_in == "whole":
             return text.strip() or None
         if self.answer_in == "last_number":
@@ -135,7 +134,7 @@ class AnswerReward(Reward):
 
     @abstractmethod
     def equal(self, answer: str, gold: Any) -> bool | None:
-        """True when the answer is right, None when the gold answer cannot be read."""
+        """Return whether the answer is right, None if the reference answer cannot be read."""
 
     def __call__(self, completions: Sequence[Any], **kwargs: Any) -> list[float | None]:
         """See `Reward.__call__`."""
@@ -155,7 +154,7 @@ class AnswerReward(Reward):
 
 
 def bare(answer: str) -> str:
-    """An answer without the bold, code or box marks around it."""
+    """Return an answer without bold, code or box marks around it."""
     for marks, inside in ((_BOLD, 2), (_BOX, 1)):
         found = marks.fullmatch(answer.strip())
         answer = found[inside] if found else answer
@@ -163,9 +162,9 @@ def bare(answer: str) -> str:
 
 
 class ExactAnswer(AnswerReward):
-    """1 where the answer is the gold answer, letter for letter without white space and marks around both.
+    """1 if the answer equals the reference answer, apart from white space and marks around both.
 
-    Characters that only look different (full-width, non-breaking spaces, decomposed accents) are equal.
+    Characters that only look different are equal (full-width, non-breaking spaces, decomposed accents).
 
     Args:
         ignore_case: whether `Paris` equals `paris`.
@@ -186,14 +185,14 @@ class ExactAnswer(AnswerReward):
 
 
 class NumericAnswer(AnswerReward):
-    """1 where the answer is the same number as the gold one, however both are written.
+    """1 if the answer is the same number as the reference answer, however both are written.
 
-    `1,000`, `$1000` and `1000.0` are one number, so are `1/2` and `0.5`. A worked gold solution in the style
-    of GSM8K is read from behind its `####`.
+    `1,000`, `$1000` and `1000.0` are equal, and so are `1/2` and `0.5`. In a worked solution in the style of
+    GSM8K, the reference answer is the text after `####`.
 
     Args:
-        tolerance: largest difference that still counts, relative to the gold number where that is above 1.
-        units: whether a word may follow the number, which is not looked at.
+        tolerance: largest accepted difference, relative to the reference answer if that is above 1.
+        units: whether to accept any word after the number in the completion.
         **options: see `AnswerReward`.
     """
 
@@ -213,12 +212,12 @@ class NumericAnswer(AnswerReward):
 
 
 class MathAnswer(AnswerReward):
-    r"""1 where the answer equals the gold one as mathematics, judged by the package math-verify.
+    r"""1 if the answer is mathematically equal to the reference answer, judged by math-verify.
 
-    Its parser sets SIGALRM and so needs the main thread, where training and playground call rewards.
+    Its parser uses SIGALRM and so needs the main thread, where training and reward scoring call rewards.
 
     Args:
-        **options: see `AnswerReward`; `answer_in` is `whole`, for math-verify finds the answer itself.
+        **options: see `AnswerReward`. `answer_in` is `whole` by default, as math-verify finds the answer.
 
     Raises:
         ImportError: math-verify is not installed.
@@ -244,10 +243,10 @@ class MathAnswer(AnswerReward):
 
 
 class MultipleChoice(AnswerReward):
-    """1 where the letter chosen is the gold letter; `B`, `(b)`, `B.`, `B) because`, `answer: B` are one.
+    """1 if the chosen letter is the reference letter. `B`, `(b)`, `B.`, `B) because`, `answer: B` are equal.
 
     Args:
-        letters: the choices there are. A gold answer that is a number is a place in them, from 0.
+        letters: the choices. A reference answer that is an integer is an index into them, from 0.
         **options: see `AnswerReward`.
     """
 
@@ -269,7 +268,7 @@ class MultipleChoice(AnswerReward):
     def _choice(self, text: str) -> str | None:
         text = plain_characters(text)
         found = set(re.findall(rf"(?<![^\W_])([{re.escape(self.letters)}])(?![^\W_])", text.upper()))
-        # "A" is also a word: where the text begins with a choice, that one counts.
+        # "A" is also a word. If the text starts with a choice, that one counts.
         first = re.match(rf"\W*([{re.escape(self.letters)}])(?![^\W_])", text.upper())
         if first is not None and (len(found) == 1 or re.match(r"\W*[A-Z]\s*[).:,]", text.upper())):
             return first[1]
@@ -277,11 +276,11 @@ class MultipleChoice(AnswerReward):
 
 
 class JsonSchema(AnswerReward):
-    """1 where the answer is JSON that fits a JSON schema.
+    """1 if the answer is JSON that matches a JSON schema.
 
     Args:
-        schema: one schema for all; without it the column holds the schema of each row, as text or mapping.
-        **options: see `AnswerReward`; `answer_in` is `whole` by default.
+        schema: one schema for all rows. Without it, the column holds each row's schema as text or mapping.
+        **options: see `AnswerReward`. By default, `column` is `schema` and `answer_in` is `whole`.
 
     Raises:
         ImportError: jsonschema is not installed.
@@ -303,7 +302,7 @@ class JsonSchema(AnswerReward):
         return super().__call__(completions, **kwargs)
 
     def equal(self, answer: str, gold: Any) -> bool | None:
-        """See `AnswerReward.equal`; a schema that is none gives None."""
+        """See `AnswerReward.equal`. An invalid schema gives None."""
         try:
             schema = json.loads(gold) if isinstance(gold, str) else gold
             self._make.check_schema(schema)

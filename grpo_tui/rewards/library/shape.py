@@ -1,10 +1,9 @@
-"""What a completion looks like: its format, its length, what it repeats, and how it differs in its group.
+"""Rewards for format, length, repetition, and diversity within a group.
 
-Tag names are parameters; `<think>` that the chat template has written already is given by `prefilled`.
-Lengths are in tokens when TRL passes `completion_ids`, else in words or characters as asked. A length reward
-alone teaches length: it belongs beside a correctness reward, with a small weight. A group is a run of
-completions of the same prompt, as TRL orders a batch. Where a group is spread over several ranks, each rank
-sees its part.
+A `<think>` that the chat template has already written is passed as `prefilled`. A length reward alone only
+teaches length, so combine it with a correctness reward and give it a small weight. A group is a run of
+completions of the same prompt, in TRL's order. If a group is spread over several ranks, each rank sees its
+part.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ TAGS = ("think", "answer")
 
 
 class TagFormat(TextReward):
-    """1 where every tag stands once, in its order, closed, with something in it; else 0.
+    """1 if every tag appears exactly once, in order, closed and not empty, else 0.
 
     Args:
-        tags: names of the tags, in the order in which they must stand.
-        strict: whether nothing but white space may stand outside of them.
-        prefilled: what the chat template has written at the start of the completion, such as `<think>`.
+        tags: names of the tags, in order.
+        strict: whether to allow only white space outside the tags.
+        prefilled: what the chat template writes at the start of the completion, such as `<think>`.
     """
 
     def __init__(
@@ -46,11 +45,11 @@ class TagFormat(TextReward):
 
 
 class FullPattern(TextReward):
-    """1 where a regular expression fits the whole completion, line breaks included; else 0.
+    """1 if a regular expression matches the whole completion, including line breaks, else 0.
 
     Args:
-        pattern: the expression; `.` matches a line break.
-        anywhere: whether it may fit a part of the completion.
+        pattern: the expression. `.` matches a line break.
+        anywhere: whether to accept a match of any part of the completion.
         prefilled: see `TagFormat`.
     """
 
@@ -68,11 +67,11 @@ class FullPattern(TextReward):
 
 
 class JsonFormat(TextReward):
-    """1 where the completion is one JSON value and nothing else; else 0.
+    """1 if the completion is one JSON value and nothing else, else 0.
 
     Args:
         kind: `object`, `array` or `any`.
-        fence: whether a Markdown fence around it is forgiven.
+        fence: whether to accept a Markdown fence around it.
     """
 
     def __init__(self, *, kind: str = "object", fence: bool = False, name: str | None = None) -> None:
@@ -93,18 +92,17 @@ class JsonFormat(TextReward):
 
 
 class IncrementalTags(TextReward):
-    """The share of the tags that stand exactly once and in order, less a penalty for trailing text.
+    """Fraction of the tags that appear exactly once and in order, minus a penalty for trailing text.
 
-    A closing tag counts only with something before it: an empty pair is worth its opening tag.
-
-    A model that never writes the whole format learns nothing from `TagFormat`; here every tag counts, and
-    text after the last one costs, or a model would learn to go on for ever.
+    A model that never writes the whole format learns nothing from `TagFormat`. Here every tag counts. A
+    closing tag counts only after some text, so an empty pair is worth its opening tag. Text after the last
+    tag has a cost, because otherwise the model would learn to keep writing.
 
     Args:
-        tags: names of the tags, in their order.
-        trailing: what each character after the last closing tag costs, white space left out.
-        most_trailing: the most that trailing text costs.
-        prefilled: see `TagFormat`; what the template wrote earns nothing.
+        tags: names of the tags, in order.
+        trailing: cost of each character after the last closing tag, except white space.
+        most_trailing: maximum cost of trailing text.
+        prefilled: see `TagFormat`. Tags written by the template earn nothing.
 
     Range: `-most_trailing` to 1.
     """
@@ -159,14 +157,14 @@ class _Length(Reward):
         self.unit = unit
 
     def of_length(self, length: int) -> float:
-        """The value of a length."""
+        """Return the value of a length."""
         raise NotImplementedError
 
     def __call__(self, completions: Sequence[Any], **kwargs: Any) -> list[float | None]:
         """See `Reward.__call__`.
 
         Raises:
-            ValueError: tokens are to be counted and `completion_ids` was not passed.
+            ValueError: the unit is tokens and `completion_ids` is missing.
         """
         if self.unit == "tokens":
             ids = kwargs.get("completion_ids")
@@ -181,12 +179,12 @@ class _Length(Reward):
 
 
 class TargetLength(_Length):
-    """1 within `slack` of the target, falling in a straight line to 0 at `reach` from it.
+    """1 within `slack` of the target length, falling linearly to 0 at a distance of `reach`.
 
     Args:
-        target: the length wished for.
-        slack: distance that costs nothing.
-        reach: distance at which nothing is left; the target itself by default.
+        target: desired length.
+        slack: distance without a penalty.
+        reach: distance at which the value is 0. The target itself by default.
         unit: `tokens`, `words` or `characters`.
 
     Range: 0 to 1.
@@ -213,14 +211,14 @@ class TargetLength(_Length):
 
 
 class SoftLengthLimit(_Length):
-    """0 up to `start`, falling in a straight line to -1 at `limit` and beyond.
+    """0 up to `start`, falling linearly to -1 at `limit` and beyond.
 
     The soft overlong punishment of DAPO (Yu et al. 2025, arXiv:2503.14476, equation 13), with both ends as
     parameters.
 
     Args:
-        limit: length from which the whole penalty holds; `max_completion_length` for a reward of tokens.
-        start: length up to which nothing is taken; four fifths of the limit by default.
+        limit: length with the full penalty. Use `max_completion_length` with tokens.
+        start: largest length without a penalty. Four fifths of the limit by default.
         unit: `tokens`, `words` or `characters`.
 
     Range: -1 to 0.
@@ -239,14 +237,14 @@ class SoftLengthLimit(_Length):
 
 
 class Repetition(TextReward):
-    """0 where no run of `ngram` words comes twice, down to `-most` where nearly all of them do.
+    """0 if no sequence of `ngram` words repeats, down to `-most` if nearly all of them do.
 
-    The share of repeated n-grams, `1 - distinct / all`, as in the repetition penalty of Yeo et al. 2025
+    The fraction of repeated n-grams, `1 - distinct / all`, as in the repetition penalty of Yeo et al. 2025
     (arXiv:2502.03373); see `core.statistics.repeated_share`.
 
     Args:
-        ngram: words to a run.
-        most: the largest penalty.
+        ngram: words per sequence.
+        most: largest penalty.
 
     Range: `-most` to 0.
     """
@@ -263,12 +261,12 @@ class Repetition(TextReward):
 
 
 class ForbiddenWords(TextReward):
-    """0 without any of the words, else `penalty` for each kind of them, `worst` at the lowest.
+    """0 without any of the words, minus `penalty` for each distinct one, but at least `-worst`.
 
     Args:
-        words: what must not stand there; matched as whole words, letter case left out.
-        penalty: what each of them costs.
-        worst: the most that all of them cost.
+        words: matched as whole words, ignoring case.
+        penalty: cost of each distinct word found.
+        worst: maximum total cost.
 
     Range: `-worst` to 0.
     """
@@ -290,15 +288,14 @@ class ForbiddenWords(TextReward):
 
 
 class GroupDiversity(Reward):
-    """How little a completion's words overlap with those of the others in its group.
+    """Diversity within a group: 0 for a copy, 1 for a completion that shares nothing with the others.
 
-    0 for a copy, 1 where nothing is shared: one less the mean Jaccard similarity of its word n-grams
-    with those of each other completion.
+    1 minus the mean Jaccard similarity of its word n-grams with those of each other completion of the group.
 
     Args:
-        ngram: words to a run.
+        ngram: words per n-gram.
 
-    Range: 0 to 1; None for a completion that is alone in its group.
+    Range: 0 to 1, None for a completion that is alone in its group.
     """
 
     def __init__(self, *, ngram: int = 2, name: str | None = None) -> None:
@@ -332,7 +329,7 @@ class GroupDiversity(Reward):
 
 
 def groups(prompts: Sequence[Any]) -> Iterator[tuple[int, int]]:
-    """First place and the place after the last of each run of equal prompts."""
+    """Yield first index and end index (exclusive) of each run of equal prompts."""
     first = 0
     for place in range(1, len(prompts) + 1):
         if place == len(prompts) or prompts[place] != prompts[first]:

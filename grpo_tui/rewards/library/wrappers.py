@@ -1,8 +1,8 @@
-"""Rewards around a reward: a weight that changes with the step or with success, a gate, a clip.
+"""Rewards around another reward: clipping, a gate, a weight that follows the step or the success rate.
 
-The reward inside is a callable, or what a config can write: `grpo_tui.rewards.library.TagFormat`,
-`file.py:function`, or `{source: …, params: {…}}`. What an adaptive weight has learned is kept with the
-checkpoints of a run and read back by a resume.
+The inner reward is a callable, or what a config can contain: `grpo_tui.rewards.library.TagFormat`,
+`file.py:function`, or `{source: …, params: {…}}`. An adaptive weight is saved with the checkpoints of a run
+and restored by a resume.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ Inner = Callable[..., Any] | str | Mapping[str, Any]
 
 
 class Wrapper(Reward):
-    """A reward that changes what another one gives.
+    """Reward that modifies the values of an inner one.
 
     Args:
-        reward: the reward inside.
-        name: its own name; that of the reward inside by default, for it takes its place.
+        reward: the inner reward.
+        name: by default the inner reward's name, whose place it takes.
     """
 
     def __init__(self, reward: Inner, *, name: str | None = None) -> None:
@@ -31,16 +31,16 @@ class Wrapper(Reward):
         super().__init__(name=name or callable_name(self.reward))
 
     def values(self, completions: Sequence[Any], **kwargs: Any) -> list[float | None]:
-        """What the reward inside gives, NaN as None."""
+        """Return the inner reward's values, with None for NaN."""
         found = self.reward(completions=completions, **kwargs)
         return [None if value is None or value != value else float(value) for value in found]
 
 
 class Clip(Wrapper):
-    """The reward inside, kept between two bounds.
+    """The inner reward, clipped to bounds.
 
     Args:
-        low, high: the bounds; None for none.
+        low, high: the bounds. None for no bound.
     """
 
     def __init__(
@@ -63,14 +63,14 @@ class Clip(Wrapper):
 
 
 class Gate(Wrapper):
-    """The reward inside where another one reaches a threshold, else `otherwise`.
+    """The inner reward where another reward reaches a threshold, otherwise a fixed value.
 
-    So format counts only for a right answer, or a right answer only in the right format.
+    Use it to count the format only for right answers, or a right answer only in the right format.
 
     Args:
-        when: the reward that opens the gate; None from it leaves the gate shut.
-        at_least: its threshold.
-        otherwise: the value behind a shut gate; None abstains.
+        when: reward that opens the gate. None from it closes the gate.
+        at_least: threshold that opens the gate.
+        otherwise: value behind a closed gate. None abstains.
     """
 
     def __init__(
@@ -96,10 +96,10 @@ class Gate(Wrapper):
 
 
 class ScheduledWeight(Wrapper):
-    """The reward inside times a weight that follows the training step, in straight lines between points.
+    """The inner reward times a weight that depends on the training step, linear between points.
 
     Args:
-        points: (step, weight) pairs; before the first and after the last the weight stays as it is there.
+        points: (step, weight) pairs. The weight is constant before the first and after the last.
         name: see `Wrapper`. The weight is logged as `weight/<name>`.
     """
 
@@ -111,7 +111,7 @@ class ScheduledWeight(Wrapper):
         require(len(set(steps)) == len(steps), "a step has two weights")
 
     def weight_at(self, step: int) -> float:
-        """The weight at a training step."""
+        """Return the weight at a training step."""
         before = [point for point in self.points if point[0] <= step]
         after = [point for point in self.points if point[0] > step]
         if not before or not after:
@@ -127,20 +127,19 @@ class ScheduledWeight(Wrapper):
 
 
 class AdaptiveWeight(Wrapper):
-    """The reward inside times a weight that rises while the model fails at it and falls once it succeeds.
+    """The inner reward times a weight that rises while the model fails and falls once it succeeds.
 
-    After each batch: below a success rate of `low` the weight is multiplied by `up`, above `high` by `down`,
-    and kept within its bounds. A batch is scored with the weight that the batches before it have made.
+    After each batch, a success rate below `low` multiplies the weight by `up`, and one above `high` by
+    `down`, within bounds. A batch is scored with the weight from the batches before it. Evaluation batches
+    change the weight too, because TRL does not say which batches are for training.
 
     Args:
-        initial: the weight to begin with.
-        low, high: success rates between which the weight stays.
-        up, down: the factors.
-        minimum, maximum: the bounds of the weight.
-        success: value of the reward inside from which a completion counts as a success.
+        initial: first weight.
+        low, high: success rates between which the weight does not change.
+        up, down: factors.
+        minimum, maximum: bounds of the weight.
+        success: smallest value of the inner reward that counts as a success.
         name: see `Wrapper`. The weight is logged as `weight/<name>`.
-
-    It learns from training batches and from evaluation batches alike, for TRL does not say which is which.
     """
 
     def __init__(
@@ -167,11 +166,11 @@ class AdaptiveWeight(Wrapper):
         self._untouched = True
 
     def state_dict(self) -> dict[str, float]:
-        """What a checkpoint keeps of it."""
+        """Return the state for a checkpoint."""
         return {"weight": self.weight}
 
     def load_state_dict(self, state: Mapping[str, float]) -> None:
-        """Go on from what a checkpoint kept."""
+        """Restore the state of a checkpoint."""
         self.weight = min(self.maximum, max(self.minimum, float(state["weight"])))
         self._untouched = False
 
@@ -192,7 +191,7 @@ class AdaptiveWeight(Wrapper):
         self.weight = min(self.maximum, max(self.minimum, self.weight * factor))
 
     def _remember(self, state: Any) -> None:
-        """In a resumed run of a plain TRL script, take the weight that was logged last."""
+        """In a resumed run of a plain TRL script, restore the last logged weight."""
         self._untouched = False
         for row in reversed(getattr(state, "log_history", None) or []):
             if isinstance(row.get(f"weight/{self.__name__}"), int | float):
@@ -201,23 +200,23 @@ class AdaptiveWeight(Wrapper):
 
 
 def step_of(kwargs: Mapping[str, Any]) -> int:
-    """The optimizer step that TRL's `trainer_state` stands at, 0 without one."""
+    """Return the optimizer step of TRL's `trainer_state`, 0 without one."""
     return int(getattr(kwargs.get("trainer_state"), "global_step", 0) or 0)
 
 
 def log_weight(name: str, weight: float, kwargs: Mapping[str, Any]) -> None:
-    """Log a weight as `weight/<name>`, where TRL gives the means to."""
+    """Log a weight as `weight/<name>` if TRL passes `log_metric`."""
     log = kwargs.get("log_metric")
     if log is not None:
         log(f"weight/{name}", weight)
 
 
 def inner_reward(reward: Inner) -> Callable[..., Any]:
-    """The callable that a wrapper's parameter stands for.
+    """Return the callable for a wrapper's parameter.
 
     Raises:
         RewardLoadError: its source cannot be loaded.
-        TypeError: it is asynchronous, a class or nothing that can be called.
+        TypeError: it is asynchronous, a class, or not callable.
     """
     if isinstance(reward, str | Mapping):
         found = _loaded({"source": reward} if isinstance(reward, str) else reward)
