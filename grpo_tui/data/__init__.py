@@ -1,3 +1,3 @@
-"""From a dataset to prompts, as the config says. Heavy imports happen inside the functions that need them."""
+"""Load a dataset as prompts. Heavy imports are deferred."""
 
 from __future__ import annotations

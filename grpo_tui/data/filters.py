@@ -1,8 +1,7 @@
-"""Rows that are left out: without a prompt or an answer, the same prompt again, too short or too long.
+"""Filters for rows: missing values, duplicate prompts, prompt length.
 
-Everything left out is counted in a sentence. A stream is filtered as it passes, without a count. A prompt's
-tokens are those of the trainer: chat template, generation prompt and special tokens included; transformers is
-imported by the functions that need it.
+A note counts the rows that each filter removed. Streams are filtered as they are read, without a count.
+Prompt tokens are counted as in training, including chat template, generation prompt and special tokens.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _KEY = "grpo_tui.filters"
 
 
 def is_missing(value: Any) -> bool:
-    """Return whether a value says nothing: null, not a number, a blank text, an empty list."""
+    """Return whether a value is null, NaN, a blank text, or an empty list or mapping."""
     if isinstance(value, str):
         return not value.strip()
     return value is None or value != value or (isinstance(value, (list, dict)) and not value)
@@ -33,20 +32,19 @@ def is_missing(value: Any) -> bool:
 def drop_nulls(
     rows: Dataset, filters: Filters, answer: AnswerSpec | None, columns: Sequence[str], origin: str
 ) -> tuple[Dataset, list[int] | None, list[str]]:
-    """Leave out rows in which something is missing, or whose gold answer cannot be cut out.
+    """Remove rows with missing values, or without an extractable answer.
 
     Args:
-        rows: the rows, columns renamed.
-        filters: the filters of the section.
-        answer: how the gold answer is cut out; its source named as the column is now.
-        columns: the columns there are.
-        origin: where the rows come from, for messages.
+        rows: with columns already renamed.
+        answer: with its source under the current column name.
+        columns: all column names.
+        origin: source of the rows, for messages.
 
     Returns:
-        The rows left; their numbers in the source, from 1 (None for a stream); what was left out.
+        The rows left, their numbers in the source from 1 (None for a stream), and notes.
 
     Raises:
-        DataError: a column that is named is not there, or nothing is left.
+        DataError: a named column does not exist, or no rows are left.
     """
     looked_at = ["prompt", *(filters.null_columns or [name for name in columns if name != "prompt"])]
     absent = [name for name in looked_at if name not in columns]
@@ -84,7 +82,7 @@ def drop_nulls(
 
 
 def drop_duplicates(rows: Dataset, origin: str) -> tuple[Dataset, list[str]]:
-    """Leave out rows whose prompt stands in an earlier row.
+    """Remove rows whose prompt appears in an earlier row.
 
     Raises:
         DataError: the rows are streamed.
@@ -104,12 +102,12 @@ def drop_duplicates(rows: Dataset, origin: str) -> tuple[Dataset, list[str]]:
 
 
 def prompt_key(prompt: Any) -> str:
-    """Return what two equal prompts have in common."""
+    """Return a text that is equal for equal prompts."""
     return json.dumps(prompt, sort_keys=True, default=str)
 
 
 class LengthFilter:
-    """Leaves out prompts by their tokens; loads the tokenizer once, for training and evaluation rows."""
+    """Filter by prompt length in tokens. The tokenizer is loaded once, for training and evaluation rows."""
 
     def __init__(self, config: RunConfig, *, fetch: bool) -> None:
         self._config, self._fetch = config, fetch
@@ -117,10 +115,10 @@ class LengthFilter:
         self._tokenizer: Any = None
 
     def __call__(self, rows: Dataset, origin: str) -> tuple[Dataset, list[str]]:
-        """Return the rows within the bounds, and what was left out.
+        """Return the rows within the bounds, and notes.
 
         Raises:
-            DataError: there is no tokenizer and one may be fetched, or nothing is left.
+            DataError: no tokenizer can be loaded although it may be downloaded, or no rows are left.
         """
         if not self._filters.needs_tokens:
             return rows, []
@@ -174,18 +172,17 @@ _AT_ONCE = 512
 
 
 class NoTokenizerError(ValueError):
-    """The tokenizer of the policy is not at hand; the message says which and why."""
+    """The policy's tokenizer is not available. The message says which and why."""
 
 
 def load_tokenizer(config: RunConfig, *, fetch: bool = True) -> Any:
     """Load the policy's tokenizer, or processor, as GRPOTrainer does.
 
     Args:
-        config: the run's config.
-        fetch: whether it may be fetched from the Hub; else only what is on this machine is used.
+        fetch: whether it may be downloaded from the Hub.
 
     Raises:
-        NoTokenizerError: there is none.
+        NoTokenizerError: it is not available.
     """
     from transformers import AutoProcessor
 
@@ -208,15 +205,15 @@ def load_tokenizer(config: RunConfig, *, fetch: bool = True) -> Any:
 def prompt_lengths(
     tokenizer: Any, prompts: Sequence[Any], template: dict[str, Any] | None = None
 ) -> list[int]:
-    """Return the number of tokens of each prompt, (N,), as the model will get it.
+    """Return the number of tokens of each prompt, (N,), as the model receives it.
 
     Args:
-        tokenizer: what `load_tokenizer` gave.
+        tokenizer: from `load_tokenizer`.
         prompts: (N,) texts, or lists of messages.
         template: `chat_template_kwargs` of the config.
 
     Raises:
-        NoTokenizerError: the tokenizer has no chat template, or refuses the messages.
+        NoTokenizerError: the tokenizer has no chat template, or rejects the messages.
     """
     lengths: list[int] = []
     for start in range(0, len(prompts), _AT_ONCE):

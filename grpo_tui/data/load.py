@@ -1,7 +1,7 @@
-"""`load_prompts`: the rows a config names, mapped to the prompts that TRL trains on.
+"""Load the rows of a config as prompts for training.
 
-Column mapping, answer extraction, filters, system prompt and few-shot examples, hold-out. Training, lab and
-checker share it, so that what is previewed is what is trained on.
+Covers column mapping, answer extraction, filters, system prompt, few-shot examples and hold-out. Training,
+reward scoring and checks all use it, so a preview shows what training sees.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Prompts:
     """Data ready for GRPOTrainer.
 
     Attributes:
-        train: rows to train on, with a column `prompt`.
-        eval: rows to evaluate on, None when `eval_strategy` is `no`.
-        holdout: rows set aside by `grpo_tui.holdout`, None when it is 0.
-        probes: rows that `grpo_tui.probe_prompts` asks while it trains, None without it.
-        notes: sentences for a person about what was left out.
+        train: with a column `prompt`.
+        eval: None when `eval_strategy` is `no`.
+        holdout: rows of `grpo_tui.holdout`, None when it is 0.
+        probes: rows of `grpo_tui.probe_prompts`, None without it.
+        notes: sentences on what was left out.
     """
 
     train: Dataset
@@ -48,13 +48,12 @@ def load_prompts(config: RunConfig, *, fetch: bool = True, most: int | None = No
     """Load and map the data of a run. The same config and files give the same rows in the same order.
 
     Args:
-        config: the run's config.
-        fetch: whether the tokenizer may be fetched for filters that count tokens. Without it such a filter
-            is left out where the tokenizer is not on this machine, and a note says so.
-        most: rows of the source to look at, the first ones; None for all of them, as training does.
+        fetch: whether the tokenizer may be downloaded for filters that count tokens. If not, and the
+            tokenizer is not on this machine, such a filter is skipped with a note.
+        most: number of rows to read from the start of the source. All when None, as in training.
 
     Raises:
-        DataError: the data does not fit; the message names the file, the row and the fix.
+        DataError: the data does not fit. The message names the file, the row and the fix.
     """
     rows = load_rows(config)
     lengths = LengthFilter(config, fetch=fetch)
@@ -83,13 +82,13 @@ def _mapped(
 
 
 def set_aside(rows: Dataset, count: int, seed: int, origin: str) -> tuple[Dataset, Dataset, list[str]]:
-    """Split rows into those trained on and `count` held out, chosen by the seed, both in their old order.
+    """Split rows into training rows and `count` random held-out rows, both in their original order.
 
-    A training row with the same prompt as a held-out one is left out too, else the hold-out would be
+    Training rows with the prompt of a held-out row are removed, because otherwise the hold-out would be
     trained on.
 
     Raises:
-        DataError: nothing would be left to train on, or the rows are streamed.
+        DataError: no training rows would be left, or the rows are streamed.
     """
     if not hasattr(rows, "select"):
         raise DataError(f"grpo_tui.holdout needs all rows; {origin} is streamed (dataset_streaming)")
@@ -109,9 +108,9 @@ def set_aside(rows: Dataset, count: int, seed: int, origin: str) -> tuple[Datase
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Places of rows, from 0: those trained on and those held out, both in their old order.
+    """Row indices for training and hold-out, from 0, both in their original order.
 
-    A row in neither has the prompt of a held-out one.
+    A row in neither has the prompt of a held-out row.
     """
 
     kept: list[int]
@@ -119,7 +118,7 @@ class Split:
 
 
 def split_off(prompts: Sequence[Any], count: int, seed: int) -> Split:
-    """Choose the rows that are held out, by the seed; `count` must be below the number of prompts."""
+    """Choose the held-out rows by the seed. `count` must be below the number of prompts."""
     chosen = set(random.Random(seed).sample(range(len(prompts)), count))
     texts = [prompt_key(prompt) for prompt in prompts]
     held = {texts[index] for index in chosen}
@@ -137,9 +136,7 @@ def _evaluation(
 
 
 def evaluation_source(config: RunConfig, rows: Rows) -> tuple[Dataset, str] | None:
-    """Return the rows to evaluate on before mapping, and their origin.
-
-    None when nothing is evaluated, or the hold-out is.
+    """Return unmapped evaluation rows and their origin. None without evaluation, or if it uses the hold-out.
 
     Raises:
         DataError: the config wants evaluation and there are no rows for it.
@@ -164,7 +161,7 @@ def evaluation_source(config: RunConfig, rows: Rows) -> tuple[Dataset, str] | No
 
 
 def _probes(config: RunConfig, holdout: Dataset | None, lengths: LengthFilter) -> Dataset | None:
-    """The rows to ask while training: as many as wanted, spread evenly over their source."""
+    """Return the probe rows, spread evenly over their source."""
     wanted = config.section.probe_prompts
     if wanted is None:
         return None

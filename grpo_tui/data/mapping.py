@@ -1,7 +1,6 @@
-"""From rows to prompts: rename columns, cut out the answer, check every prompt, build the messages.
+"""Map rows to prompts: rename columns, extract the answer, check every prompt, build the messages.
 
-The row numbers of its messages count from 1, in the order of the source. It reads no file, sets nothing
-aside and counts no tokens.
+Row numbers in messages start at 1, in the order of the source.
 """
 
 from __future__ import annotations
@@ -19,21 +18,21 @@ from grpo_tui.data.sources import DataError
 if TYPE_CHECKING:
     from datasets import Dataset
 
-# Columns whose names people give to what GRPO calls the prompt, likeliest first.
+# Common names of the prompt column, likeliest first.
 _PROMPT_NAMES = ("question", "problem", "messages", "query", "instruction", "input", "text", "prompts")
-# A column of such a name would reach a reward twice: TRL passes arguments of its own under it.
 _PART = '{"type": "text", "text": "…"}'
+# TRL passes its own arguments under these names, so a reward would get such a column twice.
 _TAKEN = ("prompts", "completions")
 
 
 def map_rows(rows: Dataset, section: Section, origin: str) -> tuple[Dataset, list[str]]:
-    """Apply the section to rows, all but the filters that count tokens.
+    """Apply the section to rows, except filters that count tokens.
 
     Returns:
-        The rows, and sentences about what was left out.
+        The rows, and notes on what was left out.
 
     Raises:
-        DataError: a column is missing, a prompt is unusable, an answer is not there.
+        DataError: a column is missing, a prompt is unusable, or an answer cannot be extracted.
     """
     columns = rows.column_names
     if columns is None:  # a stream tells its columns only with its first row
@@ -68,7 +67,7 @@ def map_rows(rows: Dataset, section: Section, origin: str) -> tuple[Dataset, lis
 
 
 def as_messages(prompt: Any, section: Section) -> list[dict[str, Any]]:
-    """Return one prompt as `map_rows` makes messages of it: with system prompt and examples."""
+    """Return one prompt as messages, with system prompt and examples, as `map_rows` does."""
     made: list[dict[str, Any]] = _to_messages({"prompt": prompt}, section.system_prompt, _shots(section))[
         "prompt"
     ]
@@ -76,7 +75,7 @@ def as_messages(prompt: Any, section: Section) -> list[dict[str, Any]]:
 
 
 def _renamed(rows: Dataset, columns: list[str], section: Section, origin: str) -> tuple[Dataset, list[str]]:
-    """Rename columns as `columns` says (wanted name → column); a column wanted twice is copied."""
+    """Rename columns by `columns` (wanted name → column). A column wanted twice is copied."""
     moves = {wanted: source for wanted, source in section.columns.items() if wanted != source}
     for wanted, source in section.columns.items():
         if source not in columns:
@@ -95,7 +94,7 @@ def _renamed(rows: Dataset, columns: list[str], section: Section, origin: str) -
     rows = rows.remove_columns(replaced) if replaced else rows
     counts = [*moves.values(), *kept_sources]
     if len(set(counts)) == len(counts):
-        # Through names that nothing has, so that two columns can change places.
+        # Unused intermediate names let two columns swap their names.
         rows = rows.rename_columns({source: f"__{wanted}__" for wanted, source in moves.items()})
         rows = rows.rename_columns({f"__{wanted}__": wanted for wanted in moves})
     else:
@@ -121,7 +120,7 @@ def _require_prompt(columns: list[str], origin: str) -> None:
 
 
 def _answer_spec(columns: list[str], section: Section, origin: str) -> AnswerSpec | None:
-    """The answer's spec with its source named as the column is called after renaming."""
+    """Return the answer's spec with its source under the column's new name."""
     spec = section.answer
     if spec is None or spec.source in columns:
         return spec
@@ -137,7 +136,7 @@ def _answer_spec(columns: list[str], section: Section, origin: str) -> AnswerSpe
 
 
 def likely_prompt(columns: Sequence[str]) -> str | None:
-    """Return the column that people would call the prompt, None when none is like it."""
+    """Return the column whose name suggests a prompt, or None."""
     lower = {column.lower(): column for column in columns}
     near = next((lower[name] for name in ("prompt", *_PROMPT_NAMES) if name in lower), None)
     if near is None:
@@ -199,7 +198,7 @@ def _check_prompts(prompts: Iterable[tuple[int, Any]], origin: str) -> None:
 
 
 def prompt_problem(prompt: Any) -> str | None:
-    """Say what is wrong with a prompt; a text or a list of messages is right."""
+    """Return what is wrong with a prompt. None if it is a text or a list of messages."""
     if prompt is None:
         return "is empty (null)"
     if isinstance(prompt, str):
@@ -219,7 +218,7 @@ def prompt_problem(prompt: Any) -> str | None:
 
 
 def _no_part(content: Any) -> Any:
-    """The first part of a content that TRL cannot read: it asks each for its type."""
+    """Return the first content part without a type, which TRL cannot read."""
     parts = content if isinstance(content, list) else []
     return next((p for p in parts if not isinstance(p, dict) or not isinstance(p.get("type"), str)), None)
 
@@ -233,7 +232,7 @@ def _shots(section: Section) -> list[dict[str, str]]:
 
 
 def _to_messages(row: dict[str, Any], system: str | None, shots: list[dict[str, str]]) -> dict[str, Any]:
-    """Put system prompt and examples before the prompt; they replace a system message the row brings."""
+    """Put system prompt and examples before the prompt. A system prompt replaces the row's own."""
     prompt = row["prompt"]
     messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
     if system is not None:

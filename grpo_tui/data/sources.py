@@ -1,6 +1,6 @@
-"""Where rows come from: files, a person's function, a dataset's name, TRL's mixture. No mapping yet.
+"""Read rows from files, the user's function, a named dataset, or TRL's mixture, without mapping them.
 
-Imports `datasets` (and TRL for a mixture) inside its functions.
+`datasets`, and TRL for a mixture, are imported when needed.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 MOST_DRAWN = 500_000
-"""Rows that are taken from a generator, of which nobody knows whether it ends."""
+"""Maximum rows to take from a generator, which may be endless."""
 _LONGEST_REASON = 300
 _READERS = {".csv": "csv", ".tsv": "csv", ".jsonl": "json", ".json": "json", ".parquet": "parquet"}
 
 
 class DataError(ValueError):
-    """The data cannot be used as the config says; the message names place, cause and fix."""
+    """The data cannot be used. The message names the place, the cause and the fix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,8 @@ class Rows:
     """Rows before any mapping.
 
     Attributes:
-        train: the training split.
-        test: the evaluation split, when the source has one.
-        origin: where they come from, for messages.
+        test: the evaluation split, None if the source has none.
+        origin: description for messages.
     """
 
     train: Dataset
@@ -48,10 +47,10 @@ class Rows:
 
 
 def load_rows(config: RunConfig) -> Rows:
-    """Load the rows that a config names.
+    """Load the rows of a config.
 
     Raises:
-        DataError: nothing is there, it cannot be read, or it has no such split.
+        DataError: the source does not exist, cannot be read, or lacks the split.
     """
     train_split = str(config.script.get("dataset_train_split", "train"))
     test_split = str(config.script.get("dataset_test_split", "test"))
@@ -71,7 +70,7 @@ def load_rows(config: RunConfig) -> Rows:
 def read_source(source: str) -> Any:
     """Read a data file, or call `file.py:function`.
 
-    The function is called without arguments and gives a Dataset, a DatasetDict, a list of rows, or a
+    The function is called without arguments and returns a Dataset, a DatasetDict, a list of rows, or a
     mapping of columns.
 
     Raises:
@@ -98,12 +97,12 @@ def _from_file(path: Path) -> Dataset:
 
 
 def _escaped(path: Path) -> str:
-    """Take the glob meaning from brackets in a file's name."""
+    """Escape glob characters in a file name."""
     return "".join(f"[{c}]" if c in "[*?" else c for c in str(path))
 
 
 def _why_unreadable(path: Path, error: Exception) -> str:
-    """Find the first line that is no text or no JSON, since the reader's own message has no line."""
+    """Find the first line that is not valid text or JSON, because the reader's message has no line number."""
     if not path.stat().st_size:
         return f"{path} is empty"
     if path.suffix.lower() != ".parquet":
@@ -212,10 +211,10 @@ def _split(found: Any, train_split: str, test_split: str, origin: str) -> Rows:
 
 
 def as_dataset(found: Any, origin: str) -> Dataset:
-    """Turn what a function gave into a Dataset.
+    """Turn a function's return value into a Dataset.
 
     Raises:
-        DataError: it is none of the accepted kinds.
+        DataError: it has an unsupported type.
     """
     import datasets
 

@@ -1,3 +1,3 @@
-"""Everything that is checked of a config before it starts: model, data, machine."""
+"""Checks of a config before a start: model, data, machine."""
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""What is said beside the findings: advice with its reason, and the list to go through before training.
+"""Advice and the checklist before training. Neither blocks a start.
 
-Neither is ever in the way of a start. The five items of the list are those of the practice that the project
-follows; an item that could not be looked at is idle, never ticked.
+An item of the checklist that was not checked is idle, never ticked.
 """
 
 from __future__ import annotations
@@ -26,12 +25,10 @@ FEW_ROWS = 50
 
 
 def advice(settings: Settings, facts: Facts, steps: int | None) -> list[Finding]:
-    """Return advice, the weightiest first.
+    """Return advice, most important first.
 
     Args:
-        settings: the config.
-        facts: what is known of model and data; parts may be None.
-        steps: optimizer steps of the whole run, None when nobody knows.
+        steps: optimizer steps of the whole run, None when unknown.
     """
     found = list(row_findings(settings, "advice", steps=steps))
     found += _group(settings)
@@ -60,7 +57,7 @@ def _rows(s: Settings, data: DataFacts) -> Iterator[Finding]:
         yield s.info("advice.rows", "dataset_name", message)
 
 
-# -- the list before training -----------------------------------------------------------------------
+# -- checklist before training ----------------------------------------------------------------------
 
 FORMAT = "Validate dataset format (prompts as messages)"
 REWARDS = "Test reward functions on sample data"
@@ -80,11 +77,8 @@ def checklist(
     """Return the items in their order.
 
     Args:
-        settings: the config.
-        findings: everything found so far.
-        facts: what is known of the data; its part is None when it was not looked at.
-        rewards: the look at the rewards, None when there was none.
-        plan: what the run comes to.
+        rewards: None when they were not tried.
+        plan: None when not planned.
     """
     return (
         _format(findings, facts),

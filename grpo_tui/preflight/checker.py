@@ -1,8 +1,7 @@
-"""The checker: asks a child process about model, tokenizer and data of a config, and judges what it says.
+"""Check model, tokenizer and data of a config in a child process.
 
-The parent's side. The child imports transformers and datasets, tells each part as soon as it knows it, and
-serves rows by number while it lives; it is killed when it hangs or somebody has had enough. Calls block: a
-screen makes them from a thread.
+The child imports transformers and datasets, reports each part once it is known, and returns single rows on
+request. It is killed when it hangs or the user cancels. Calls block, so a screen makes them from a thread.
 """
 
 from __future__ import annotations
@@ -28,30 +27,30 @@ from grpo_tui.rewards.consent import NOT_RUN, Need, needed, not_run, required
 from grpo_tui.rewards.score_report import FunctionInfo
 
 TOLD_S = 2.0
-"""From then on a stage is told with its seconds."""
+"""Progress of a longer stage includes its seconds."""
 SILENCE_S = 300.0
-"""Longest time without a word from the child; reading a large file for the first time takes long."""
+"""Longest time without a message from the child. Reading a large file for the first time takes long."""
 PARTS = ("data", "model", "tokenizer")
 _KINDS: Mapping[str, Any] = {"data": DataFacts, "model": ModelFacts, "tokenizer": TokenizerFacts}
 _CHILD = "grpo_tui.preflight.child"
 
 
 class CheckerError(RuntimeError):
-    """The child cannot answer; the message is one sentence for a person."""
+    """The child cannot answer. The message is one sentence for the user."""
 
 
 class CheckCancelledError(CheckerError):
-    """The person had enough."""
+    """The user cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What is known so far, and what follows from it.
+    """Current facts and their findings.
 
     Attributes:
-        facts: parts that are not known yet are None.
+        facts: unknown parts are None.
         findings: errors first.
-        done: whether nothing more comes.
+        done: whether the check has finished.
     """
 
     facts: Facts
@@ -64,12 +63,12 @@ Progress = Callable[[str], None]
 
 
 class Checker(Closing):
-    """Owns the child, which starts with the first question and is kept for the next; a context manager.
+    """Owner of the child, which starts with the first request and is kept for the next; a context manager.
 
     Args:
-        progress: called with one line whenever the child does something else.
-        cancel: when set, the call under way ends with `CheckCancelledError` and nothing is left running.
-        silence_s: longest time without a word from the child.
+        progress: called with one line for each new stage.
+        cancel: setting it ends the running call with `CheckCancelledError` and leaves nothing running.
+        silence_s: longest time without a message from the child.
     """
 
     def __init__(
@@ -84,7 +83,7 @@ class Checker(Closing):
         self._at, self._told_s = "starting", 0
 
     def listen(self, progress: Progress | None, cancel: threading.Event | None) -> None:
-        """Tell the next calls' progress to somebody else, who may end them."""
+        """Use another progress callback and cancel event for the next calls."""
         self._progress = progress or (lambda what: None)
         self._cancel = cancel or threading.Event()
 
@@ -101,19 +100,18 @@ class Checker(Closing):
         parts: Sequence[str] = PARTS,
         tell: Tell | None = None,
     ) -> Checked:
-        """Find out all that is known without a weight, and what follows from it.
+        """Collect what can be known without loading weights, and judge it.
 
-        A child that ends or hangs is told as the finding `checker.failed`, beside what is known by then.
+        If the child ends or hangs, the finding `checker.failed` is added to what is known by then.
 
         Args:
-            config: the run's.
-            settings: what is judged of the config; one process with the lines of its file when None.
-            rewards: the functions as the lab loaded them, for the columns that they need.
-            parts: of `data`, `model` and `tokenizer`, the last of which needs the model.
-            tell: called with all that is known after each part.
+            settings: config to judge, with line numbers. The config on one process when None.
+            rewards: loaded functions, to check which columns they need.
+            parts: of `data`, `model` and `tokenizer`. The tokenizer needs the model.
+            tell: called with everything known after each part.
 
         Raises:
-            CheckCancelledError: the person had enough.
+            CheckCancelledError: the user cancelled.
         """
         judged = settings or Settings.of_config(config, 1)
         facts = Facts()
@@ -151,12 +149,11 @@ class Checker(Closing):
         return Checked(facts, judgement(), True)
 
     def row(self, config: RunConfig, number: int, *, rendered: bool = True) -> RowView:
-        """Return one row as training sees it; a number beyond the rows gives the nearest there is.
+        """Return one row as training sees it. A number beyond the last row returns the nearest one.
 
         Args:
-            config: the run's.
             number: from 1, in the order of the source.
-            rendered: whether the tokenizer is loaded for it; without, what is loaded by then is used.
+            rendered: whether to load the tokenizer if needed. Otherwise only a loaded one is used.
 
         Raises:
             CheckerError: the data cannot be used, or the child failed.
@@ -164,7 +161,7 @@ class Checker(Closing):
         return rebuilt(RowView, self._ask(config, {"do": "row", "number": number, "rendered": rendered}))
 
     def any_row(self, config: RunConfig, *, rendered: bool = True, seed: int | None = None) -> RowView:
-        """Return a row by chance.
+        """Return a random row.
 
         Raises:
             CheckerError: the data cannot be used, or the child failed.
@@ -172,7 +169,7 @@ class Checker(Closing):
         return rebuilt(RowView, self._ask(config, {"do": "any_row", "rendered": rendered, "seed": seed}))
 
     def holding(self, config: RunConfig, text: str) -> tuple[int, ...]:
-        """Return the numbers of the rows that hold a text, whatever its case; of the sample, when it is one.
+        """Return the numbers of the rows that contain a text, ignoring case. Large data is only sampled.
 
         Raises:
             CheckerError: the data cannot be used, or the child failed.
@@ -225,7 +222,7 @@ class Checker(Closing):
 
 
 def judge(facts: Facts, judged: Settings, rewards: Sequence[FunctionInfo] = ()) -> tuple[Finding, ...]:
-    """Return what follows from facts, errors first."""
+    """Return findings on the facts, errors first."""
     found: list[Finding] = []
     if facts.model is not None:
         found += model_findings(facts.model, judged)

@@ -1,7 +1,4 @@
-"""What follows from the facts of the data: findings of `data.…`, with rows in their messages.
-
-Pure; it asks nobody. The ids are listed in `checker`.
-"""
+"""Findings `data.…` from the facts of the data, with row numbers in their messages."""
 
 from __future__ import annotations
 
@@ -21,27 +18,25 @@ from grpo_tui.present.formatting import percent, plural, size
 from grpo_tui.rewards.answer_format import gold_column
 
 MOST_SHARE_OF_ONE = 0.5
-"""Of rows with one and the same answer: above it a model that always gives it looks good."""
+"""If more rows than this have the same answer, a model that always gives it looks good."""
 LEAST_ROWS_TO_JUDGE = 20
 MOST_SHARE_MISSING = 0.25
-"""Of rows with nothing in a column: above it the column is one that need not be filled."""
+"""If more values than this are missing, the column is probably optional."""
 MOST_HELD_OUT = 32
-"""Rows that are advised to be held out; more take time at every evaluation."""
+"""Most rows to suggest for a hold-out. More take time at every evaluation."""
 MOST_NAMES = 10
-"""Columns that a sentence names."""
+"""Columns to name in a message."""
 _RULES: Mapping[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-"""Rule, severity and sentence by the names of columns, and by the kinds of `DataFacts.odd`."""
+"""Rules for column names, and for the kinds of `DataFacts.odd`."""
 _STEP = 64
-"""Lengths are advised in multiples of it."""
+"""Suggested lengths are multiples of this."""
 
 
 def data_findings(facts: DataFacts, model: ModelFacts | None, s: Settings) -> list[Finding]:
-    """Return what is wrong with the rows, or has to be known of them.
+    """Return findings on the rows.
 
     Args:
-        facts: of the data.
-        model: for its context; None while it is not known.
-        s: the config.
+        model: used for its context length. None while unknown.
     """
     if not facts.source_columns:
         return [_unreadable(facts, s)]
@@ -63,7 +58,7 @@ def data_findings(facts: DataFacts, model: ModelFacts | None, s: Settings) -> li
 
 
 def _unusable(facts: DataFacts, s: Settings) -> Finding:
-    """Why the rows cannot be used though they can be read."""
+    """Explain why rows that can be read cannot be used."""
     if facts.problem.startswith("eval_strategy is ") and (facts.total or 0) > 1:
         fix = ("grpo_tui.holdout", max(1, min(MOST_HELD_OUT, (facts.total or 0) // 10)))
         return s.finding("data.unusable", "error", "eval_strategy", facts.problem, fix)
@@ -111,12 +106,12 @@ def _of_row(s: Settings, row: Mapping[str, Any], message: str, *fix: Change) -> 
 
 
 def _renamed(name: str) -> Change:
-    """The fix that gives a column a name without a meaning for TRL."""
+    """Return a fix that gives a column a name without a meaning in TRL."""
     return (f"grpo_tui.columns.my_{name}", name)
 
 
 def image_findings(facts: DataFacts, s: Settings, *, sees_images: bool) -> Iterator[Finding]:
-    """Judge the columns `image` and `images`, which GRPOTrainer puts into the prompts, against the model."""
+    """Check the columns `image` and `images`, which GRPOTrainer puts into the prompts, against the model."""
     for name in ("images", "image"):
         column = facts.column(name)
         if column is None or (name == "images" and column.empties == facts.looked_at):
@@ -146,14 +141,14 @@ def image_findings(facts: DataFacts, s: Settings, *, sees_images: bool) -> Itera
 
 
 def _first_values(facts: DataFacts, name: str) -> str:
-    """The first values of the column that would be the prompt."""
+    """Return the first values of the likely prompt column."""
     column = facts.column(name)
     shown = [text for text in column.first if text] if column is not None else []
     return f". {name} begins with {' · '.join(shown)}" if shown else ""
 
 
 def _shape(facts: DataFacts) -> str:
-    """What else a file without a prompt can be: one object around the rows, or rows without a header."""
+    """Explain a file without a prompt: one object around the rows, or rows without a header."""
     names, column = facts.source_columns, facts.columns[0] if facts.columns else None
     one = column.kinds[0].kind if facts.looked_at == len(names) == 1 and column and column.kinds else ""
     if one in ("list", "messages"):
@@ -164,20 +159,19 @@ def _shape(facts: DataFacts) -> str:
 
 
 def _some(names: Sequence[str]) -> str:
-    """Column names for a sentence, of many the first."""
     more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
     return ", ".join(names[:MOST_NAMES]) + more
 
 
 def _separated(names: Sequence[str]) -> str:
-    """What one column with separators in its name tells of the file."""
+    """Explain a file that was read as one column because of its separators."""
     sign = next((sign for sign in ";|\t" if len(names) == 1 and sign in names[0]), "")
     told = {";": "semicolons", "|": "bars", "\t": "tabs"}
     return f". Its columns are separated by {told[sign]}: a .csv wants commas, a .tsv tabs" if sign else ""
 
 
 def _rows(facts: DataFacts, s: Settings) -> Iterator[Finding]:
-    """Faults of single rows."""
+    """Report problems of single rows."""
     for bad in facts.bad:
         if bad.what == "hold-out":
             fix = _smaller_hold_out(facts, s)
@@ -232,7 +226,7 @@ def _rows(facts: DataFacts, s: Settings) -> Iterator[Finding]:
 
 
 def _as_read(facts: DataFacts, column: ColumnFacts, s: Settings) -> Iterator[Finding]:
-    """What the reader has made of text: other numbers, nothing, dates."""
+    """Report values that reading the file has changed, and dates."""
     if column.otherwise and column.name == facts.answer_column:
         row, cell, value = column.otherwise[0]
         rows = first_rows([number for number, _, _ in column.otherwise], column.otherwise_count)
@@ -305,21 +299,21 @@ def _counts(facts: DataFacts, s: Settings) -> Iterator[Finding]:
 
 
 def _prompts_at_once(s: Settings) -> int | None:
-    """Prompts of a generation batch; fewer rows make no step. None while the processes are not known."""
+    """Return the prompts per generation batch, None while unknown. Fewer rows make no training step."""
     if s.world_size is None:
         return None
     return max(1, generation_batch_size(s.get, s.world_size) // int(s.get("num_generations") or 1))
 
 
 def _smaller_hold_out(facts: DataFacts, s: Settings) -> Change | None:
-    """A hold-out that leaves a step to train on: a tenth of the rows at most."""
+    """Suggest a hold-out of at most a tenth of the rows that leaves a step to train on."""
     rows = (facts.total or 0) - sum(one.drops or 0 for one in facts.filters)
     left = rows - (_prompts_at_once(s) or 1)
     return ("grpo_tui.holdout", max(1, min(rows // 10, left))) if left > 0 else None
 
 
 def _enough_for_a_step(facts: DataFacts, s: Settings, at_once: int) -> Change | None:
-    """The smallest change with which the rows fill one generation: fewer held out, or a smaller batch."""
+    """Suggest the smallest change that fills a generation batch: fewer held-out rows or a smaller batch."""
     rows, group = facts.train_rows or 0, int(s.get("num_generations") or 1)
     if facts.held and rows + facts.held > at_once:
         return ("grpo_tui.holdout", rows + facts.held - at_once)
@@ -411,9 +405,9 @@ _DROP_NULL = "grpo_tui.filters.drop_null"
 
 
 def leaving_out(facts: DataFacts, columns: Sequence[str]) -> Change | None:
-    """The filter that leaves out the rows where one of these columns is empty; None when none would be left.
+    """Suggest the filter for rows where one of these columns is empty. None if no rows would be left.
 
-    It names the columns where others may be empty too: those would leave rows out that are meant.
+    It names the columns if others may be empty too, so that it does not remove more rows than intended.
     """
     known = {column.name: column.nulls + column.empties for column in facts.columns}
     if any(known.get(name, 0) >= facts.looked_at for name in columns):
@@ -424,7 +418,7 @@ def leaving_out(facts: DataFacts, columns: Sequence[str]) -> Change | None:
 
 
 def prompt_findings(facts: DataFacts, s: Settings) -> Iterator[Finding]:
-    """Judge what training takes and nobody means."""
+    """Report prompts that training accepts but that are probably a mistake."""
     answered = any(odd.what == "answered" for odd in facts.odd)
     for odd in facts.odd:
         row = _RULES["prompts"].get(odd.what)
@@ -434,11 +428,11 @@ def prompt_findings(facts: DataFacts, s: Settings) -> Iterator[Finding]:
         yield _of_row(s, row, f"{facts.short}, {first_rows(odd.rows, odd.count)}: {what}")
 
 
-# -- columns that the section names -----------------------------------------------------------------
+# -- columns named by the section -------------------------------------------------------------------
 
 
 def misnamed_columns(facts: DataFacts, s: Settings) -> Iterator[Finding]:
-    """Judge `grpo_tui.columns` and the column that the answer is cut from."""
+    """Check `grpo_tui.columns` and the column that the answer is extracted from."""
     section, names = s.section, facts.source_columns
     if not facts.problem:
         return
@@ -487,13 +481,13 @@ def _meant(near: str | None) -> str:
     return f". Did you mean {near}?" if near else ""
 
 
-# -- rows to evaluate on ----------------------------------------------------------------------------
+# -- evaluation rows --------------------------------------------------------------------------------
 
 ENDS = "the run ends at its first evaluation"
 
 
 def evaluation_findings(facts: DataFacts, s: Settings) -> Iterator[Finding]:
-    """Judge the rows to evaluate on, where they are others than those trained on."""
+    """Check the evaluation rows, if they are not a hold-out."""
     seen = facts.evaluation
     if seen is None:
         return

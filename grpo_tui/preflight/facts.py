@@ -1,8 +1,8 @@
-"""What is known of a config's model, tokenizer and rows before anything is loaded: plain data.
+"""Facts about a config's model, tokenizer and rows before anything is loaded, as plain data.
 
-Made by the checker's child part by part, read by the pre-flight, the plan and the data view. A part that is
-not known yet is None; one that cannot be known has a `problem` in one sentence. Rows are numbered from 1 in
-the order of the source; percentiles are by nearest rank.
+The checker's child collects them part by part. An unknown part is None. A part that cannot be determined has
+a `problem` in one sentence, otherwise an empty one. Row numbers start at 1 and follow the source. Percentiles
+are nearest-rank.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Place = Literal["folder", "cached", "hub", "gated", "missing", "unreachable", "broken"]
-"""Where a model or dataset is: a folder or file, in the cache, to be fetched from the hub (`hub`), there but
-closed (`gated`), not there (`missing`), not here and the hub cannot be asked (`unreachable`), or here and not
-readable (`broken`)."""
+"""Location of a model or dataset: a local folder or file, the cache, only on the Hub (`hub`), on the Hub
+but without access (`gated`), nowhere (`missing`), not local while the Hub cannot be reached (`unreachable`),
+or local but unreadable (`broken`).
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Whereabouts:
-    """Where a model or a dataset of the hub is, and what it costs to get it.
+    """Location of a model or dataset, and the cost of downloading it.
 
     Attributes:
-        name: as the config names it.
-        place: see `Place`.
-        path: its folder on this machine, None when it is not here.
-        disk_bytes: its size on this machine, None when it is not here.
-        download_bytes: what has still to be fetched; 0 when all is here, None when nobody knows.
-        free_bytes: free space where it is or would be kept.
-        problem: why it cannot be used, or why the hub was not asked; empty otherwise.
+        name: as in the config.
+        path: its local folder, or None.
+        disk_bytes: its local size, or None.
+        download_bytes: remaining download, 0 when complete, None when unknown.
+        free_bytes: free space in its location.
+        problem: why it cannot be used, or why the Hub was not asked.
     """
 
     name: str
@@ -47,14 +47,13 @@ class Whereabouts:
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """How long texts are, in tokens.
+    """Distribution of text lengths in tokens.
 
     Attributes:
-        count: texts measured.
-        least, mean, p50, p95, p99, most: of their lengths; percentiles by nearest rank.
-        longest: the longest rows as (row, tokens), longest first.
-        bins: a histogram as (first, last, texts), both ends counted in.
-        by_length: every length with the number of texts that have it, ascending.
+        count: number of texts.
+        longest: longest rows as (row, tokens), longest first.
+        bins: histogram as (first, last, texts), inclusive.
+        by_length: (length, texts), ascending.
     """
 
     count: int
@@ -69,7 +68,7 @@ class Lengths:
     by_length: tuple[tuple[int, int], ...] = ()
 
     def over(self, limit: int) -> int:
-        """Return how many texts are longer than a limit."""
+        """Return the number of texts longer than a limit."""
         return sum(count for length, count in self.by_length if length > limit)
 
 
@@ -79,8 +78,7 @@ class KindCount:
 
     Attributes:
         kind: `text`, `number`, `truth`, `list`, `messages`, `mapping` or another type's name.
-        count: how many.
-        rows: the first rows with it.
+        rows: the first rows.
     """
 
     kind: str
@@ -90,19 +88,19 @@ class KindCount:
 
 @dataclass(frozen=True, slots=True)
 class ColumnFacts:
-    """One column, by the name that the rewards see.
+    """Facts about one column.
 
     Attributes:
-        name: after mapping.
-        source: its name in the source, the same where nothing was renamed; empty for one that was made.
-        kinds: kinds of its values, the commonest first; nulls are not among them.
-        nulls, null_rows: how many, and the first of them.
-        empties, empty_rows: empty texts and lists.
-        distinct: different values, None where that was not counted.
-        top: the commonest values as (text, count), when few are different.
-        first: the first values, shortened.
-        otherwise: rows whose value is not what the file says, as (row, cell of the file, value as text).
-        otherwise_count: how many they are.
+        name: after mapping, as the rewards see it.
+        source: name in the source, empty for an added column.
+        kinds: most common first, without nulls.
+        nulls, null_rows: count and first rows of nulls.
+        empties, empty_rows: count and first rows of blank texts and empty lists or mappings.
+        distinct: number of distinct values, None if not counted.
+        top: most common values as (text, count).
+        first: first values, shortened.
+        otherwise: first rows whose value differs from the file, as (row, cell of the file, value as text).
+        otherwise_count: number of such rows.
     """
 
     name: str
@@ -121,13 +119,12 @@ class ColumnFacts:
 
 @dataclass(frozen=True, slots=True)
 class BadRows:
-    """Rows that training would refuse, all for one reason.
+    """Rows with one problem.
 
     Attributes:
-        reason: what is wrong, to be read after "the prompt" or "the answer".
-        what: `prompt` or `answer`.
-        count: how many.
-        rows: the first of them.
+        what: `prompt`, `answer` or `hold-out`, or a kind of `DataFacts.odd`.
+        reason: the problem, phrased to follow "the prompt" or "the answer".
+        rows: the first rows.
     """
 
     what: str
@@ -138,12 +135,12 @@ class BadRows:
 
 @dataclass(frozen=True, slots=True)
 class FilterFacts:
-    """What one filter of `grpo_tui.filters` leaves out.
+    """Effect of one filter of `grpo_tui.filters`.
 
     Attributes:
         name: the filter's key.
-        drops: rows, None while it is not known (a length needs the tokenizer).
-        rows: the first of them.
+        drops: number of removed rows, None while unknown (lengths need the tokenizer).
+        rows: the first removed rows.
     """
 
     name: str
@@ -153,16 +150,16 @@ class FilterFacts:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationFacts:
-    """The rows to evaluate on, where they are not the hold-out.
+    """Evaluation rows other than a hold-out.
 
     Attributes:
         origin: file, function or name.
-        rows: how many.
-        columns: as their source names them.
-        prompt_source: the column that the prompt is read from.
-        lacking: columns of the rows to train on that are not here, after mapping.
-        bad: rows that the evaluation would refuse.
-        problem: why they cannot be mapped; empty otherwise.
+        rows: number of rows.
+        columns: names in the source.
+        prompt_source: column of the prompt.
+        lacking: columns of the training rows that are missing here, after mapping.
+        bad: rows that the evaluation would reject.
+        problem: why they cannot be mapped.
     """
 
     origin: str
@@ -176,36 +173,33 @@ class EvaluationFacts:
 
 @dataclass(frozen=True, slots=True)
 class DataFacts:
-    """The rows of a config.
+    """Facts about the rows of a config.
 
     Attributes:
         origin: file, function or name, for messages.
-        where: of a dataset of the hub; None for files and functions.
-        source_columns: as the source names them.
+        where: location of a Hub dataset, None for files and functions.
+        source_columns: names in the source.
         columns: after mapping, those of the source first.
-        form: `text`, `messages`, `mixed` or empty, of the mapped prompts.
+        form: `text`, `messages`, `mixed` or empty, for the mapped prompts.
         total: rows of the source, None for a stream.
-        looked_at: rows that the rest speaks of.
-        sampled: how the rows were chosen when not all were looked at; empty otherwise.
-        train_rows: rows that are trained on, None for a stream or when it is not known.
-        held: rows held out.
-        eval_rows: rows to evaluate on, 0 without evaluation.
-        bad: rows that training would refuse.
-        odd: rows whose prompt training takes, and nobody means so; `what` is `quoted`, `role`, `blank` or
-            `answered`, and once the chat template is known `repr`, `image`, `lost`, `doubled`, `cut`,
+        looked_at: rows that the other facts are about.
+        sampled: how these rows were chosen, empty if all were checked.
+        train_rows: number of training rows, None for a stream or while unknown.
+        held: number of held-out rows.
+        eval_rows: number of evaluation rows, 0 without evaluation.
+        bad: rows that training would reject.
+        odd: rows with prompts that training accepts but that are probably a mistake. `what` is `quoted`,
+            `role`, `blank` or `answered`, and with a chat template `repr`, `image`, `lost`, `doubled`, `cut`,
             `closed` or `refused`.
-        evaluation: the rows to evaluate on; None without evaluation, and for a hold-out.
-        duplicates: rows whose prompt an earlier row has, and the first of them.
-        duplicate_rows: the first of those rows.
-        overlap: rows to evaluate on whose prompt is trained on too.
-        overlap_rows: the first of them, numbered in the rows to evaluate on.
-        answer_column: the one with the right answer, empty when no column looks like one.
-        prompt_tokens: None until the tokenizer is known.
-        gold_tokens: lengths of the gold solutions, where a column holds more than short answers.
-        filters: what each filter leaves out.
-        preference: whether it holds preference pairs (chosen, rejected).
-        problem: why the rows cannot be used; empty otherwise.
-        seconds: how long it took.
+        evaluation: evaluation rows, None without evaluation or for a hold-out.
+        duplicates, duplicate_rows: count and first rows with the prompt of an earlier row.
+        overlap, overlap_rows: count and first evaluation rows whose prompt is trained on too.
+        answer_column: column with the reference answer, or empty.
+        prompt_tokens: None without a tokenizer.
+        gold_tokens: lengths of reference solutions, None if the column has only short answers.
+        preference: whether there are preference pairs (chosen, rejected).
+        problem: why the rows cannot be used.
+        seconds: duration of the check.
     """
 
     origin: str
@@ -236,7 +230,7 @@ class DataFacts:
 
     @property
     def short(self) -> str:
-        """The origin for a sentence: of a path its last part."""
+        """Origin for a sentence, without the folders of a path."""
         return self.origin.rpartition("/")[2] if self.origin.startswith("/") else self.origin
 
     def column(self, name: str) -> ColumnFacts | None:
@@ -251,15 +245,15 @@ class RowView:
     Attributes:
         number: in the source, from 1.
         total: rows of the source, None for a stream.
-        source: the row as the source holds it.
-        prompt: the mapped prompt; None when the row is refused.
-        columns: the other columns after mapping, which the rewards get.
-        rendered: the prompt as the model gets it; empty when no tokenizer is at hand.
+        source: the unmapped row.
+        prompt: the mapped prompt, None when it is unusable.
+        columns: the other columns after mapping.
+        rendered: the prompt as the model receives it, empty without a tokenizer.
         tokens: its length, None without a tokenizer.
-        fate: `train`, `held out`, or why it is left out.
-        answer_column: the column with the right answer, empty without one.
-        sampled: how far one can look, when not all rows are at hand.
-        problem: why the row, or its rendering, fails; empty otherwise.
+        fate: `train`, `held out`, `train or held out`, or why the row is not used.
+        answer_column: column with the reference answer, or empty.
+        sampled: which rows are available, empty if all are.
+        problem: why the row, or its rendering, fails.
     """
 
     number: int
@@ -276,7 +270,7 @@ class RowView:
 
 
 def first_rows(rows: Iterable[int], count: int, most: int = 5) -> str:
-    """Name rows for a person: `row 3`, `rows 3, 8 and 9`, `rows 3, 8, 9, 12, 15 and 211 more`."""
+    """Name rows in words: `row 3`, `rows 3, 8 and 9`, `rows 3, 8, 9, 12, 15 and 211 more`."""
     shown = list(rows)[:most]
     names = [f"{row:,}" for row in shown]
     rest = count - len(shown)
@@ -289,14 +283,13 @@ def first_rows(rows: Iterable[int], count: int, most: int = 5) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LinearKind:
-    """The Linear modules of one name and one shape, as LoRA and quantization see them.
+    """Linear modules of one name and shape, for LoRA and quantization.
 
     Attributes:
-        name: the last word of the module's path, such as `q_proj`.
-        inputs: features in.
-        outputs: features out.
-        count: how many there are.
-        part: the part of the model they belong to, see `Parameters`.
+        name: last component of the module's path, such as `q_proj`.
+        inputs, outputs: features.
+        count: number of modules.
+        part: part of the model, see `Parameters`.
     """
 
     name: str
@@ -308,20 +301,15 @@ class LinearKind:
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """Parameters by part, counted on the meta device; a tied weight counts once.
+    """Number of parameters by part of the model. A tied weight counts once.
 
     Attributes:
-        total: all of them.
-        embedding: the input embedding (and positions, where they are learned).
-        head: the output layer, 0 when it is tied to the embedding.
-        attention: of all layers.
-        mlp: dense feed-forward parts, shared experts among them.
-        experts: the experts of a mixture.
-        router: what chooses among them.
-        norm: all norms.
-        vision: the part that sees images.
-        other: the rest.
-        active: those that take part in one token: all but the experts that are not chosen.
+        embedding: the input embedding, and learned positions.
+        head: the output layer, 0 when tied to the embedding.
+        mlp: dense feed-forward parts, including shared experts.
+        experts: routed experts of a mixture.
+        vision: image encoder and projector.
+        active: parameters used for one token, so without experts that are not chosen.
     """
 
     total: int
@@ -339,14 +327,14 @@ class Parameters:
 
 @dataclass(frozen=True, slots=True)
 class LoraMatch:
-    """What `lora_target_modules` finds in the model.
+    """Modules of the model that match `lora_target_modules`.
 
     Attributes:
-        targets: as written; empty for PEFT's own choice by model type.
-        matched: number of Linear modules that get an adapter.
-        names: their last words.
-        unmatched: targets that match nothing.
-        problem: the sentence that PEFT's error would be; empty when all is well.
+        targets: as in the config, empty for PEFT's defaults for the model type.
+        matched: number of modules that get an adapter.
+        names: last components of their paths.
+        unmatched: targets without a match.
+        problem: why PEFT would raise an error.
     """
 
     targets: tuple[str, ...]
@@ -358,30 +346,24 @@ class LoraMatch:
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """The policy of a config, without its weights.
+    """Facts about the policy, without its weights.
 
     Attributes:
-        where: of the weights; of the base model when `adapter` is set.
-        adapter: folder or name of the LoRA adapter that the config names as its model; empty otherwise.
-        architecture: the class that TRL loads, such as `Qwen2ForCausalLM`.
-        model_type: transformers' name of the family.
-        dtype: what the weights are loaded in: `float32` unless the config says otherwise.
-        stored_dtype: what the files hold, empty when nothing says so.
-        layers: transformer layers.
-        hidden: width.
+        where: location of the weights, or of the base model's weights if `adapter` is set.
+        adapter: folder or name of the LoRA adapter that the config names as its model, or empty.
+        architecture: class that TRL loads, such as `Qwen2ForCausalLM`.
+        model_type: transformers' name of the model family.
+        dtype: dtype in memory, `float32` unless the config says otherwise.
+        stored_dtype: dtype of the files, or empty.
         intermediate: width of the dense feed-forward part.
-        heads: attention heads.
-        kv_heads: heads of keys and values.
-        head_dim: width of a head.
         vocab: rows of the embedding.
         context: `max_position_embeddings`.
         tied: whether embedding and head share their weight.
-        experts: experts of a layer, 0 for a dense model.
-        experts_per_token: how many of them a token goes through.
+        experts: experts per layer, 0 for a dense model.
         parameters: None when the architecture cannot be built.
-        linears: all Linear modules by name and shape, the head among them.
+        linears: all Linear modules by name and shape, including the head.
         lora: None without `use_peft`.
-        problem: why the rest is not known; empty otherwise.
+        problem: why the rest is unknown.
     """
 
     where: Whereabouts
@@ -409,23 +391,21 @@ class ModelFacts:
 
 @dataclass(frozen=True, slots=True)
 class TokenizerFacts:
-    """The tokenizer that training uses.
+    """Facts about the tokenizer that training uses.
 
     Attributes:
-        name: its class.
-        fast: whether it is one of the `tokenizers` library.
-        size: number of tokens, added ones among them.
-        has_template: whether it has a chat template.
-        pad, eos, bos: the tokens, None where there is none; TRL pads with `eos` when there is no `pad`.
-        pad_id, eos_id: their ids.
-        padding_side: as stored; TRL sets `left` in any case.
-        ends: ids that end a completion, those of the generation config among them.
-        rendered: the first prompt as the model gets it, special tokens and all; empty without a row.
+        name: its class, empty when it cannot be loaded.
+        fast: whether it is based on the `tokenizers` library.
+        size: number of tokens, including added ones.
+        pad, eos, bos: tokens, or None. TRL pads with `eos` when there is no `pad`.
+        padding_side: as stored. TRL always uses `left`.
+        ends: ids that end a completion, including those of the generation config.
+        rendered: the first prompt as the model receives it, with special tokens. Empty without a row.
         rendered_tokens: its length.
-        special: special tokens that it holds, in their order, each once.
-        opens_think: whether it ends by opening `<think>`, so that a completion has only the closing tag.
-        sees_images: whether it prepares images too, as that of a vision-language model does.
-        problem: why it cannot be used; empty otherwise.
+        special: distinct special tokens in it, in order.
+        opens_think: whether it ends with `<think>`, so that completions only contain the closing tag.
+        sees_images: whether it prepares images too, as for a vision-language model.
+        problem: why it cannot be used.
     """
 
     name: str = ""
@@ -448,13 +428,13 @@ class TokenizerFacts:
 
     @property
     def tail(self) -> str:
-        """The last 40 characters of the rendered prompt."""
+        """Last 40 characters of the rendered prompt."""
         return self.rendered[-40:]
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All parts, each None until it is known."""
+    """All facts, each None until known."""
 
     model: ModelFacts | None = None
     tokenizer: TokenizerFacts | None = None

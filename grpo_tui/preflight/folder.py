@@ -1,7 +1,4 @@
-"""The folder a run would be kept in: another run there, checkpoints to go on from, room for what is saved.
-
-Looks, and makes nothing.
-"""
+"""Check the run folder: existing runs, and checkpoints to resume from. Nothing is created."""
 
 from __future__ import annotations
 
@@ -21,17 +18,15 @@ from grpo_tui.store.status import is_live
 
 
 def root_of(settings: Settings, file: Path | None) -> Path:
-    """Where the run of a config is kept unless a person says otherwise."""
+    """Return the default run folder of a config."""
     return run_root(settings.parts.get("GRPOConfig", {}).get("output_dir"), file)
 
 
 def folder_findings(settings: Settings, root: Path, *, resume: bool) -> list[Finding]:
-    """Return what stands in the way of a run in a folder.
+    """Return findings on the run folder.
 
     Args:
-        settings: the config.
-        root: the run folder.
-        resume: whether it goes on with the run that is there.
+        resume: whether to continue the run in the folder.
     """
     folder = RunFolder(root.absolute())
     try:
@@ -77,7 +72,7 @@ def _no_such_checkpoint(s: Settings, folder: RunFolder, asked: str) -> Finding:
 
 
 def _other_adapter(s: Settings, folder: RunFolder, asked: Any) -> Iterator[Finding]:
-    """The checkpoint that is gone on from holds weights of another shape than the config trains."""
+    """Report a checkpoint to resume whose adapter or weights have another shape than the config trains."""
     newest = newest_usable(folder)[0]
     named = [Path(asked), folder.root / asked] if isinstance(asked, str) else []
     path = next((p for p in named if p.is_dir()), newest.path if newest is not None and not named else None)

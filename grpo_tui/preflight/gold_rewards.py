@@ -1,7 +1,7 @@
-"""What the rewards give for the right answer of one row, and for a wrong one beside it.
+"""Score the reference answer of one row, and a wrong one.
 
-The answer is written in every usual form; of each function the form counts that it tells apart best. It
-scores through the lab, so exactly as training would.
+The answer is written in every common format, and each function is shown the one in which it distinguishes
+right from wrong best.
 """
 
 from __future__ import annotations
@@ -17,16 +17,14 @@ from grpo_tui.rewards.score_report import FunctionInfo, FunctionScore
 
 @dataclass(frozen=True, slots=True)
 class GoldReward:
-    """What one function gives.
+    """Scores of one function.
 
     Attributes:
-        name: the function's name.
-        weight: its weight in the total.
-        right: for the right answer; None when the function gave none.
-        wrong: for a wrong one.
-        form: how the answer was written.
-        failure: why it could not score; empty otherwise.
-        skipped: why it was not asked; empty otherwise.
+        right: score of the reference answer, or None.
+        wrong: score of a wrong answer, or None.
+        form: answer format of both.
+        failure: why it has no scores, or empty.
+        skipped: why it was not called, or empty.
     """
 
     name: str
@@ -39,10 +37,10 @@ class GoldReward:
 
 
 def gold_rewards(lab: Lab, row: RowView) -> tuple[GoldReward, ...]:
-    """Score the right answer of a row with the lab's loaded rewards; empty when the row has none.
+    """Score the reference answer of a row with the loaded rewards. Empty when the row has none.
 
     Raises:
-        LabError: the lab cannot score at all; a function that fails does not raise.
+        LabError: scoring is not possible at all. A single failing function does not raise.
     """
     if row.prompt is None or not row.answer_column or lab.config is None:
         return ()
@@ -59,13 +57,12 @@ def gold_rewards(lab: Lab, row: RowView) -> tuple[GoldReward, ...]:
 
 
 def _unasked(info: FunctionInfo) -> GoldReward:
-    """A reward model may be as large as the policy."""
     skipped = "a reward model, which is not loaded for a look"
     return GoldReward(info.name, info.weight, None, None, "", skipped=skipped)
 
 
 def _best(result: FunctionScore, forms: tuple[GoldForm, ...]) -> GoldReward:
-    """The form that a function tells apart best, else the one that it likes best; samples come in pairs."""
+    """Return the format with the largest difference, then the highest score. Samples come in pairs."""
     if result.info.kind == "model":
         return _unasked(result.info)
     name, weight = result.info.name, result.info.weight

@@ -1,6 +1,6 @@
-"""What this machine has: GPUs, installed packages, accounts, free disk, free ports, servers that answer.
+"""Resources of this machine: GPUs, packages, accounts, free disk, ports, servers.
 
-Asks and judges nothing. Whether a credential exists is asked, what it is is never read.
+Credentials are only checked for existence and never read.
 """
 
 from __future__ import annotations
@@ -25,20 +25,18 @@ from grpo_tui.supervisor.ports import free_port, port_holder, port_in_use
 from grpo_tui.supervisor.run_processes import RunProcesses
 
 ANSWER_S = 1.5
-"""How long a server may take to answer before it counts as not there."""
+"""Time limit for a server's answer."""
 MOST_ANSWER_BYTES = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class GpuFacts:
-    """One GPU as far as it matters to a config.
+    """One GPU.
 
     Attributes:
-        index: NVML's number of it.
-        name: as the driver says it.
-        capability: compute capability, such as (8, 0); None when the driver does not say.
-        total_bytes: its memory.
-        free_bytes: what nobody holds.
+        index: NVML's index.
+        capability: compute capability such as (8, 0), None if unknown.
+        free_bytes: memory that no process uses.
     """
 
     index: int
@@ -50,12 +48,12 @@ class GpuFacts:
 
 @dataclass(frozen=True, slots=True)
 class ServerAnswer:
-    """What a server said.
+    """Answer of a server.
 
     Attributes:
-        status: of HTTP; None when nothing answered.
-        body: the JSON it sent; None when it sent none.
-        trouble: why nothing came.
+        status: HTTP status, None without an answer.
+        body: parsed JSON, or None.
+        trouble: why there was no answer.
     """
 
     status: int | None
@@ -64,7 +62,7 @@ class ServerAnswer:
 
 
 def free_bytes(path: Path) -> int | None:
-    """What is free where a folder is or would be made."""
+    """Return the free bytes for a folder, which need not exist."""
     for place in (path, *path.parents):
         with contextlib.suppress(OSError):
             return shutil.disk_usage(place).free
@@ -72,7 +70,7 @@ def free_bytes(path: Path) -> int | None:
 
 
 def ask(url: str) -> ServerAnswer:
-    """Ask a server for JSON; what is no answer is said, not raised."""
+    """Ask a server for JSON. Failures are returned, not raised."""
     try:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(url, timeout=ANSWER_S) as response:
@@ -90,9 +88,9 @@ def ask(url: str) -> ServerAnswer:
 
 
 def accounts(environment: Mapping[str, str] | None = None) -> frozenset[str]:
-    """Which services this person can log in to from here: `wandb`, `huggingface`, `comet_ml`, `neptune`.
+    """Return the services with a credential on this machine: `wandb`, `huggingface`, `comet_ml`, `neptune`.
 
-    Only whether a credential exists is asked.
+    Credentials are only checked for existence.
     """
     env = os.environ if environment is None else environment
     home = Path(env.get("HOME") or Path.home())
@@ -110,7 +108,7 @@ def accounts(environment: Mapping[str, str] | None = None) -> frozenset[str]:
 
 
 def _names_wandb(netrc: Path) -> bool:
-    """Whether a netrc has an entry for wandb; only the lines that name a host are looked at."""
+    """Whether a netrc has an entry for wandb. Only lines that name a host are inspected."""
     try:
         with netrc.open(encoding="utf-8", errors="replace") as lines:
             return any(line.split()[:1] == ["machine"] and "wandb" in line.split()[1] for line in lines)
@@ -120,7 +118,7 @@ def _names_wandb(netrc: Path) -> bool:
 
 @lru_cache(maxsize=1)
 def read_gpus() -> tuple[GpuFacts, ...]:
-    """The GPUs of this machine that a run may use; none without a driver. Asks once per process."""
+    """Return the GPUs of this machine, none without a driver. NVML is asked once per process."""
     try:
         import pynvml
     except ImportError:
@@ -154,20 +152,20 @@ def _gpu(nvml: Any, index: int) -> GpuFacts:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """This machine as the rules ask it; tests give one of their own.
+    """Resources of this machine. Tests substitute their own.
 
     Attributes:
-        gpus: those that a run may use, those of `CUDA_VISIBLE_DEVICES` where that names numbers.
-        other_device: whether there is a device that NVML does not know, so that no GPU does not mean none.
-        accounts: services this person can log in to.
-        environment: names and values of the environment, for switches such as `WANDB_MODE`.
-        version: the installed version of a distribution.
-        free: free bytes at a path.
-        port_taken: whether something listens on a port.
-        port_holder: who does, in words.
-        free_port: the next port after one that nobody listens on.
-        ask: what a server answers.
-        gpus_now: how every GPU of the machine is at this moment; none where that cannot be asked.
+        gpus: usable GPUs, limited by `CUDA_VISIBLE_DEVICES`.
+        other_device: whether there is a device unknown to NVML, so that no GPU does not mean no accelerator.
+        accounts: services with a credential.
+        environment: environment variables, for switches such as `WANDB_MODE`.
+        version: returns the installed version of a distribution.
+        free: returns the free bytes at a path.
+        port_taken: returns whether a port is in use.
+        port_holder: describes the process that uses a port.
+        free_port: returns the next free port after one.
+        ask: asks a server for JSON.
+        gpus_now: returns the current state of every GPU, none if unknown.
     """
 
     gpus: tuple[GpuFacts, ...] = ()
@@ -184,10 +182,10 @@ class Machine:
 
 
 def this_machine(env: Mapping[str, str] | None = None) -> Machine:
-    """Return the machine this process runs on.
+    """Return the machine of this process.
 
     Args:
-        env: what a config adds to the environment.
+        env: environment variables of the config.
     """
     environment = {**os.environ, **(env or {})}
     gpus = read_gpus()
@@ -209,14 +207,14 @@ def _gpus_now() -> tuple[Gpu, ...]:
 
 @lru_cache(maxsize=1)
 def _probe() -> GpuProbe:
-    """Kept open: a driver that is opened for every look may take seconds each time."""
+    """Keep the probe open, because opening the driver may take seconds each time."""
     return GpuProbe()
 
 
 def has_other_device() -> bool:
-    """Whether a device for training is here that NVML does not tell of: ROCm, Apple, Gaudi, TPU, Ascend.
+    """Return whether there is a training device unknown to NVML: ROCm, Apple, Gaudi, TPU, Ascend.
 
-    An NVIDIA device whose driver does not answer counts too.
+    Also true for an NVIDIA device whose driver does not respond.
     """
     named = ("kfd", "nvidia[0-9]*", "accel*", "hl[0-9]*", "davinci[0-9]*", "neuron[0-9]*")
     return sys.platform == "darwin" or any(next(Path("/dev").glob(name), None) for name in named)

@@ -1,7 +1,6 @@
-"""What a run asks of this machine: precision and GPUs, launcher, vLLM server, the port where ranks meet.
+"""Findings on what a run needs of this machine: precision, GPUs, launcher, vLLM server, port for the ranks.
 
-Asks the server what it serves, with a short patience, and starts nothing. Whether the memory is enough is the
-plan's business.
+The server is asked what it serves, with a short time limit. Memory is checked by the plan.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ from grpo_tui.core.text import one_line
 from grpo_tui.preflight.machine import Machine
 
 AMPERE = (8, 0)
-"""Compute capability from which bfloat16 and TF32 are in the hardware."""
+"""First compute capability with bfloat16 and TF32 in hardware."""
 
 
 def hardware_findings(settings: Settings, machine: Machine) -> list[Finding]:
-    """Return what the chosen precision and processes ask of GPUs that are not there."""
+    """Return findings on precision and number of processes that the GPUs do not support."""
     if settings.get("use_cpu"):
         return list(row_findings(settings, "hardware-cpu"))
     gpus, in_bf16 = machine.gpus, trains_in_bf16(settings)
@@ -50,7 +49,7 @@ def hardware_findings(settings: Settings, machine: Machine) -> list[Finding]:
 
 
 def trains_in_bf16(settings: Settings) -> bool:
-    """Whether the trainer computes in bfloat16: TRL's default unless fp16 is on."""
+    """Return whether training uses bfloat16, TRL's default unless fp16 is on."""
     bf16 = settings.get("bf16")
     return not settings.get("fp16") if bf16 is None else bool(bf16)
 
@@ -61,12 +60,11 @@ _LAUNCHER = "grpo_tui.launcher"
 
 
 def launch_findings(settings: Settings, launcher: Sequence[str], machine: Machine) -> list[Finding]:
-    """Return what is wrong with how a run would be started.
+    """Return findings on the launch command.
 
     Args:
-        settings: the config, with the number of processes.
-        launcher: words such as `accelerate launch --num_processes 2`; none for a single process.
-        machine: the GPUs that are visible.
+        launcher: words such as `accelerate launch --num_processes 2`. Empty for a single process.
+        machine: with the visible GPUs.
     """
     found = [*_chosen(settings, machine), *_launcher_options(settings, launcher)]
     try:
@@ -86,7 +84,7 @@ def launch_findings(settings: Settings, launcher: Sequence[str], machine: Machin
 
 
 def _launcher_options(s: Settings, launcher: Sequence[str]) -> Iterator[Finding]:
-    """Options that the launcher does not have, which it would refuse or take for the script."""
+    """Report unknown options, which the launcher would reject or mistake for the script."""
     known = options_of(launcher[0]) if launcher else {}
     command = " ".join(launcher[:2]) if launcher[:1] == ("accelerate",) else "torchrun"
     at = len(command.split())
@@ -113,7 +111,7 @@ def _launcher_options(s: Settings, launcher: Sequence[str]) -> Iterator[Finding]
 
 
 def _shortened(launcher: Sequence[str], word: str, known: Mapping[str, Option]) -> Option | None:
-    """Return what a beginning stands for: torchrun takes one that fits a single option, accelerate none."""
+    """Return the option that an abbreviation means. torchrun accepts unique ones, accelerate none."""
     if launcher[0] != "torchrun" or not word.startswith("--"):
         return None
     fits = {name for name in known if name.startswith(underscored(word))}
@@ -131,7 +129,7 @@ def _option_value(s: Settings, word: str, value: str, option: Option) -> Iterato
 
 
 def _gpu_each(s: Settings, machine: Machine, *, sure: bool) -> Iterator[Finding]:
-    """More processes than GPUs; sure when all of them are started on this machine."""
+    """Report more processes than GPUs. `sure` if all of them start on this machine."""
     ranks, gpus = s.world_size or 1, len(machine.gpus)
     if not gpus or s.get("use_cpu") or ranks <= max(1, gpus):
         return
@@ -143,7 +141,7 @@ def _gpu_each(s: Settings, machine: Machine, *, sure: bool) -> Iterator[Finding]
 
 
 def _deepspeed(s: Settings, file: Mapping[str, Any]) -> Iterator[Finding]:
-    """DeepSpeed as accelerate's config asks for it: installed, and with the training's own numbers."""
+    """Check that DeepSpeed, if the launcher uses it, is installed and matches the training settings."""
     if str(file.get("distributed_type", "")).upper() != "DEEPSPEED":
         return
     if not installed("deepspeed"):
@@ -167,7 +165,7 @@ def _deepspeed(s: Settings, file: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _mixed_precision(s: Settings, file: Mapping[str, Any], launcher: Sequence[str]) -> Iterator[Finding]:
-    """Accelerate's mixed precision beside the config's, which the trainer takes where one is set."""
+    """Report a mixed precision of the launcher that differs from the config's, which takes precedence."""
     asked = str(file.get("mixed_precision") or "no")
     for at, word in enumerate(launcher):
         name, equals, value = word.partition("=")
@@ -194,7 +192,7 @@ def _mixed_precision(s: Settings, file: Mapping[str, Any], launcher: Sequence[st
 
 
 def _chosen(s: Settings, machine: Machine) -> Iterator[Finding]:
-    """GPUs that the config names and this machine does not have."""
+    """Report GPUs that the config names and this machine lacks."""
     if not machine.gpus or "CUDA_VISIBLE_DEVICES" in machine.environment:
         return  # without any that is told elsewhere; with a choice made outside the numbers mean others
     there = [str(gpu.index) for gpu in machine.gpus]
@@ -209,23 +207,23 @@ def _chosen(s: Settings, machine: Machine) -> Iterator[Finding]:
 # -- server and port --------------------------------------------------------------------------------
 
 MEETING_PORT = 29500
-"""Where torch's processes meet unless the launcher says otherwise."""
+"""Port where torch's processes meet by default."""
 _HERE = ("0.0.0.0", "127.0.0.1", "localhost", "::1")
 _PORT_FLAGS = ("--main_process_port", "--main-process-port", "--master_port", "--master-port")
 
 
 def wants_server(settings: Settings) -> bool:
-    """Whether the run generates with a vLLM server."""
+    """Return whether the run generates with a vLLM server."""
     return bool(settings.get("use_vllm")) and settings.get("vllm_mode") == "server"
 
 
 def server_findings(settings: Settings, machine: Machine) -> list[Finding]:
-    """Return what is wrong with the vLLM server, if the config wants one."""
+    """Return findings on the vLLM server, none if the config does not use one."""
     return list(_server(settings, machine)) if wants_server(settings) else []
 
 
 def server_note(settings: Settings) -> str:
-    """How the server is started; empty when the config wants none."""
+    """Return how to start the server. Empty if the config does not use one."""
     if not wants_server(settings):
         return ""
     return f"the vLLM server, on GPUs that do not train: CUDA_VISIBLE_DEVICES=… {server_command(settings)}"
@@ -301,7 +299,7 @@ def _served(body: Any) -> str:
 
 
 def _same(served: str, model: str) -> bool:
-    """A folder may be named relative here and absolute there; a Hub id is compared as it is."""
+    """Whether two names mean one model. A folder may be relative here and absolute there."""
     if served == model:
         return True
     one, other = Path(served).expanduser(), Path(model).expanduser()
@@ -309,7 +307,7 @@ def _same(served: str, model: str) -> bool:
 
 
 def port_findings(settings: Settings, launcher: Sequence[str], machine: Machine) -> list[Finding]:
-    """Return whether the port where several processes meet is taken."""
+    """Report a port for several processes that is already in use."""
     if not launcher or settings.world_size == 1:
         return []
     port = meeting_port(launcher, machine)
@@ -324,7 +322,7 @@ def port_findings(settings: Settings, launcher: Sequence[str], machine: Machine)
 
 
 def meeting_port(launcher: Sequence[str], machine: Machine) -> int:
-    """The port of the launcher's words, of MASTER_PORT, or torch's own."""
+    """Return the port of the launcher, of MASTER_PORT, or torch's default."""
     for position, word in enumerate(launcher):
         name, equals, value = word.partition("=")
         if name in _PORT_FLAGS:

@@ -1,7 +1,4 @@
-"""What follows from the facts of a model and its tokenizer: findings `model.…` and `tokenizer.…`.
-
-Pure; it asks nobody and needs no weights. The ids are listed in `checker`.
-"""
+"""Findings `model.…` and `tokenizer.…` from the facts of a model and its tokenizer."""
 
 from __future__ import annotations
 
@@ -21,11 +18,11 @@ _NO_POLICY = re.compile(
     r"For(MaskedLM|SequenceClassification|TokenClassification|QuestionAnswering|PreTraining|MultipleChoice)$"
     r"|(?<!LMHead)Model$"
 )
-"""Classes without a head that writes: a reward model or an encoder named as the policy."""
+"""Classes that do not generate text: reward models and encoders."""
 
 
 def model_findings(facts: ModelFacts, s: Settings) -> list[Finding]:
-    """Return what is wrong with the model, or has to be known before it is loaded."""
+    """Return findings on the model that do not need its weights."""
     found = [*_where(facts, s), *_adapter(facts, s)]
     if facts.problem and facts.where.place in ("folder", "cached", "hub"):
         message = f"the model's config cannot be used: {facts.problem}"
@@ -87,7 +84,7 @@ def _lora(facts: ModelFacts, s: Settings) -> list[Finding]:
 
 
 def _lora_fix(facts: ModelFacts) -> Change | None:
-    """Targets that the model has: those that were meant, else all of the attention."""
+    """Suggest existing targets: those that were probably meant, or all of the attention."""
     lora = facts.lora
     names = list(dict.fromkeys(kind.name for kind in facts.linears if kind.part != "head"))
     if lora is None or not names:
@@ -103,7 +100,7 @@ def _lora_fix(facts: ModelFacts) -> Change | None:
 
 
 def tokenizer_findings(facts: Facts, s: Settings) -> list[Finding]:
-    """Return what is wrong between tokenizer, model and prompts."""
+    """Return findings on tokenizer, model and prompts together."""
     tokenizer, data, model = facts.tokenizer, facts.data, facts.model
     if tokenizer is None:
         return []
@@ -190,7 +187,7 @@ def _think(facts: TokenizerFacts, s: Settings) -> list[Finding]:
 
 
 def facts_findings(settings: Settings, facts: Facts) -> list[Finding]:
-    """Return what the config asks of a model that it cannot give; nothing while it is not known."""
+    """Return findings on settings that the model does not support. None while the model is unknown."""
     model = facts.model
     if model is None or model.problem or not model.architecture:
         return []

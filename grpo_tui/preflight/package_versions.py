@@ -1,8 +1,8 @@
-"""Optional packages by name and version, and accounts that a tracker needs.
+"""Findings on versions of optional packages, and on accounts that a tracker needs.
 
-The windows are those of the installed TRL and transformers, read from their own metadata and source. Whether
-a package is there at all is said by `config.packages` where TRL's key names it; here are versions and the
-packages that a value implies.
+Supported versions come from the metadata and source of the installed TRL and transformers. `config.packages`
+reports packages that are missing although a TRL key names them. This module adds versions, and packages
+implied by a value.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _OPTIMIZERS: tuple[tuple[str, str], ...] = (
     (r"schedule_free_.*", "schedulefree"),
     (r"stable_adamw", "torch-optimi"),
 )
-"""Optimizers by pattern, and the package that holds them."""
+"""Patterns of optimizer names, and the package with these optimizers."""
 _MATH_REWARDS = ("accuracy_reward", "reasoning_accuracy_reward")
 _ATTENTION = {"flash_attention_2": "flash-attn", "flash_attention_3": "flash-attn-3"}
 
 
 def version_findings(settings: Settings, machine: Machine) -> list[Finding]:
-    """Return what the packages of this machine cannot do that the config asks for."""
+    """Return findings on packages and accounts that the config needs."""
     found = list(_windows(settings, machine.version))
     found += _implied(settings, machine.version)
     found += _trackers(settings, machine)
@@ -47,7 +47,7 @@ def version_findings(settings: Settings, machine: Machine) -> list[Finding]:
 
 
 def window(package: str) -> SpecifierSet:
-    """The versions of a package that the installed TRL and transformers take, as far as they say."""
+    """Return the versions of a package that the installed TRL or transformers supports, empty if unknown."""
     found = SpecifierSet()
     for owner in ("trl", "transformers"):
         try:
@@ -67,7 +67,7 @@ def window(package: str) -> SpecifierSet:
 
 
 def _vllm_in_source() -> SpecifierSet:
-    """TRL's own test of vLLM's version, for an installation whose metadata does not name it."""
+    """Read vLLM's supported versions from TRL's source, in case the metadata does not name them."""
     try:
         text = (source_root("trl") / "import_utils.py").read_text(encoding="utf-8")
     except (OSError, RuntimeError):

@@ -1,6 +1,6 @@
-"""The plan of a config on this machine, from what the pre-flight knows by now.
+"""Plan a config on this machine, from what the preflight knows so far.
 
-Gives the plan what lies outside a config, a counted model among it; the sums are those of `config.plan`.
+This module supplies what is not in the config, such as the model's sizes. The formulas are in `config.plan`.
 """
 
 from __future__ import annotations
@@ -43,15 +43,13 @@ def plan_of(
     """Plan the run of a config.
 
     Args:
-        config: the run's.
-        facts: what is known of its data; without them the plan has no epochs.
-        machine: the GPUs to fit on.
-        root: the run folder, for the free disk.
-        world_size: number of training processes; 1 is taken when it is not known.
-        launcher: its words, for how the ranks share the model; those of the config when empty.
-        shape: the model's sizes; when None those of the facts, else of its folder.
-        rates: what earlier runs on this machine did; looked up when None.
-        device: what the run shall fit on; what it is put on here when None.
+        facts: without facts about the data, the plan has no epochs.
+        root: run folder, for the free disk space.
+        world_size: number of training processes. 1 is assumed when None.
+        launcher: its words, for how the ranks share the model. The config's when empty.
+        shape: the model's sizes. When None, from the facts or else the model's folder.
+        rates: speed of earlier runs on this machine. Looked up when None.
+        device: device that must hold the run. Chosen when None.
     """
     data = facts.data if facts.data is not None and not facts.data.problem else None
     lengths = data.prompt_tokens if data is not None else None
@@ -77,7 +75,7 @@ def plan_of(
 
 
 def _accelerate(words: Sequence[str]) -> dict[str, Any] | None:
-    """What accelerate's file says; one that cannot be read is told where the launcher is checked."""
+    """Read accelerate's config file. An unreadable one is reported by the launcher's check."""
     try:
         return accelerate_settings(words)
     except AccelerateFileError:
@@ -85,13 +83,11 @@ def _accelerate(words: Sequence[str]) -> dict[str, Any] | None:
 
 
 def device_of(config: RunConfig, machine: Machine, *, alone: bool) -> Device | None:
-    """Return the device that must hold the run: a GPU that it is put on, or the machine's memory.
+    """Return the device that must hold the run: a GPU, or the machine's memory with `use_cpu`.
 
     Args:
-        config: the run's.
-        machine: what there is.
-        alone: whether one process trains, which takes the GPU with the most free memory; of several ranks
-            the one with the least must hold its part.
+        alone: whether a single process trains. It uses the GPU with the most room. Of several ranks, even the
+            one with the least room must hold its part.
     """
     if config.grpo.get("use_cpu"):
         return Device("CPU", int(psutil.virtual_memory().total), "cpu")
@@ -110,7 +106,7 @@ def device_of(config: RunConfig, machine: Machine, *, alone: bool) -> Device | N
 
 
 def plan_findings(settings: Settings, made: Plan) -> list[Finding]:
-    """Return what the plan says that nobody would want: a disk that fills, a memory that is too small."""
+    """Return findings on the plan: a disk that fills up, too little memory."""
     found = []
     kept = made.checkpoints
     if kept.fits is False and kept.total_bytes and kept.bytes_each and kept.free_bytes is not None:
@@ -143,7 +139,7 @@ def plan_findings(settings: Settings, made: Plan) -> list[Finding]:
 
 
 def _smaller(settings: Settings, memory: MemoryPlan) -> tuple[str, Any]:
-    """What needs less memory, the least change first: a smaller batch, an adapter, shorter completions."""
+    """Suggest the smallest change that saves memory: batch size, adapter, completion length, 4-bit."""
     if memory.most_per_device is not None:
         return "per_device_train_batch_size", memory.most_per_device
     if settings.get("use_peft") is not True:
@@ -154,7 +150,7 @@ def _smaller(settings: Settings, memory: MemoryPlan) -> tuple[str, Any]:
 
 
 def shape_of_facts(facts: ModelFacts | None) -> ModelShape | None:
-    """The sizes of a model whose parameters were counted; None when they were not."""
+    """Return the sizes of a model, None if its parameters were not counted."""
     if facts is None or facts.parameters is None:
         return None
     layers, hidden, heads, vocab = facts.layers, facts.hidden, facts.heads, facts.vocab
@@ -187,7 +183,7 @@ def shape_of_facts(facts: ModelFacts | None) -> ModelShape | None:
 
 
 def _width(facts: ModelFacts, layers: int, hidden: int) -> int:
-    """Width of the MLP; of one expert in a mixture, whose gate, up and down are hidden × width each."""
+    """Return the width of the MLP, or of one expert, whose gate, up and down are hidden × width each."""
     if facts.experts and facts.parameters is not None and facts.parameters.experts:
         return max(1, facts.parameters.experts // (layers * facts.experts * 3 * hidden))
     return facts.intermediate or 4 * hidden

@@ -1,7 +1,4 @@
-"""What a pre-flight found, as one value: findings, plan, checklist, advice. The shape of `check --json`.
-
-Sorts and counts; finds nothing itself.
-"""
+"""Result of a preflight: findings, plan, checklist, advice. Also the shape of `check --json`."""
 
 from __future__ import annotations
 
@@ -16,20 +13,19 @@ from grpo_tui.preflight.facts import Facts
 
 Part = Literal["static", "model", "data", "rewards", "plan"]
 PARTS: tuple[Part, ...] = ("static", "model", "data", "rewards", "plan")
-"""In the order they are looked at: what costs nothing first."""
+"""In the order of the checks, cheapest first."""
 
 Mark = Literal["yes", "warning", "no", "idle"]
-"""Whether an item of the checklist holds: `no` stops a start, `idle` was not looked at or does not apply."""
+"""State of a checklist item. `no` blocks a start, `idle` was not checked or does not apply."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChecklistItem:
-    """One item of the list to go through before training.
+    """Item of the checklist before training.
 
     Attributes:
-        text: what is to be done.
-        mark: whether it holds.
-        evidence: how that is known, with its numbers.
+        text: task of the item.
+        evidence: how its state is known, with numbers.
     """
 
     text: str
@@ -37,7 +33,7 @@ class ChecklistItem:
     evidence: str
 
     def evidence_beside(self, findings: Iterable[Finding]) -> str:
-        """Return the evidence as it stands below findings: what one of them says is not said again."""
+        """Return the evidence for display below findings, without repeating one of them."""
         said = next((f for f in findings if f.message and f.message in self.evidence), None)
         return (
             self.evidence
@@ -48,19 +44,17 @@ class ChecklistItem:
 
 @dataclass(frozen=True, slots=True)
 class Preflight:
-    """Everything known of a config before it starts.
+    """Result of checking a config before it starts.
 
     Attributes:
-        config: what would start; None when the file leaves no config.
-        findings: errors first; those of one severity by line.
-        advice: what would do well, with its reason; never in the way of a start.
-        resolved: the value of every field of TRL, by name, defaults among them.
-        plan: steps, batches, memory, as `check --json` prints it; None while nothing is known.
-        checklist: what is to be done before training.
-        notes: commands and sentences for a person, such as how the vLLM server is started.
-        facts: what is known of model, tokenizer and data.
-        done: the parts that were looked at.
-        world_size: number of training processes the check was made for; None when it is not known.
+        config: None when the file has no usable config.
+        findings: errors first, then by line.
+        advice: suggestions with reasons, which never block a start.
+        resolved: value of every TRL field by name, including defaults.
+        plan: steps, batches, memory, as `check --json` prints it. None while unknown.
+        notes: commands and sentences for the user, such as how to start the vLLM server.
+        done: finished parts.
+        world_size: assumed number of training processes, None when unknown.
     """
 
     config: RunConfig | None
@@ -76,12 +70,12 @@ class Preflight:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing stops a start."""
+        """Whether nothing blocks a start."""
         return not errors_of(self.findings)
 
     @property
     def can_be_forced(self) -> bool:
-        """Whether there is a config that a person could start in spite of the errors."""
+        """Whether there is a config that could be started despite errors."""
         return self.config is not None
 
     def to_json(self) -> dict[str, Any]:
@@ -101,7 +95,7 @@ class Preflight:
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return findings without repetition, errors first, then by line; those without a line come last."""
+    """Return findings without duplicates, errors first, then by line. Those without a line come last."""
     seen: dict[tuple[str, str | None, str], Finding] = {}
     for finding in findings:
         seen.setdefault((finding.id, finding.field, finding.message), finding)

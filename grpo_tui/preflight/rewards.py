@@ -1,7 +1,4 @@
-"""The rewards of a config on a few of its rows, with gold and wrong answers: the playground's findings.
-
-It is given a lab. What is wrong with a reward is for `rewards.checks` to say.
-"""
+"""Try the rewards of a config on reference and wrong answers of a few rows."""
 
 from __future__ import annotations
 
@@ -26,9 +23,9 @@ from grpo_tui.rewards.score_report import FunctionInfo
 from grpo_tui.rewards.scoring import ScoreOptions, report
 
 ROWS = 4
-"""Rows whose gold and wrong answers are scored."""
+"""Number of rows to score."""
 LIMIT_S = 30.0
-"""Seconds a single call may take before it counts as hanging."""
+"""Time limit for a single call."""
 LOOK_S = 0.1
 
 Progress = Callable[[str], None]
@@ -36,12 +33,12 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class RewardLook:
-    """What a look at the rewards gave.
+    """Result of trying the rewards.
 
     Attributes:
-        findings: of the checks, and why the rewards could not be tried.
-        scored: how many completions were scored.
-        functions: names of the functions that gave scores.
+        findings: of the checks, or why the rewards could not be tried.
+        scored: number of scored completions.
+        functions: names of the functions with scores.
         looked: whether the functions were called at all.
     """
 
@@ -58,14 +55,13 @@ def look_at_rewards(
     cancel: threading.Event,
     progress: Progress | None = None,
 ) -> RewardLook:
-    """Score the gold and wrong answers of a few rows and say what the checks find.
+    """Score reference and wrong answers of a few rows, and return the findings.
 
     Args:
-        config: the run's.
-        settings: the same, for lines.
-        lab: scores them; it stays open.
-        cancel: when set, the call under way is ended and nothing is found.
-        progress: called with one line on what is done.
+        settings: the same config with line numbers.
+        lab: stays open.
+        cancel: setting it ends the running call, without findings.
+        progress: called with one line for each new stage.
     """
     say = progress or (lambda what: None)
     kept, keys, models = split_models(config)
@@ -98,10 +94,10 @@ def look_at_rewards(
 
 
 def split_models(config: RunConfig) -> tuple[RunConfig, list[str], list[tuple[str, str]]]:
-    """Part the functions of a config from its reward models, which are as large as a policy.
+    """Separate reward models, which may be as large as the policy, from a config's functions.
 
     Returns:
-        The config with its functions alone, the key of each of them, and key and name of each model.
+        The config with only its functions, the key of each function, and key and name of each model.
     """
     keys, models, weights = [], [], []
     given = config.grpo.get("reward_weights")
@@ -127,7 +123,7 @@ def split_models(config: RunConfig) -> tuple[RunConfig, list[str], list[tuple[st
 
 
 def names_model(source: str) -> bool:
-    """Whether a reward's source is a reward model: a folder or a name of the Hub, and no code."""
+    """Return whether a source is a reward model: a folder or a Hub name, and not code."""
     code = split_file_source(source) is not None or source in TRL_NAMES or ":" in source
     dotted = "/" not in source and "." in source
     return not code and not dotted and ("/" in source or os.path.isdir(source))
@@ -139,7 +135,7 @@ def _left_out(settings: Settings, key: str, name: str) -> Finding:
 
 
 def _placed(settings: Settings, finding: Finding, info: FunctionInfo | None, keys: Sequence[str]) -> Finding:
-    """A finding of the playground, which stands in the reward's file, as one of the config that names it."""
+    """Move a finding from the line in the reward's file to the config key that names the reward."""
     fix = finding.fix
     if fix is not None and fix.field == "grpo_tui.columns" and isinstance(fix.value, dict) and fix.value:
         wanted, column = next(iter(fix.value.items()))  # beside those that are mapped already
@@ -155,7 +151,7 @@ def _placed(settings: Settings, finding: Finding, info: FunctionInfo | None, key
 
 @contextmanager
 def _ending(lab: Lab, cancel: threading.Event) -> Iterator[None]:
-    """End the lab from beside when somebody has had enough: a call under way cannot look itself."""
+    """Interrupt scoring from another thread when the user cancels, because a running call cannot check."""
     over = threading.Event()
 
     def watch() -> None:

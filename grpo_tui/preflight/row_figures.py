@@ -1,7 +1,4 @@
-"""Figures about rows and lengths: kinds of values, what is missing, what repeats, percentiles, a histogram.
-
-Pure functions on plain values; row numbers are given by the caller.
-"""
+"""Statistics of rows and lengths: value types, missing and repeated values, percentiles, histogram."""
 
 from __future__ import annotations
 
@@ -17,16 +14,16 @@ from grpo_tui.core.text import one_line
 from grpo_tui.preflight.facts import ColumnFacts, KindCount, Lengths
 
 MOST_ROWS_NAMED = 5
-"""Rows that are named of all that share a fault."""
+"""Row numbers to keep for each problem."""
 MOST_VALUES = 8
-"""Values of a column that are listed with their counts."""
+"""Most common values to keep for each column."""
 BINS = 12
 MOST_SHOWN = 3
-"""First values of a column that are shown."""
+"""First values to keep for each column."""
 
 
 def kind_of(value: Any) -> str:
-    """Return what a value is, as a person says it."""
+    """Return the kind of a value, in words."""
     if isinstance(value, str):
         return "text"
     if isinstance(value, bool):
@@ -41,7 +38,7 @@ def kind_of(value: Any) -> str:
 
 
 def is_messages(value: Any) -> bool:
-    """Whether a value is a list of chat messages."""
+    """Return whether a value is a non-empty list of chat messages."""
     return (
         isinstance(value, list | tuple)
         and bool(value)
@@ -50,13 +47,13 @@ def is_messages(value: Any) -> bool:
 
 
 def column_facts(name: str, source: str, values: Sequence[Any], numbers: Sequence[int]) -> ColumnFacts:
-    """Return what is in a column.
+    """Return the facts about a column.
 
     Args:
         name: after mapping.
-        source: in the source.
-        values: of the rows looked at, (N,).
-        numbers: their row numbers, (N,).
+        source: name in the source.
+        values: (N,).
+        numbers: row numbers, (N,).
     """
     rows: defaultdict[str, list[int]] = defaultdict(list)
     kinds: Counter[str] = Counter()
@@ -91,13 +88,12 @@ def column_facts(name: str, source: str, values: Sequence[Any], numbers: Sequenc
 def with_cells(
     facts: ColumnFacts, values: Sequence[Any], cells: Sequence[str], numbers: Sequence[int]
 ) -> ColumnFacts:
-    """Add the rows in which reading a CSV file has changed what a cell says.
+    """Add the rows where reading a CSV file has changed a cell's value.
 
     Args:
-        facts: of the column.
         values: as read, (N,).
-        cells: as the file has them, (N,).
-        numbers: their row numbers, (N,).
+        cells: as in the file, (N,).
+        numbers: row numbers, (N,).
     """
     found = [
         (
@@ -121,11 +117,11 @@ def _changed(cell: str, value: Any) -> bool:
 
 
 def lengths(counts: Sequence[int], numbers: Sequence[int]) -> Lengths | None:
-    """Return how token counts are spread, None without any.
+    """Return the distribution of token counts, None without any.
 
     Args:
         counts: tokens of each text, (N,).
-        numbers: their row numbers, (N,).
+        numbers: row numbers, (N,).
     """
     if not counts:
         return None
@@ -146,13 +142,13 @@ def lengths(counts: Sequence[int], numbers: Sequence[int]) -> Lengths | None:
 
 
 def percentile(ordered: Sequence[int], percent: float) -> int:
-    """Return the nearest-rank percentile of sorted values: the least that `percent` % do not exceed."""
+    """Return the nearest-rank percentile: the smallest value that at least `percent` % do not exceed."""
     rank = -(-len(ordered) * percent // 100)
     return ordered[max(0, int(rank) - 1)]
 
 
 def histogram(ordered: Sequence[int], bins: int = BINS) -> tuple[tuple[int, int, int], ...]:
-    """Return (first, last, count) of equally wide bins over sorted whole numbers."""
+    """Return (first, last, count) of equally wide bins over sorted integers."""
     least, most = ordered[0], ordered[-1]
     width = max(1, -(-(most - least + 1) // bins))
     counts = Counter((value - least) // width for value in ordered)
@@ -161,7 +157,7 @@ def histogram(ordered: Sequence[int], bins: int = BINS) -> tuple[tuple[int, int,
 
 
 def repeated(keys: Iterable[str], numbers: Sequence[int]) -> list[int]:
-    """Return the rows whose key an earlier row has."""
+    """Return the rows whose key appears in an earlier row."""
     seen: set[str] = set()
     found = []
     for key, number in zip(keys, numbers, strict=True):

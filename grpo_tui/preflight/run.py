@@ -1,7 +1,7 @@
-"""`check`: every part of the pre-flight, cheapest first, each told as soon as it is known.
+"""`check`: run every part of the preflight, cheapest first, and report each as soon as it is known.
 
-What model, data and rewards gave is remembered while neither the config nor a file it names has changed: it
-costs seconds, and most edits touch none of them. Calls block: a screen makes them from a thread.
+Results for model, data and rewards take seconds, so they are remembered until the config or a file that it
+names changes. Calls block, so a screen makes them from a thread.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from grpo_tui.rewards.lab import Lab
 Tell = Callable[[Preflight], None]
 """Called with everything known so far, after each part."""
 Progress = Callable[[str], None]
-"""Called with one line on what is done now."""
+"""Called with one line for each new stage."""
 
 WAIT_S = 0.1
-"""How often it is looked whether somebody has had enough."""
+"""How often to check for cancellation."""
 LOADING: tuple[Part, ...] = ("model", "data", "rewards")
-"""The parts that start a process of their own."""
+"""Parts that start a process."""
 QUICK: tuple[Part, ...] = ("static", "plan")
-"""The parts that start none."""
+"""Parts that start no process."""
 
 
 def check(
@@ -67,19 +67,18 @@ def check(
     """Check a config before it starts.
 
     Args:
-        source: the file, or the text of an editor.
-        start: how it would be started.
-        tell: called after each part with all that is known, from the thread of this call or of a part.
-        progress: called with one line whenever something else is done.
-        cancel: set by somebody who does not want the rest any more.
-        parts: which parts; the others are left out of the result.
-        machine: what the machine has; this one when None.
-        memory: what earlier checks found, used where nothing has changed since.
-        children: processes kept for the next check by the caller, who ends them; without, they end with
-            this call.
+        start: how the run would be started.
+        tell: called after each part with everything known, from this thread or a part's own.
+        progress: called with one line for each new stage.
+        cancel: setting it skips the rest.
+        parts: parts to check.
+        machine: this machine when None.
+        memory: results of earlier checks, used where nothing has changed.
+        children: processes that the caller keeps for the next check and closes. When None, they end with this
+            call.
 
     Returns:
-        What was found; with `cancel` set, as far as it had come.
+        All results, or those so far if cancelled.
     """
     start = start or Launch()
     inspected = source.inspect(start.world_size)
@@ -108,7 +107,7 @@ def check(
 
 
 class Children:
-    """The processes that look at data and rewards, started when they are first needed; a context manager."""
+    """Processes for data and rewards, started when first needed; a context manager."""
 
     def __init__(self) -> None:
         self.checker: Checker | None = None
@@ -121,7 +120,7 @@ class Children:
         self.close()
 
     def close(self) -> None:
-        """End them."""
+        """End both processes."""
         checker, lab, self.checker, self.lab = self.checker, self.lab, None, None
         if checker is not None:
             checker.close()
@@ -131,8 +130,6 @@ class Children:
 
 @dataclass(frozen=True, slots=True)
 class _Asking:
-    """How the processes are asked in one check."""
-
     children: Children
     progress: Progress | None
     cancel: threading.Event
@@ -141,7 +138,7 @@ class _Asking:
 
 @dataclass(slots=True)
 class _Flight:
-    """All that is known while a check is under way."""
+    """State of a running check."""
 
     first: Preflight
     settings: Settings
@@ -160,12 +157,12 @@ class _Flight:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def say(self) -> None:
-        """Tell all that is known by now; parts end in threads of their own."""
+        """Report everything known so far. Parts call this from their own threads."""
         with self.lock:
             self.tell(self.result())
 
     def result(self) -> Preflight:
-        """Everything known so far as one value."""
+        """Return everything known so far."""
         made = self._plan()
         found = [*self.first.findings, *self.reached, *self.checked]
         found += facts_findings(self.settings, self.facts)
@@ -204,14 +201,14 @@ class _Flight:
 
 
 def _unsaid(found: Sequence[Finding], before: Sequence[Finding]) -> list[Finding]:
-    """What is said already in the config or the data is not told again as rewards that could not be tried."""
+    """Drop rewards that could not be tried if an error in config or data already explains it."""
     cause = ("data.", "checker.", "config.weights", "config.conflict")
     known = any(f.id.startswith(cause) for f in errors_of(before))
     return [f for f in found if not (known and f.id == "rewards.not-tried")]
 
 
 def _load(flight: _Flight, config: RunConfig, asking: _Asking) -> None:
-    """Look at model, data and rewards, which takes processes of their own, side by side."""
+    """Check model, data and rewards in parallel processes."""
     memory, cancel = asking.memory, asking.cancel
     key = memory.key(config, flight.start.world_size)
     known = memory.rewards.get(key)
@@ -239,7 +236,7 @@ def _load(flight: _Flight, config: RunConfig, asking: _Asking) -> None:
 
 
 def _rewards(flight: _Flight, config: RunConfig, lab: Lab, asking: _Asking, key: str) -> None:
-    """Look at the rewards, in a thread of its own; what nobody waits for any more is ended here."""
+    """Try the rewards. Runs in a separate thread, and closes `lab` if the check was cancelled."""
     try:
         found = look_at_rewards(config, flight.settings, lab, asking.cancel, asking.progress)
         if asking.cancel.is_set():
@@ -285,18 +282,18 @@ def _facts(flight: _Flight, config: RunConfig, asking: _Asking, key: str) -> Non
 
 
 MOST = 8
-"""Configs that are remembered; the oldest goes first."""
+"""Number of configs to remember. The oldest is dropped first."""
 
 
 class Memory:
-    """Remembers facts and looks by config and file stamps; used from one thread at a time."""
+    """Results by config and file stamps. Not thread-safe."""
 
     def __init__(self) -> None:
         self.checked: dict[str, Checked] = {}
         self.rewards: dict[str, RewardLook] = {}
 
     def key(self, config: RunConfig, world_size: int | None) -> str:
-        """What stands for a config and the state of all files that it names."""
+        """Return a hash of a config and the state of all files that it names."""
         body = config.to_json()
         for name in ("findings", "raw"):
             body.pop(name)
@@ -305,7 +302,7 @@ class Memory:
 
 
 def keep(known: dict[str, Any], key: str, found: Any) -> None:
-    """Remember what was found for a config, and forget the oldest where there are many."""
+    """Store a result, and drop the oldest if there are too many."""
     known[key] = found
     if len(known) > MOST:
         del known[next(iter(known))]

@@ -1,7 +1,7 @@
-"""What can be said of a config at once, in milliseconds: no child process, no model, no data.
+"""Checks that take milliseconds: no child process, no model, no data.
 
-Puts together the checks of `config` and the rules about this machine and the output folder. The order of
-`RULES` is that of the findings of one line.
+Combines the checks of `config` with the rules about this machine and the run folder. Findings on the same
+line follow the order of `RULES`.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ RULES: tuple[Callable[[Settings], list[Finding]], ...] = (
     value_findings,
     sharded_findings,
 )
-"""The rules about a config alone."""
+"""Rules that only need the config."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What is checked.
+    """Config to check.
 
     Attributes:
-        path: the config file; where there is none, the place that names are looked up beside.
-        text: what stands in an editor, checked in place of the file; None reads the file.
-        saved: a run's own config, checked in place of a file.
+        path: the config file, or without one the place that relative names start from.
+        text: an editor's text, checked instead of the file.
+        saved: a run's own config, checked instead of a file.
         overrides: `K=V` texts.
     """
 
@@ -65,7 +65,7 @@ class Source:
     overrides: tuple[str, ...] = ()
 
     def inspect(self, world_size: int | None) -> Inspected:
-        """Read it as far as it goes."""
+        """Parse the config as far as possible."""
         if self.saved is not None:
             return inspect_saved(self.saved, self.overrides, world_size=world_size)
         return inspect_config(self.path, self.overrides, world_size=world_size, text=self.text)
@@ -73,14 +73,14 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How the run would be started.
+    """How a run would be started.
 
     Attributes:
-        world_size: number of training processes; None when the launcher does not say.
+        world_size: number of training processes, None if the launcher does not say.
         launcher: words such as `accelerate launch --num_processes 2`.
-        root: the run folder; `output_dir`, else `outputs/NAME`, when None.
-        resume: whether it goes on with a run, so that a run in the folder is no obstacle.
-        gpus: those it is put on, as `CUDA_VISIBLE_DEVICES` names them; those of the environment when empty.
+        root: run folder. `output_dir`, or else `outputs/NAME`, when None.
+        resume: whether to continue a run, so that a run in the folder is no obstacle.
+        gpus: GPUs as in `CUDA_VISIBLE_DEVICES`. Those of the environment when empty.
     """
 
     world_size: int | None = 1
@@ -91,12 +91,11 @@ class Launch:
 
 
 def static_check(source: Source, start: Launch | None = None, machine: Machine | None = None) -> Preflight:
-    """Check a config without loading anything and without asking a server.
+    """Check a config without loading anything or asking a server.
 
     Args:
-        source: the file or the text.
-        start: how it would be started; one process in its own folder when None.
-        machine: what the machine has; this one when None.
+        start: one process in the default folder when None.
+        machine: this machine when None.
     """
     start = start or Launch()
     inspected = source.inspect(start.world_size)
@@ -104,7 +103,7 @@ def static_check(source: Source, start: Launch | None = None, machine: Machine |
 
 
 def of_inspected(inspected: Inspected, start: Launch, machine: Machine | None = None) -> Preflight:
-    """Check a config that was read already; see `static_check`."""
+    """Check a config that has been parsed; see `static_check`."""
     if not inspected.fields:
         return Preflight(None, in_order(inspected.findings), done=("static",), world_size=start.world_size)
     settings = Settings.of(inspected, start.world_size)
@@ -124,8 +123,8 @@ def of_inspected(inspected: Inspected, start: Launch, machine: Machine | None = 
 
 
 def rule_findings(settings: Settings, start: Launch, machine: Machine, file: Path | None) -> list[Finding]:
-    """Return what the rules find beyond the checks of `config`."""
-    # It needs `packaging`, which an installation without TRL may lack.
+    """Return the findings of rules beyond the checks of `config`."""
+    # This needs `packaging`, which may be missing without TRL.
     from grpo_tui.preflight.package_versions import version_findings
 
     found: list[Finding] = []
@@ -139,14 +138,14 @@ def rule_findings(settings: Settings, start: Launch, machine: Machine, file: Pat
 
 
 def reach_findings(settings: Settings, start: Launch, machine: Machine) -> list[Finding]:
-    """Return what servers and ports say, which may take a second each; no part of a live check."""
+    """Return findings on servers and ports. Each may take a second, so live checks skip them."""
     return [*server_findings(settings, machine), *port_findings(settings, start.launcher, machine)]
 
 
 def resolved_values(settings: Settings) -> dict[str, Any]:
-    """The value of every field of TRL; None where the default is computed at import time.
+    """Return the value of every TRL field, None where the default is computed at import time.
 
-    What a person's secret may be is left out.
+    Fields that may hold a secret are left out.
     """
     return {
         name: settings.get(name)
@@ -156,13 +155,13 @@ def resolved_values(settings: Settings) -> dict[str, Any]:
 
 
 def known_steps(settings: Settings) -> int | None:
-    """Optimizer steps of the run as far as the config alone says."""
+    """Return the optimizer steps of the run, None unless the config sets them."""
     steps = settings.get("max_steps")
     return int(steps) if is_number(steps) and steps > 0 else None
 
 
 def unexplained(findings: Iterable[Finding]) -> list[Finding]:
-    """Leave out what another finding at the same key says better."""
+    """Drop findings that another finding on the same key explains better."""
     found = list(findings)
     refused = {f.field for f in found if f.id in ("config.not-installed", "config.type", "config.range")}
     return [f for f in found if not (f.field in refused and f.id in ("packages.version", "config.unused"))]

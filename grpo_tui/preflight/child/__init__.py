@@ -1,3 +1,3 @@
-"""The checker's child process: imports what reads models, tokenizers and datasets, and answers in parts."""
+"""Child process of the checker. It imports the libraries that read models, tokenizers and datasets."""
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The checker's child: `python -m grpo_tui.preflight.child FOLDER REQUESTS ANSWERS`.
+"""Child process of the checker: `python -m grpo_tui.preflight.child FOLDER REQUESTS ANSWERS`.
 
-Reads requests, answers with events and a reply, a JSON object a line: facts part by part, rows by number. It
-is killed when its parent has had enough, and ends when the parent is gone. It keeps what it has read of the
-last config, and judges nothing.
+Reads requests and answers with events and a reply, one JSON object per line: facts part by part, and rows by
+number. It keeps what it has read of the last config. The parent may kill it at any time, and it ends when the
+parent is gone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from grpo_tui.preflight.facts import RowView
 
 
 class Child:
-    """Serves one parent."""
+    """Request handlers."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -31,10 +31,9 @@ class Child:
         self._key = ""
 
     def facts(self, config: Mapping[str, Any], parts: list[str]) -> dict[str, Any]:
-        """Find out all that is wanted; each part goes out as an event as soon as it is known.
+        """Collect the requested facts, and send each part as an event once it is known.
 
         Args:
-            config: the config, as JSON.
             parts: of `data`, `model`, `tokenizer`.
         """
         if self._session is not None and not self._session.all_here:
@@ -60,18 +59,17 @@ class Child:
         """Return a row by its number.
 
         Args:
-            config: the config, as JSON.
             number: from 1.
-            rendered: whether the tokenizer is waited for.
+            rendered: whether to load the tokenizer if needed.
         """
         return self._shown(config, rendered, lambda looking: looking.row(number))
 
     def any_row(self, config: Mapping[str, Any], rendered: bool, seed: int | None) -> dict[str, Any]:
-        """Return a row by chance."""
+        """Return a random row."""
         return self._shown(config, rendered, lambda looking: looking.random(seed))
 
     def holding(self, config: Mapping[str, Any], text: str) -> dict[str, Any]:
-        """Return `{"rows"}`: the numbers of the rows at hand that hold a text."""
+        """Return `{"rows"}`: the numbers of the available rows that contain a text."""
         session = self._of(config)
         session.data()
         return {"rows": self._looking_at(session).holding(text)}

@@ -1,7 +1,7 @@
-"""Where a model or a dataset is: a folder, the cache, the hub; asked of the hub once and with a time limit.
+"""Locate a model or dataset: in a folder, in the cache, or on the Hub.
 
-When the hub cannot be reached, the whole child goes on without it, so that nothing waits a second time, until
-the next check begins. It fetches nothing but what the hub says of a repository.
+The Hub is asked once per name and with a time limit. If it cannot be reached, this process works offline
+until the next check, so that nothing waits twice. Only repository information is downloaded.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from grpo_tui.store.checkpoints import whole_safetensors
 T = TypeVar("T")
 
 ASK_S = 5.0
-"""How long the hub may take to answer."""
+"""Time limit for the Hub's answer."""
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
 _INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 _CONFIGS = ("config.json", "adapter_config.json")
 
 
 class Hub:
-    """Asks the hub, at most once in a check for each name, and not at all after a failure to reach it."""
+    """Client of the Hub with at most one request per name and check, and none once it was unreachable."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str, str], Whereabouts] = {}
@@ -39,13 +39,13 @@ class Hub:
         self._offline = ExitStack()
 
     def renew(self) -> None:
-        """Forget what the hub said, and that it could not be reached."""
+        """Forget all answers, and whether the Hub was unreachable."""
         self._known.clear()
         self._silent = ""
         self._offline.close()
 
     def model(self, name: str, revision: str = "main") -> Whereabouts:
-        """Say where a model is."""
+        """Locate a model."""
         if os.path.isdir(name):
             return _in_folder(name, Path(name))
         if _is_path(name):
@@ -55,7 +55,7 @@ class Hub:
         return self._once("model", name, revision, lambda: _cached_model(name, revision))
 
     def dataset(self, name: str, revision: str = "main") -> Whereabouts:
-        """Say where a dataset is that is no file."""
+        """Locate a dataset that is not a file."""
         if os.path.isdir(name):
             return Whereabouts(name, "folder", name, _size(Path(name), everything=True), 0)
         if _is_path(name):
@@ -102,7 +102,7 @@ class Hub:
 
 @contextmanager
 def offline() -> Iterator[None]:
-    """Let every library of this process use what is here, without a try at the network."""
+    """Make every library of this process work offline."""
     from huggingface_hub import constants
 
     places: list[Any] = [constants]
@@ -146,7 +146,7 @@ def _in_folder(name: str, folder: Path) -> Whereabouts:
 
 
 def _cached_model(name: str, revision: str) -> Whereabouts | None:
-    """The snapshot in the hub's cache, None unless it is there whole."""
+    """Return the snapshot in the Hub's cache, None unless it is complete."""
     from huggingface_hub import try_to_load_from_cache
 
     for mark in _CONFIGS:
@@ -162,7 +162,7 @@ def _cached_model(name: str, revision: str) -> Whereabouts | None:
 
 
 def _cached_dataset(name: str) -> Whereabouts | None:
-    """What `datasets` has prepared of it, or what the hub's cache holds."""
+    """Return the dataset prepared by `datasets`, or its files in the Hub's cache."""
     from huggingface_hub import constants
 
     home = os.environ.get("HF_DATASETS_CACHE") or os.path.join(constants.HF_HOME, "datasets")
@@ -175,7 +175,7 @@ def _cached_dataset(name: str) -> Whereabouts | None:
 
 
 def _lacking(folder: Path) -> str:
-    """What a model's folder has to have and has not; empty when it is whole."""
+    """Return what a model's folder lacks, empty if it is complete."""
     import json
 
     for index in _INDEXES:
@@ -189,7 +189,7 @@ def _lacking(folder: Path) -> str:
 
 
 def _size(folder: Path, *, everything: bool = False) -> int:
-    """Bytes of a model's weights and words, or of all that is in a folder."""
+    """Return the size in bytes of a model's weights and tokenizer, or of the whole folder."""
     files = [p for p in (folder.rglob("*") if everything else folder.iterdir()) if p.is_file()]
     if not everything:
         kinds = {p.suffix for p in files}
@@ -204,7 +204,7 @@ def _size(folder: Path, *, everything: bool = False) -> int:
 
 
 def _free(folder: Path | None = None) -> int | None:
-    """Free bytes where a folder is, or where the hub's cache is or will be."""
+    """Return the free bytes for a folder, or for the Hub's cache. Neither needs to exist."""
     if folder is None:
         from huggingface_hub import constants
 
@@ -232,7 +232,7 @@ def _ask(kind: str, name: str, revision: str) -> Whereabouts:
 
 
 def _refusal(kind: str, name: str, error: Exception) -> Whereabouts | None:
-    """What the hub's own answer means, None when it gave none."""
+    """Interpret an error that is the Hub's answer. None if the Hub did not answer."""
     from huggingface_hub import errors
 
     page = f"https://huggingface.co/{'datasets/' if kind == 'dataset' else ''}{name}"
@@ -261,7 +261,7 @@ def _is_path(name: str) -> bool:
 
 
 def _within(limit_s: float, call: Callable[[], T]) -> T:
-    """Return what a call gives; name look-ups have no time limit of their own.
+    """Run a call with a time limit, because DNS lookups have none.
 
     Raises:
         queue.Empty: it took longer.

@@ -1,8 +1,8 @@
-"""The source's rows as training will see them: mapped prompts and columns, and what becomes of each row.
+"""Map the source's rows as training does, and record what happens to each row.
 
-Every structural rule is asked of `data.mapping.map_rows` itself, on one row; what concerns each row is
-applied here to plain values, so that every bad row is found and not only the first. A test holds that both
-agree. The filters that count tokens come later, by `apply_lengths`.
+Structural rules come from `data.mapping.map_rows`, applied to one row. Rules for single rows are applied here
+to plain values, so that every bad row is found instead of only the first. A test checks that both agree.
+Filters that count tokens follow later in `apply_lengths`.
 """
 
 from __future__ import annotations
@@ -34,16 +34,15 @@ _SEED = 42  # TrainingArguments.seed
 
 @dataclass(slots=True)
 class Mapped:
-    """All rows of a table, mapped; a fate for each.
+    """Mapped rows of a table, with a fate for each.
 
     Attributes:
-        table: the source's rows.
         names: columns after mapping.
-        sources: their names in the source; empty for a made one.
-        prompts: as training gets them, None where the row is refused.
-        columns: values by name after mapping, without the prompt.
-        fates: `train`, `held out`, or `left out: …` or `refused: …` with the reason.
-        drops: rows that each filter leaves out, by its key.
+        sources: their names in the source, empty for an added column.
+        prompts: as in training, None for an unusable prompt.
+        columns: values after mapping by name, without the prompt.
+        fates: `train`, `held out`, `left out: …` or `rejected: …` with the reason.
+        drops: numbers of the rows that each filter removes, by its key.
     """
 
     table: Table
@@ -57,15 +56,15 @@ class Mapped:
 
     @property
     def kept(self) -> list[int]:
-        """Places of the rows that are trained on or held out."""
+        """Indices of training and held-out rows."""
         return [i for i, fate in enumerate(self.fates) if fate in (TRAIN, HELD)]
 
     def count(self, fate: str) -> int:
-        """Return how many rows have a fate."""
+        """Return the number of rows with a fate."""
         return self.fates.count(fate)
 
     def filters(self, pending: Sequence[str] = ()) -> tuple[FilterFacts, ...]:
-        """Return what each filter leaves out; `pending` ones wait for the tokenizer."""
+        """Return what each filter removes. `pending` ones need the tokenizer first."""
         known = tuple(
             FilterFacts(name, len(rows), tuple(rows[:MOST_ROWS_NAMED])) for name, rows in self.drops.items()
         )
@@ -73,7 +72,7 @@ class Mapped:
 
 
 def map_table(table: Table, config: RunConfig) -> Mapped:
-    """Map all rows and find what becomes of each, but for the filters that count tokens.
+    """Map all rows and determine their fates, except for filters that count tokens.
 
     Raises:
         DataError: the columns do not fit the section.
@@ -103,12 +102,10 @@ def map_table(table: Table, config: RunConfig) -> Mapped:
 
 
 def apply_lengths(mapped: Mapped, tokens: Sequence[int | None], filters: Filters) -> None:
-    """Leave out the rows whose prompts are too short or too long.
+    """Mark rows whose prompts are too short or too long as left out.
 
     Args:
-        mapped: the rows.
-        tokens: of each prompt, (N,); None where there is no prompt.
-        filters: of the section.
+        tokens: number per prompt, (N,), None without a prompt.
     """
     bounds = (
         ("min_prompt_tokens", filters.min_prompt_tokens),
@@ -128,9 +125,9 @@ def apply_lengths(mapped: Mapped, tokens: Sequence[int | None], filters: Filters
 
 
 def hold_out(mapped: Mapped, config: RunConfig) -> str:
-    """Mark the rows that are held out; return why training could not, empty when it can.
+    """Mark the held-out rows. Return why this is not possible, or an empty text.
 
-    The choice depends on all rows, so in a sample none is marked.
+    The choice depends on all rows, so no row of a sample is marked.
     """
     count = config.section.holdout
     if mapped.table.streamed:
@@ -156,9 +153,9 @@ def hold_out(mapped: Mapped, config: RunConfig) -> str:
 
 
 def _columns_after(table: Table, section: Section) -> list[str]:
-    """Column names after mapping, by mapping a row in which every value is the same text.
+    """Return the column names after mapping, by mapping one row of dummy values.
 
-    The filters and the answer are looked at apart.
+    Filters and answer are checked separately.
     """
     import datasets
 
@@ -180,7 +177,7 @@ def _columns_after(table: Table, section: Section) -> list[str]:
 
 
 def _judge_rows(mapped: Mapped, values: dict[str, list[Any]], section: Section, answers: Any) -> None:
-    """Say of each row whether it is refused or left out."""
+    """Set the fate of each row that is rejected or left out."""
     numbers, filters, spec = mapped.table.numbers, section.filters, section.answer
     prompts = values["prompt"]
     looked_at = [n for n in (filters.null_columns or values) if n != "prompt" and n in values]
@@ -225,7 +222,7 @@ def _judge_rows(mapped: Mapped, values: dict[str, list[Any]], section: Section, 
 
 
 def _general(problem: str) -> str:
-    """A prompt's problem without the value, so that like ones are counted together."""
+    """Return a prompt's problem without its value, so that equal problems are counted together."""
     if problem.startswith("holds ") and " in the content of a message; " in problem:
         return "holds a part without a type" + problem[problem.index(" in the content") :]
     if problem.startswith("holds "):
@@ -246,17 +243,17 @@ def _as_trained(prompt: Any, section: Section) -> Any:
 
 
 _FOREIGN_ROLES = ("ai", "bot", "chatgpt", "gpt", "human", "bard", "prompter")
-"""Roles of other formats, which a chat template passes over without a word."""
+"""Roles of other formats, which a chat template silently ignores."""
 _LONGEST_QUOTED = 4_000
-"""Characters of a text that is read as messages."""
+"""Longest text, in characters, that is parsed as messages."""
 
 
 def odd_prompts(prompts: Sequence[Any], numbers: Sequence[int]) -> tuple[BadRows, ...]:
-    """Return what is odd about prompts, each kind with its rows.
+    """Return suspicious prompts by kind, with their rows.
 
     Args:
-        prompts: as training gets them, (N,).
-        numbers: their rows, (N,).
+        prompts: as in training, (N,).
+        numbers: row numbers, (N,).
     """
     rows: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     endings: dict[int, str] = {}
@@ -284,16 +281,15 @@ def odd_prompts(prompts: Sequence[Any], numbers: Sequence[int]) -> tuple[BadRows
 def written_wrongly(
     prompts: Sequence[Any], numbers: Sequence[int], write: Callable[[Any], str], *, sees_images: bool
 ) -> tuple[BadRows, ...]:
-    """Return what the chat template makes of messages that is not what they say, each kind with its rows.
+    """Return messages that the chat template does not write faithfully, by kind of problem, with their rows.
 
-    Each form of conversation (its roles, and how their content is built) is written once, with marks in place
-    of the texts, so that every text can be told from the template's own.
+    Each form of conversation (its roles, and the structure of their content) is rendered once, with marks
+    instead of texts to distinguish them from the template's own text.
 
     Args:
-        prompts: as training gets them, (N,); texts are passed over.
-        numbers: their rows, (N,).
-        write: writes one prompt as the model gets it; raises ValueError when the template refuses it.
-        sees_images: whether the model takes images.
+        prompts: as in training, (N,). Texts are skipped.
+        numbers: row numbers, (N,).
+        write: renders one prompt, and raises ValueError when the template rejects it.
     """
     forms: defaultdict[str, list[int]] = defaultdict(list)
     for place, prompt in enumerate(prompts):
@@ -312,7 +308,7 @@ def written_wrongly(
 def _faults_of_form(
     prompt: list[dict[str, Any]], write: Callable[[Any], str], *, sees_images: bool
 ) -> set[tuple[str, str]]:
-    """Kind and detail of what is wrong with how one form of conversation is written."""
+    """Return kind and detail of each problem with rendering one form of conversation."""
     marked = _marked(prompt)
     contents = [message.get("content") for message in marked]
     parts = [part for content in contents if isinstance(content, list) for part in content]
@@ -342,7 +338,7 @@ def _faults_of_form(
 
 
 def _marked(prompt: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A conversation with a mark in place of each text; the rest as it is."""
+    """Replace each text of a conversation by a mark."""
 
     def mark(value: Any, name: str) -> Any:
         if isinstance(value, str):
@@ -360,7 +356,6 @@ def _marked(prompt: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _texts(content: Any) -> list[str]:
-    """The texts of a message's content."""
     if isinstance(content, list):
         return [text for part in content for text in _texts(part)]
     text = content.get("text") if isinstance(content, dict) else content
@@ -372,7 +367,7 @@ def _plain(text: str) -> str:
 
 
 def _quoted(text: str) -> bool:
-    """Whether a text is a list of messages, as a CSV file holds one: JSON, or Python's own spelling."""
+    """Whether a text is a list of messages, as CSV files contain them: JSON or Python syntax."""
     text = text.strip()
     if not (text.startswith("[") and text.endswith("]") and "role" in text and len(text) < _LONGEST_QUOTED):
         return False

@@ -1,7 +1,7 @@
-"""A model's architecture, counted on the meta device: parameters by part, Linear modules, LoRA's targets.
+"""A model's architecture on the meta device: parameters by part, Linear modules, LoRA targets.
 
-Built from its config by the class that `create_model_from_path` of TRL 1.16 takes; no weight is read. It
-knows neither memory nor data.
+It is built from the model's config, with the class that TRL 1.16's `create_model_from_path` uses. No weights
+are read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MLP = re.compile(r"mlp|ffn|feed_forward|(^|\.)fc\d(\.|$)|moe|shared_expert", re
 
 
 def model_facts(config: RunConfig, hub: Hub) -> ModelFacts:
-    """Find out all that is known of a config's model without its weights."""
+    """Collect what is known of a config's model without its weights."""
     name = config.model
     arguments = init_arguments(config)
     where = hub.model(name, str(arguments.get("revision") or "main"))
@@ -50,7 +50,7 @@ def model_facts(config: RunConfig, hub: Hub) -> ModelFacts:
 
 
 def _adapter_base(where: Whereabouts) -> str | None:
-    """The base model that an adapter's folder names, None for a model that is none."""
+    """Return the base model of an adapter's folder, None if it is not an adapter."""
     if where.path is None or (Path(where.path) / "config.json").is_file():
         return None
     try:
@@ -110,13 +110,13 @@ def _described(config: RunConfig, facts: ModelFacts, arguments: Mapping[str, Any
 
 
 def on_meta(found: Any, trusted: bool) -> tuple[Any, str]:
-    """The model without memory, or why there is none."""
+    """Return the model without memory for its weights, or None and the reason."""
     import torch
     import transformers
 
     own = getattr(transformers, (found.architectures or [""])[0], None)
     problem = ""
-    # Some families have no eager attention, some nothing else.
+    # Some model families have no eager attention.
     for attention in ({"attn_implementation": "eager"}, {}):
         try:
             with torch.device("meta"):
@@ -131,7 +131,7 @@ def on_meta(found: Any, trusted: bool) -> tuple[Any, str]:
 
 
 def _part(path: str, embeddings: set[str], head: str | None) -> str:
-    """The part of the model that a module or parameter belongs to, by its path."""
+    """Return the part of the model that contains a module or parameter."""
     module = path.rpartition(".")[0] if path.endswith((".weight", ".bias")) else path
     if _VISION.search(path):
         return "vision"
@@ -152,7 +152,7 @@ def _part(path: str, embeddings: set[str], head: str | None) -> str:
 
 
 def _places(model: Any) -> tuple[set[str], str | None]:
-    """Paths of the embeddings, and of the output layer."""
+    """Return the paths of the embeddings and of the output layer."""
     import torch
 
     output = model.get_output_embeddings()
@@ -176,7 +176,7 @@ def _counted(model: Any, experts: int, per_token: int) -> Parameters:
 
 
 def _linear_modules(model: Any) -> Iterable[tuple[str, int, int]]:
-    """Path, inputs and outputs of each module that LoRA takes for linear."""
+    """Yield path, inputs and outputs of each module that LoRA treats as linear."""
     import torch
     from transformers.pytorch_utils import Conv1D
 
@@ -199,7 +199,7 @@ def _linears(model: Any) -> tuple[LinearKind, ...]:
 
 
 def _lora(config: RunConfig, model: Any) -> LoraMatch | None:
-    """What `lora_target_modules` finds, by PEFT's rules (`check_target_module_exists`)."""
+    """Resolve `lora_target_modules` as PEFT does (`check_target_module_exists`)."""
     if not config.model_args.get("use_peft"):
         return None
     asked = config.model_args.get("lora_target_modules")
@@ -222,7 +222,13 @@ def _lora(config: RunConfig, model: Any) -> LoraMatch | None:
 
 @dataclass(frozen=True, slots=True)
 class _Modules:
-    """Paths of a model's modules: Linear ones, embeddings (which LoRA takes too), all; names of the first."""
+    """Module paths of a model.
+
+    Attributes:
+        linear: Linear modules.
+        embeddings: embeddings, which LoRA supports too.
+        names: last path components of the Linear modules, without the head.
+    """
 
     linear: list[str]
     embeddings: list[str]
@@ -231,12 +237,12 @@ class _Modules:
 
     @property
     def told(self) -> str:
-        """The names for a message."""
+        """Names for a message."""
         return ", ".join(self.names)
 
 
 def _by_pattern(target: str, modules: _Modules) -> LoraMatch:
-    """One text alone is a regular expression for the whole path."""
+    """Match a single text, which is a regular expression for the whole path."""
     try:
         hits = [path for path in modules.every if re.fullmatch(target, path)]
     except re.error as error:
@@ -263,7 +269,7 @@ def _by_pattern(target: str, modules: _Modules) -> LoraMatch:
 
 
 def _by_ends(targets: tuple[str, ...], modules: _Modules) -> LoraMatch:
-    """Names in a list are the ends of paths."""
+    """Match a list of names, which are ends of paths."""
     found = {t: [p for p in modules.every if p == t or p.endswith(f".{t}")] for t in targets}
     hits = list(dict.fromkeys(path for paths in found.values() for path in paths))
     return _match(targets, hits, tuple(t for t, paths in found.items() if not paths), modules)
@@ -290,7 +296,7 @@ def _match(
 
 
 def _by_model_type(model: Any, modules: _Modules) -> LoraMatch:
-    """PEFT's own choice where the config names no targets."""
+    """Match PEFT's defaults for the model type."""
     try:
         from peft.utils.constants import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as KNOWN
     except ImportError:

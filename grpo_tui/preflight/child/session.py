@@ -1,7 +1,7 @@
 """What the child keeps of one config between requests: tables, mapped rows, tokenizer, model.
 
-Facts are made part by part in the order of their cost, the data first, for it needs no transformers.
-`Looking` serves single rows; one outside the sample is fetched from the source and mapped alone.
+Facts are collected in the order of their cost. The data comes first because it does not need transformers.
+`Looking` returns single rows. A row outside the sample is read from the source and mapped alone.
 """
 
 from __future__ import annotations
@@ -52,18 +52,16 @@ if TYPE_CHECKING:
     from grpo_tui.preflight.child.tokens import LoadedTokenizer
 
 MOST_SHORT_ANSWER = 12.0
-"""Mean tokens up to which a gold column holds answers and no solutions."""
+"""A column with a higher mean number of tokens has whole solutions instead of short answers."""
 MOST_GOLD = 2_000
-"""Gold solutions that are measured, spread evenly over the rows."""
+"""Number of solutions to measure, spread evenly over the rows."""
 
 
 class CheckSession:
-    """One config, looked at.
+    """Facts of one config.
 
     Args:
-        config: the run's.
-        hub: what is known of the hub.
-        tell: called with what is done now.
+        tell: called with the current stage.
     """
 
     def __init__(self, config: RunConfig, hub: Hub, tell: Callable[[str], None]) -> None:
@@ -78,14 +76,14 @@ class CheckSession:
         self._start = time.monotonic()
 
     def turn_to(self, config: RunConfig) -> None:
-        """Go on with a config of the same rows and the same tokenizer."""
+        """Switch to a config with the same rows and tokenizer."""
         if model_key(config) != model_key(self.config):
             self._model = None
         self.config = config
 
     @property
     def all_here(self) -> bool:
-        """Whether nothing that was asked for was missing."""
+        """Whether everything requested was available."""
         model = self._model
         return (self.table is not None or self.facts_of_data is None) and (
             model is None or (model.where.here and not model.problem)
@@ -94,7 +92,7 @@ class CheckSession:
     # -- the data --------------------------------------------------------------------------------
 
     def data(self) -> DataFacts:
-        """Read and map the rows, and say all of them that needs no tokenizer."""
+        """Read and map the rows, and return all facts that need no tokenizer."""
         if self.facts_of_data is not None:
             return self.facts_of_data
         try:
@@ -157,13 +155,13 @@ class CheckSession:
         return facts if cells is None else with_cells(facts, values, cells, table.numbers)
 
     def _with_counts(self, facts: DataFacts, mapped: Mapped, pending: Sequence[str]) -> DataFacts:
-        """Say how many rows are trained on, once nothing is pending and nothing is a sample."""
+        """Add the number of training rows, unless a filter is pending or the rows are a sample."""
         if pending or facts.sampled or facts.total is None:
             return replace(facts, held=self.config.section.holdout)
         return replace(facts, train_rows=mapped.count(TRAIN), held=len(mapped.kept) - mapped.count(TRAIN))
 
     def _with_evaluation(self, facts: DataFacts, mapped: Mapped) -> DataFacts:
-        """Count the rows to evaluate on that are trained on too; a hold-out is apart by construction."""
+        """Add evaluation rows and their overlap with training rows. A hold-out has none by construction."""
         if mapped.table.rows is None:
             return facts
         try:
@@ -194,7 +192,7 @@ class CheckSession:
         )
 
     def _evaluation(self, rows: Any, origin: str, numbers: list[int], mapped: Mapped) -> EvaluationFacts:
-        """Map the rows to evaluate on as the evaluation will, and say what it would refuse."""
+        """Map evaluation rows and return what the evaluation would reject."""
         columns = columns_of(rows, numbers)
         facts = EvaluationFacts(
             origin, len(rows), tuple(columns), self.config.section.columns.get("prompt", "prompt")
@@ -212,7 +210,7 @@ class CheckSession:
         return as_messages(prompt, section) if section.wants_chat else prompt
 
     def _prompt_values(self, mapped: Mapped) -> list[Any]:
-        """Prompts as the source has them, so that nulls and kinds are those of the file."""
+        """Return unmapped prompts, so that nulls and types are those of the file."""
         return mapped.table.columns[self.config.section.columns.get("prompt", "prompt")]
 
     def _answer_column(self, mapped: Mapped) -> str:
@@ -223,10 +221,10 @@ class CheckSession:
     def _filters(self) -> Any:
         return self.config.section.filters
 
-    # -- the model and its tokenizer -------------------------------------------------------------
+    # -- model and tokenizer ---------------------------------------------------------------------
 
     def model(self) -> ModelFacts:
-        """Say all that is known of the model without its weights."""
+        """Return what is known of the model without its weights."""
         if self._model is None:
             self.tell("looking at the model")
             from grpo_tui.preflight.child.model import model_facts
@@ -235,7 +233,7 @@ class CheckSession:
         return self._model
 
     def tokenizer(self, model: ModelFacts) -> TokenizerFacts:
-        """Load the tokenizer and say what it makes of the first prompt."""
+        """Load the tokenizer and render the first prompt."""
         if self.facts_of_tokenizer is not None:
             return self.facts_of_tokenizer
         self.facts_of_tokenizer = self._tokenizer(model)
@@ -258,7 +256,7 @@ class CheckSession:
         return self.tokens.facts_of(mapped.prompts[mapped.kept[0]])
 
     def measured(self) -> DataFacts | None:
-        """Count the tokens of all prompts and gold solutions, and apply the filters that wait for them."""
+        """Count the tokens of all prompts and solutions, and apply the filters that need them."""
         facts, mapped, tokens = self.facts_of_data, self.mapped, self.tokens
         if facts is None or mapped is None or tokens is None or not mapped.kept or self.counts:
             return None
@@ -306,7 +304,7 @@ class CheckSession:
         return counts
 
     def _gold_lengths(self, mapped: Mapped, tokens: LoadedTokenizer) -> Any:
-        """Lengths of the gold solutions, None where the column holds answers alone."""
+        """Return the lengths of the solutions, None if the column has only short answers."""
         name = self._gold_source(mapped)
         values = mapped.table.columns.get(name) if name else None
         if values is None:
@@ -318,7 +316,7 @@ class CheckSession:
         return found if found is not None and found.mean > MOST_SHORT_ANSWER else None
 
     def _gold_source(self, mapped: Mapped) -> str:
-        """The source's column with whole solutions, else with the answers."""
+        """Return the source's column with whole solutions, or else with the answers."""
         spec = self.config.section.answer
         if spec is not None:
             source = spec.source
@@ -328,7 +326,7 @@ class CheckSession:
 
 
 def data_key(config: RunConfig) -> str:
-    """What rows and tokenizer depend on, the files among it as they are now."""
+    """Return everything that rows and tokenizer depend on, including the state of the files."""
     whole = config.to_json()
     apart = ("rewards", "launcher", "gpus", "health", "notify", "on")
     section = {k: v for k, v in whole["section"].items() if k not in apart}
@@ -341,7 +339,7 @@ def data_key(config: RunConfig) -> str:
 
 
 def model_key(config: RunConfig) -> str:
-    """What the facts of a model depend on beside its name."""
+    """Return what the facts of a model depend on, apart from its name."""
     return json.dumps([config.model_args, config.grpo.get("model_init_kwargs")], sort_keys=True, default=str)
 
 
@@ -351,14 +349,14 @@ def _form(prompts: Sequence[Any]) -> str:
 
 
 class Looking:
-    """Serves rows of one session by number."""
+    """Single rows of a session."""
 
     def __init__(self, session: CheckSession) -> None:
         self._session = session
         self._texts: list[str] | None = None
 
     def row(self, number: int) -> RowView:
-        """Return a row; a number beyond the rows gives the nearest there is.
+        """Return a row. A number beyond the last row returns the nearest one.
 
         Raises:
             DataError: the data cannot be used.
@@ -382,13 +380,13 @@ class Looking:
         return self._seen(table, mapped, place)
 
     def random(self, seed: int | None = None) -> RowView:
-        """Return a row by chance."""
+        """Return a random row."""
         table = self._table()
         numbers = table.numbers if table.total is None else range(1, table.total + 1)
         return self.row(random.Random(seed).choice(numbers))
 
     def holding(self, text: str) -> list[int]:
-        """Return the numbers of the rows at hand that hold a text anywhere, whatever its case."""
+        """Return the numbers of the available rows that contain a text in any column, ignoring case."""
         table = self._table()
         if self._texts is None:
             self._texts = [
@@ -408,13 +406,13 @@ class Looking:
         return table
 
     def _alone(self, table: Table, number: int) -> Table:
-        """A table of one row of the source."""
+        """Return a table of one row of the source."""
         rows = table.rows
         assert rows is not None  # a sample of known length has its source
         return replace(table, columns=columns_of(rows.train, [number]), numbers=[number])
 
     def _bare(self, table: Table, place: int, problem: str) -> RowView:
-        """A row that could not be mapped."""
+        """Return a row that could not be mapped."""
         number = table.numbers[place]
         source = table.row(place)
         return RowView(

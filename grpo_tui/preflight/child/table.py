@@ -1,7 +1,6 @@
-"""The source's rows as plain columns: all of them, or a sample that says so; never a download without need.
+"""The source's rows as plain columns, all of them or a sample.
 
-A dataset of the hub that is not on this machine is read as a stream, its first rows only: fetching it whole
-is training's business.
+A Hub dataset that is not on this machine is streamed instead of downloaded, and only its first rows are read.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from grpo_tui.preflight.child.hub import Hub, offline
 from grpo_tui.preflight.facts import Whereabouts
 
 MOST_ROWS = 20_000
-"""Rows that are looked at; a larger dataset is sampled by the seed of the config."""
+"""Maximum rows to check. A larger dataset is sampled with the config's seed."""
 STREAMED_ROWS = 1_000
-"""Rows that are taken from a stream."""
+"""Maximum rows to read from a stream."""
 _SEEN = ("Image", "Audio", "Video")
-"""Features whose values are files to be decoded, which no figure here needs."""
+"""Features whose values would have to be decoded, which no check needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +35,16 @@ class Table:
     """Rows of the training split.
 
     Attributes:
-        origin: where they come from.
         columns: values by the source's column name, (N,) each.
         numbers: row numbers in the source, (N,), from 1.
         total: rows of the source, None for a stream.
-        sampled: how the rows were chosen; empty when all are here.
-        rows: the sources themselves, for what has to be asked of them.
-        where: of a dataset of the hub.
-        written: columns of several kinds as the file has them, where `columns` has them otherwise: the text
-            "5" beside numbers is read as the number 5.
-        streamed: whether training would read a stream, too.
-        cells: columns of a CSV file that are not read as text throughout, as the file has them.
+        sampled: how the rows were chosen, empty if all are here.
+        rows: the source, for further reads.
+        where: location of a Hub dataset.
+        written: columns of mixed types as in the file, where reading changed them: the text "5" beside
+            numbers is read as the number 5.
+        streamed: whether training would stream too.
+        cells: columns of a CSV file as in the file, if not all their values are read as text.
     """
 
     origin: str
@@ -61,12 +59,12 @@ class Table:
     cells: dict[str, list[str]] = field(default_factory=dict)
 
     def row(self, place: int) -> dict[str, Any]:
-        """Return the row at a place, from 0."""
+        """Return the row at an index from 0."""
         return {name: values[place] for name, values in self.columns.items()}
 
 
 class NoDataError(DataError):
-    """The data is not to be had; `where` says where it would be."""
+    """The data is not available. `where` is its location."""
 
     def __init__(self, message: str, where: Whereabouts) -> None:
         super().__init__(message)
@@ -87,7 +85,7 @@ def read_table(config: RunConfig, hub: Hub, tell: Callable[[str], None]) -> Tabl
             script={**config.script, "dataset_streaming": True},
             mixture={**config.mixture, **({"streaming": True} if config.mixture.get("datasets") else {})},
         )
-    # What is in the cache is read as it is; a newer one on the hub is training's business.
+    # Use the cached version as it is. Looking for a newer one on the Hub is left to training.
     with offline() if where is not None and where.place == "cached" else nullcontext():
         rows = load_rows(config)
     if not hasattr(rows.train, "select"):
@@ -110,7 +108,7 @@ def read_table(config: RunConfig, hub: Hub, tell: Callable[[str], None]) -> Tabl
 def _cells(
     origin: str, columns: dict[str, list[Any]], numbers: Sequence[int], total: int
 ) -> dict[str, list[str]]:
-    """The cells of a CSV file in the columns whose values are not all text; nothing when they do not fit."""
+    """Return a CSV file's cells of columns that are not all text. Empty if they do not match the rows."""
     wanted = [name for name, values in columns.items() if not all(isinstance(v, str) for v in values)]
     kind = Path(origin).suffix.lower()
     if kind not in (".csv", ".tsv") or not wanted or not os.path.isfile(origin):
@@ -132,7 +130,7 @@ def _cells(
 
 
 def _as_written(rows: Rows, columns: dict[str, list[Any]], numbers: Sequence[int]) -> dict[str, list[Any]]:
-    """Values of the columns that `datasets` keeps as JSON, being of several kinds, as a file has them."""
+    """Return values as in the file for columns of mixed types, which `datasets` keeps as JSON."""
     features = rows.train.features  # a copy of every column's description, each time
     mixed = [name for name in columns if type(features[name]).__name__ == "Json"]
     if not mixed or not rows.origin.lower().endswith(".jsonl"):
@@ -151,7 +149,7 @@ def columns_of(rows: Any, numbers: Sequence[int]) -> dict[str, list[Any]]:
     """Return the values of some rows of a dataset by column."""
     if len(numbers) < len(rows):
         rows = rows.select([number - 1 for number in numbers])
-    # `rows.features` and `rows[name]` copy the description of every column: once, not for each of thousands.
+    # `rows.features` and `rows[name]` copy the description of every column, so use them once, not per column.
     kinds = {name: type(feature).__name__ for name, feature in rows.features.items()}
     unread = [name for name, kind in kinds.items() if kind in _SEEN]
     read = (rows.remove_columns(unread) if unread else rows)[:]
@@ -176,7 +174,7 @@ def _of_stream(rows: Rows, where: Whereabouts | None, not_here: bool) -> Table:
 
 
 def _hub_data(config: RunConfig, hub: Hub) -> tuple[Whereabouts | None, bool]:
-    """Where the first dataset is that has to come from the hub, and whether it is read as a stream."""
+    """Return the location of the first dataset that must come from the Hub, and whether to stream it."""
     found = None
     for name in _hub_names(config):
         where = hub.dataset(name)
@@ -190,7 +188,7 @@ def _hub_data(config: RunConfig, hub: Hub) -> tuple[Whereabouts | None, bool]:
 
 
 def _hub_names(config: RunConfig) -> list[str]:
-    """Datasets that no file or folder of this machine holds."""
+    """Return the datasets that are not local files or folders."""
     if config.section.dataset is not None:
         return []
     entries = config.mixture.get("datasets")

@@ -1,7 +1,7 @@
-"""The policy's tokenizer: what it is, how a prompt looks to the model, how many tokens texts have.
+"""The policy's tokenizer: its facts, rendered prompts, and token counts.
 
-Prompts are written and counted as `GRPOTrainer._tokenize_prompts` of TRL 1.16 does it: messages through the
-chat template, texts with the tokenizer's own special tokens.
+Prompts are rendered and counted as in `GRPOTrainer._tokenize_prompts` of TRL 1.16: messages with the chat
+template, texts with the tokenizer's own special tokens.
 """
 
 from __future__ import annotations
@@ -22,16 +22,11 @@ _AT_ONCE = 1000
 
 
 class RenderError(ValueError):
-    """The chat template does not take a prompt; the message is one sentence."""
+    """The chat template rejects a prompt. The message is one sentence."""
 
 
 class LoadedTokenizer:
-    """One tokenizer.
-
-    Args:
-        config: whose model's it is.
-        model: where the model is.
-    """
+    """Loaded tokenizer of a config's model."""
 
     def __init__(self, config: RunConfig, model: ModelFacts) -> None:
         from transformers import AutoProcessor, AutoTokenizer, ProcessorMixin
@@ -55,7 +50,7 @@ class LoadedTokenizer:
         self._backend = getattr(self.tokenizer, "backend_tokenizer", None)
 
     def facts(self) -> TokenizerFacts:
-        """Return what it is, without a prompt."""
+        """Return the facts that do not need a prompt."""
         tokenizer = self.tokenizer
         ends = [*_generation_ends(self._folder)]
         if tokenizer.eos_token_id is not None and tokenizer.eos_token_id not in ends:
@@ -76,7 +71,7 @@ class LoadedTokenizer:
         )
 
     def facts_of(self, prompt: Any) -> TokenizerFacts:
-        """Return what it is, and how a prompt looks to the model."""
+        """Return the facts, including the rendered prompt."""
         facts = self.facts()
         try:
             text = self.rendered(prompt)
@@ -91,10 +86,10 @@ class LoadedTokenizer:
         )
 
     def written(self, prompts: Sequence[Any]) -> list[str]:
-        """Return prompts as texts: themselves, or what the chat template makes of messages.
+        """Return prompts as texts, rendering messages with the chat template.
 
         Raises:
-            RenderError: the template does not take one.
+            RenderError: the template rejects one.
         """
         if prompts and all(isinstance(prompt, str) for prompt in prompts):
             return list(prompts)
@@ -109,10 +104,10 @@ class LoadedTokenizer:
         return [str(text) for text in texts]
 
     def rendered(self, prompt: Any) -> str:
-        """Return a prompt as the model gets it, with the special tokens that are put around a text.
+        """Return a prompt as the model receives it, including special tokens added before a text.
 
         Raises:
-            RenderError: the template does not take it.
+            RenderError: the template rejects it.
         """
         text = self.written([prompt])[0]
         if not isinstance(prompt, str):
@@ -128,11 +123,11 @@ class LoadedTokenizer:
         return text if text.startswith(start) else start + text
 
     def counts(self, texts: Sequence[str], *, messages: bool) -> list[int]:
-        """Return the tokens of each text.
+        """Return the number of tokens of each text.
 
         Args:
-            texts: as `written` gave them.
-            messages: whether a template has written them, special tokens and all.
+            texts: from `written`.
+            messages: whether they were rendered by a template, and so include special tokens.
         """
         if self._backend is None:
             ids = self.tokenizer(list(texts), add_special_tokens=not messages)["input_ids"] if texts else []
@@ -147,7 +142,7 @@ class LoadedTokenizer:
         return found
 
     def _special_in(self, text: str) -> tuple[str, ...]:
-        """Special tokens in a text, in their order."""
+        """Return the distinct special tokens in a text, in order."""
         names = sorted(
             {t.content for t in self.tokenizer.added_tokens_decoder.values() if t.special}
             | set(self.tokenizer.all_special_tokens),
@@ -161,7 +156,7 @@ class LoadedTokenizer:
 
 
 def _as_parts(prompt: Any) -> Any:
-    """Messages as TRL gives them to a processor: each text as a part of its own."""
+    """Return messages as TRL passes them to a processor, with each text as a content part."""
     return [
         {**message, "content": [{"type": "text", "text": message["content"]}]}
         if isinstance(message.get("content"), str)
