@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 
 from textual.binding import Binding, BindingType
 
+from grpo_tui.ui.panes import PANES
+
 if TYPE_CHECKING:
     from grpo_tui.present.runs_view import RunRow
     from grpo_tui.present.train_view import TrainView
@@ -93,19 +95,15 @@ class Listed:
     marked: int = 0
 
 
-PANES: tuple[Action, ...] = (
-    Action("pane.runs", "1", "Runs", "Go to Runs", "Show the list of runs.", "all", "panes"),
-    Action("pane.config", "2", "Config", "Go to Config",
-           "Show the open config as a form or as text.", "all", "panes"),
-    Action("pane.rewards", "3", "Rewards", "Go to Rewards",
-           "Score completions with the rewards of the config.", "all", "panes"),
-    Action("pane.train", "4", "Train", "Go to Train", "Watch and steer the open run.", "all", "panes"),
-    Action("pane.generations", "5", "Generations", "Go to Generations",
-           "Read the completions of the open run and why each got its reward.", "all", "panes"),
-    Action("pane.results", "6", "Results", "Go to Results",
-           "See whether the open run's model is better than its base, and where it is.", "all", "panes"),
+GO_TO_PANES: tuple[Action, ...] = (
+    *(
+        Action(
+            f"pane.{p.id}", p.key, p.name, f"Go to {p.name}", p.help, "all", "panes", does=f"pane('{p.id}')"
+        )
+        for p in PANES
+    ),
     Action("app.next_part", "tab", "", "Next part", "Focus the next part of the pane.", "all", "panes"),
-)  # fmt: skip
+)
 
 EVERYWHERE: tuple[Action, ...] = (
     Action("app.help", "question_mark", "help", "Help",
@@ -602,7 +600,7 @@ MOVED: tuple[tuple[str, str, str], ...] = (
 __all__ = ["ACTIONS", "MOVED", "Action", "Listed", "action", "bindings", "for_footer", "on_pane", "refusal"]
 
 ACTIONS: tuple[Action, ...] = (
-    *PANES,
+    *GO_TO_PANES,
     *TRAIN,
     *CONFIG,
     *DATA,

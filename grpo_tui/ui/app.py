@@ -23,6 +23,7 @@ from grpo_tui.core.text import one_line, safe
 from grpo_tui.present.glyphs import few_glyphs
 from grpo_tui.ui.actions import Action, bindings, on_pane, refusal
 from grpo_tui.ui.paint import COMPONENTS
+from grpo_tui.ui.panes import PANES
 from grpo_tui.ui.preferences import PreferenceFile
 from grpo_tui.ui.requests import ConfigRequest
 from grpo_tui.ui.screens.runs import RunsScreen
@@ -67,36 +68,6 @@ HEIGHTS: list[tuple[int, str]] | None = [
 ]
 
 
-def _train_screen() -> Screen[None]:
-    from grpo_tui.ui.screens.train import TrainScreen
-
-    return TrainScreen()
-
-
-def _config_screen() -> Screen[None]:
-    from grpo_tui.ui.screens.config import ConfigScreen
-
-    return ConfigScreen()
-
-
-def _generations_screen() -> Screen[None]:
-    from grpo_tui.ui.screens.generations import GenerationsScreen
-
-    return GenerationsScreen()
-
-
-def _rewards_screen() -> Screen[None]:
-    from grpo_tui.ui.screens.rewards import RewardsScreen
-
-    return RewardsScreen()
-
-
-def _results_screen() -> Screen[None]:
-    from grpo_tui.ui.screens.results import ResultsScreen
-
-    return ResultsScreen()
-
-
 class GrpoApp(TunedApp):
     """The workbench.
 
@@ -110,14 +81,7 @@ class GrpoApp(TunedApp):
 
     TITLE = "grpo-tui"
     CSS_PATH = "styles/app.tcss"
-    MODES: ClassVar[dict[str, Any]] = {
-        "runs": RunsScreen,
-        "config": _config_screen,
-        "rewards": _rewards_screen,
-        "train": _train_screen,
-        "generations": _generations_screen,
-        "results": _results_screen,
-    }
+    MODES: ClassVar[dict[str, Any]] = {pane.id: pane.open for pane in PANES}
     COMPONENT_CLASSES = COMPONENTS
     BINDINGS = bindings("all")
     HORIZONTAL_BREAKPOINTS = WIDTHS
@@ -291,11 +255,13 @@ class GrpoApp(TunedApp):
 
     # -- keys everywhere -------------------------------------------------------------------------
 
-    def action_pane_runs(self) -> None:
-        self._to_pane("runs")
-
-    def action_pane_config(self) -> None:
-        self._to_pane("config")
+    def action_pane(self, pane: str) -> None:
+        """Show a pane. Without an open run, Train points to the list instead."""
+        if pane == "train" and self._poller is None and self._first_run is None:
+            self._to_pane("runs")
+            self.notify("No run is open. Start one, or choose one here and press enter.")
+        else:
+            self._to_pane(pane)
 
     def show_config(self, request: ConfigRequest) -> None:
         self._config_request = request
@@ -305,9 +271,6 @@ class GrpoApp(TunedApp):
         """Return the config the pane was asked to open, once."""
         request, self._config_request = self._config_request, None
         return request
-
-    def action_pane_rewards(self) -> None:
-        self.switch_mode("rewards")
 
     def show_rewards(self, request: RewardsRequest) -> None:
         self.offer_rewards(request)
@@ -322,16 +285,6 @@ class GrpoApp(TunedApp):
         request, self._rewards_request = self._rewards_request, None
         return request
 
-    def action_pane_train(self) -> None:
-        if self._poller is None and self._first_run is None:
-            self._to_pane("runs")
-            self.notify("No run is open. Start one, or choose one here and press enter.")
-        else:
-            self._to_pane("train")
-
-    def action_pane_generations(self) -> None:
-        self._to_pane("generations")
-
     def show_generations(self, query: str = "", group: int | None = None) -> None:
         """Show the matches of a query in Generations, with the cursor on a group."""
         self._generations_request = (query, group)
@@ -341,9 +294,6 @@ class GrpoApp(TunedApp):
         """Return the query and the group that Generations was asked for, once."""
         request, self._generations_request = self._generations_request, None
         return request
-
-    def action_pane_results(self) -> None:
-        self._to_pane("results")
 
     def _to_pane(self, mode: str) -> None:
         """Show a pane. When it is already shown, close the screens on top of it."""

@@ -6,12 +6,11 @@ import importlib
 from collections.abc import Callable, Iterable
 from threading import Event
 
-SCREENS = (
-    "train", "reading", "generations", "chart", "config", "rewards", "metrics", "hardware", "dialogs",
-    "results", "tokens", "what_if", "course", "data",
-)  # fmt: skip
-"""Ordered by how likely they are opened next and how long they take to import."""
-MODULES = tuple(f"grpo_tui.ui.screens.{name}" for name in SCREENS)
+from grpo_tui.ui.panes import PANES
+
+OVER_PANES = ("reading", "chart", "metrics", "hardware", "dialogs", "tokens", "what_if", "course", "data")
+MODULES = tuple(f"grpo_tui.ui.screens.{name}" for name in (*(pane.id for pane in PANES), *OVER_PANES))
+"""Panes first: their first look costs most."""
 AFTER_S = 1.5
 """Gives the open run time to load first."""
 LOOK_AGAIN_S = 0.25

@@ -19,8 +19,9 @@ from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.kit.reading import DialogTitle
 from grpo_tui.ui.kit.table import CursorList, heading
 from grpo_tui.ui.paint import Line, Span, width_of
+from grpo_tui.ui.panes import PANES
 from grpo_tui.ui.screens.reading import HelpLines
-from grpo_tui.ui.widgets.bars import PANES, Footer, Header
+from grpo_tui.ui.widgets.bars import Footer, Header
 from grpo_tui.ui.widgets.card_table import CardTable, card_columns
 from grpo_tui.ui.widgets.group_table import GroupTable
 from grpo_tui.ui.widgets.summary import HealthLine, RewardLine, _wrapped
@@ -43,11 +44,11 @@ def view(**more: object) -> TrainView:
 @pytest.mark.parametrize("run", [None, view()])
 def test_the_names_of_the_panes_stand_still_whichever_is_shown(width: int, run: TrainView | None) -> None:
     places = set()
-    for pane, *_ in PANES:
-        header = Header(pane)
+    for pane in PANES:
+        header = Header(pane.id)
         header._view = run
         line = words(header.lines(width, 1)[0])
-        places.add(tuple(line.index(f"{key} ") for _, key, *_ in PANES))
+        places.add(tuple(line.index(f"{pane.key} ") for pane in PANES))
     assert len(places) == 1
 
 

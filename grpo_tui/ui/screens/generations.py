@@ -46,7 +46,7 @@ NO_RUN: list[Line] = [
     (),
     [Span("   No run is open.", "dim")],
     (),
-    [Span("   1 ", "key", "app.pane_runs"), Span("shows the runs, ", "dim"), Span("enter", "key"),
+    [Span("   1 ", "key", "app.pane('runs')"), Span("shows the runs, ", "dim"), Span("enter", "key"),
      Span(" there opens one", "dim")],
     [Span("   grpo-tui attach RUN", "key"), Span("   opens one directly", "dim")],
     [Span("   grpo-tui completions RUN", "key"), Span("   prints them", "dim")],

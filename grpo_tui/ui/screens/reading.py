@@ -18,6 +18,7 @@ from grpo_tui.present.formatting import plural
 from grpo_tui.ui.actions import ACTIONS, Action
 from grpo_tui.ui.kit.reading import ReadingScreen
 from grpo_tui.ui.paint import Line, LineScroll, Span, pad, ruled, wrapped
+from grpo_tui.ui.panes import PANES
 
 if TYPE_CHECKING:
     from grpo_tui.present.config_compare import Compared
@@ -140,24 +141,33 @@ class DiffScreen(ReadingScreen):
         super().__init__("differences", DiffLines(compared))
 
 
-PANES = (
-    ("train", "4 Train"),
-    ("zoom", "a chart over the whole screen"),
-    ("chart", "a chart of one run"),
-    ("overlay", "a chart of several runs"),
-    ("hardware", "u machine"),
-    ("runs", "1 Runs"),
-    ("config", "2 Config"),
-    ("data", "the rows of a config"),
-    ("rewards", "3 Rewards"),
-    ("probes", "what the probes showed"),
-    ("generations", "5 Generations"),
-    ("course", "trends over the run"),
-    ("what-if", "what would change"),
-    ("tokens", "the tokens of a completion"),
-    ("results", "6 Results"),
-    ("all", "everywhere"),
-)
+OVER_PANES = {
+    "train": (
+        ("zoom", "a chart over the whole screen"),
+        ("chart", "a chart of one run"),
+        ("overlay", "a chart of several runs"),
+        ("hardware", "u machine"),
+    ),
+    "config": (("data", "the rows of a config"),),
+    "rewards": (("probes", "what the probes showed"),),
+    "generations": (
+        ("course", "trends over the run"),
+        ("what-if", "what would change"),
+        ("tokens", "the tokens of a completion"),
+    ),
+}
+"""Screens that open over a pane and have keys of their own, by their names in `ui/actions.py`."""
+FREQUENT = ("train", "runs", "config", "rewards", "generations")
+
+
+def _sections() -> list[tuple[str, str]]:
+    """Return name and title of each section: panes with what opens over them, frequent ones first."""
+    order = sorted(PANES, key=lambda pane: FREQUENT.index(pane.id) if pane.id in FREQUENT else len(FREQUENT))
+    found: list[tuple[str, str]] = []
+    for pane in order:
+        found += [(pane.id, f"{pane.key} {pane.name}"), *OVER_PANES.get(pane.id, ())]
+    return [*found, ("all", "everywhere")]
+
 
 WORDS = (
     ("reward", "mean of the weighted total over a step's completions: the measure of progress"),
@@ -190,17 +200,18 @@ class HelpLines(LineScroll):
     def lines(self, width: int) -> list[Line]:
         """Return the keys of the current pane, global keys, terms, then the other panes."""
         first = (self._first, "zoom") if self._first in ("chart", "overlay") else (self._first,)
-        near = [pane for name in (*first, "all") for pane in PANES if pane[0] == name]
+        sections = _sections()
+        near = [section for name in (*first, "all") for section in sections if section[0] == name]
         lines: list[Line] = []
-        for pane in near:
-            lines += _pane_lines(*pane, width)
+        for section in near:
+            lines += _pane_lines(*section, width)
         lines.append(ruled([[Span("terms", "title")]], width))
         for word, meaning in WORDS:
             lines += _wrapped(word, meaning, max(10, width - 18))
         lines.append(())
-        for pane in PANES:
-            if pane not in near:
-                lines += _pane_lines(*pane, width)
+        for section in sections:
+            if section not in near:
+                lines += _pane_lines(*section, width)
         return lines[:-1]
 
 

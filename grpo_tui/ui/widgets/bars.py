@@ -11,19 +11,11 @@ from grpo_tui.present.formatting import step_time
 from grpo_tui.present.glyphs import state_sign
 from grpo_tui.ui.actions import Listed, for_footer
 from grpo_tui.ui.paint import Line, LinePane, Span, spread, width_of
+from grpo_tui.ui.panes import PANES
 
 if TYPE_CHECKING:
     from grpo_tui.present.train_view import TrainView
 
-PANES = (
-    ("runs", "1", "Runs", "Runs"),
-    ("config", "2", "Config", "Cfg"),
-    ("rewards", "3", "Rewards", "Rew"),
-    ("train", "4", "Train", "Train"),
-    ("generations", "5", "Generations", "Gen"),
-    ("results", "6", "Results", "Res"),
-)
-"""Mode, key, name and short name."""
 TIGHT = 100
 """Below this width pane names are short while a run is open, to leave room for its name and step."""
 
@@ -55,11 +47,12 @@ class Header(LinePane):
         tight = width < TIGHT
         names: list[Span] = []
         gap = " "
-        for pane, key, label, short in PANES:
-            here = pane == self._pane
-            name = short if tight and self._view is not None else label
+        for pane in PANES:
+            here = pane.id == self._pane
+            name = pane.short if tight and self._view is not None else pane.name
             after = " " if here or not tight else ""
-            names.append(Span(f"{gap}{key} {name}{after}", "here" if here else "dim", f"app.pane_{pane}"))
+            role = "here" if here else "dim"
+            names.append(Span(f"{gap}{pane.key} {name}{after}", role, f"app.pane('{pane.id}')"))
             gap = "" if tight and here else " "
         return names
 
