@@ -1,3 +1,3 @@
-"""Child processes: the pipe to one, serving in it, time limits, killing, and forking from a kept one."""
+"""Child processes: pipes, serving, time limits, killing, and forking from a preloaded process."""
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Ask one child that is started with the first question and kept for the next.
+"""Ask a child process that is started with the first question and kept for the next.
 
-While its answer is waited for, someone else can end the call, and a child that says nothing for too long is
-killed. Calls block: a screen makes them from a thread.
+Another thread can cancel a call, and a child that is silent for too long is killed. Calls block, so a screen
+makes them from a thread.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from grpo_tui.children.pipe import ChildGoneError, ChildHungError, ChildPipe, Mo
 from grpo_tui.core.closing import Closing
 
 LOOK_S = 0.1
-"""How often it is asked whether the call shall end."""
+"""How often `cancel` is checked."""
 MESSAGE_LIMIT_S = 60.0
-"""For one message, once it has begun."""
+"""Time limit for one message, once it has begun."""
 
 Take = Callable[[Mapping[str, Any]], None]
 
 
 class RefusedError(RuntimeError):
-    """The child raised an exception; the message is what it says.
+    """The child raised an exception, whose message this is.
 
     Attributes:
-        type: class of the exception.
+        type: Class name of the exception.
     """
 
     def __init__(self, message: str, type_name: str = "") -> None:
@@ -37,15 +37,15 @@ class RefusedError(RuntimeError):
 
 
 class EndedError(RuntimeError):
-    """The call was ended by whoever may, and the child with it."""
+    """The call was canceled, and the child ended."""
 
 
 class AskedChild(Closing):
-    """Owns one child; a context manager.
+    """Owns one child. A context manager.
 
     Args:
-        module: the child's program, which calls `serve_alone`.
-        quiet_s: it is killed when it says nothing for so long; None where that can be no fault.
+        module: The child's program, which calls `serve_alone`.
+        quiet_s: The child is killed after being silent this long; None for no limit.
     """
 
     def __init__(self, module: str, quiet_s: float | None = None) -> None:
@@ -61,7 +61,7 @@ class AskedChild(Closing):
 
     @property
     def pid(self) -> int | None:
-        """The child's process id, None while there is none."""
+        """The child's process id; None while there is none."""
         return None if self._pipe is None else self._pipe.pid
 
     def ask(
@@ -77,15 +77,15 @@ class AskedChild(Closing):
 
         Args:
             request: `do` and its arguments.
-            take: gets every event.
-            folder: the working folder of a child that is started; this process's when there is no such.
-            cancel: ends the call when it is set.
-            waiting: called again and again with the seconds since the last message.
+            take: Called with every event.
+            folder: Working folder of a newly started child. If it does not exist, this process's is used.
+            cancel: Set it to end the call.
+            waiting: Called repeatedly with the seconds since the last message.
 
         Raises:
-            RefusedError: the child refused.
-            ChildGoneError, ChildHungError: it ended, or hung and was killed.
-            StartError: it cannot be started.
+            RefusedError: The child raised an exception.
+            ChildGoneError, ChildHungError: It ended, or hung and was killed.
+            StartError: It cannot be started.
             EndedError: `cancel` was set.
         """
         if cancel.is_set():

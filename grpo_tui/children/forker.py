@@ -1,10 +1,10 @@
-"""A process that has a program's imports done and does nothing but fork, so that a child is there at once.
+"""A process that has imported a program and only forks, so that a child is available at once.
 
-Importing torch and transformers takes seconds, a fork takes milliseconds. A child that hung is killed and the
-next one forked; the user's code never runs in the forker itself. All users of a program in this process share
-one; it ends with the last of them, and by itself when this process is gone.
+Importing torch and transformers takes seconds, a fork milliseconds. A child that hangs is killed and the next
+one forked. User code never runs in the forker itself. All users of a program in this process share one
+forker. It ends with the last of them, or when this process is gone.
 
-The upper half is the parent's side. `fork_children` is what the program itself runs.
+The first half is the parent's side. The program itself runs `fork_children`.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from grpo_tui.children.serving import Send, leave_with_parent, serve
 
 _MESSAGE_BYTES = 1 << 20
 _WAIT_S = 2.0
-"""How long orphans that were killed are waited for."""
+"""How long to wait for killed orphans."""
 _PR_SET_CHILD_SUBREAPER = 36
 _lock = threading.RLock()
 _shared: dict[str, Forker] = {}
 
 
 class Forker:
-    """One such process; take it with `acquire`, give it back with `release`."""
+    """A forking process. Get one with `acquire` and return it with `release`."""
 
     def __init__(self, module: str) -> None:
         self.users = 0
@@ -57,14 +57,14 @@ class Forker:
 
     @classmethod
     def acquire(cls, module: str, limit_s: float) -> Forker:
-        """Return this process's forker of a program, started when there is none, once its imports are done.
+        """Return the forker of a program, starting it if needed, once its imports are done.
 
         Args:
-            module: the program, which calls `fork_children`.
-            limit_s: how long its imports may take.
+            module: The program, which calls `fork_children`.
+            limit_s: Time limit for its imports.
 
         Raises:
-            StartError: it ended, or was not ready within the limit.
+            StartError: It ended, or was not ready within the limit.
         """
         with _lock:
             forker = _shared.get(module)
@@ -79,14 +79,14 @@ class Forker:
         return forker
 
     def release(self) -> None:
-        """Give it back; the last user's ends it."""
+        """Return the forker. It ends with its last user."""
         with _lock:
             self.users -= 1
             if self.users <= 0:
                 self.close()
 
     def close(self) -> None:
-        """End it."""
+        """End the forker."""
         with _lock:
             if _shared.get(self._module) is self:
                 del _shared[self._module]
@@ -101,16 +101,16 @@ class Forker:
         return self._socket.fileno() >= 0 and self._process.poll() is None
 
     def fork(self, folder: str, requests: int, answers: int, output: int) -> int:
-        """See `Starter.fork`.
+        """Fork a child, as in `Starter.fork`.
 
         Raises:
-            StartError: the forker is gone.
+            StartError: The forker is gone.
         """
         message = {"do": "fork", "folder": folder, "environment": dict(os.environ)}
         return int(self._ask(message, [requests, answers, output]))
 
     def exit_code(self, pid: int) -> int:
-        """See `Starter.exit_code`."""
+        """Wait for a child to end, as in `Starter.exit_code`."""
         return int(self._ask({"do": "wait", "pid": pid}))
 
     def _ask(self, message: dict[str, Any], descriptors: list[int] | None = None) -> str:
@@ -150,16 +150,16 @@ def fork_children(descriptor: int, prepare: Callable[[], None], child_of: Callab
     """Fork a child for each request of the parent, until it closes its end.
 
     Args:
-        descriptor: the socket that the parent has given.
-        prepare: imports what no child shall wait for.
-        child_of: as in `serve`.
+        descriptor: The socket passed by the parent.
+        prepare: Imports what every child needs.
+        child_of: As in `serve`.
     """
     control = socket.socket(fileno=descriptor)
     control.set_inheritable(False)
-    gc.disable()  # to look through what is imported, and stays, would take a tenth of the time
+    gc.disable()  # collecting the imported objects, which all stay, would take a tenth of the time
     prepare()
     gc.collect()
-    gc.freeze()  # what is imported stays shared with the children
+    gc.freeze()  # keeps imported objects shared with the children
     gc.enable()
     adopt_orphans()
     children: set[int] = set()
@@ -187,13 +187,13 @@ def fork_children(descriptor: int, prepare: Callable[[], None], child_of: Callab
 
 
 def adopt_orphans() -> None:
-    """Become the parent of whatever a child leaves behind, even in sessions of its own; prctl(2), Linux."""
+    """Become the parent of orphaned descendants, even in other sessions (prctl(2), Linux)."""
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def _end_orphans(but: Collection[int] = ()) -> None:
-    """Kill this process's children but some, with all that they started, and reap them."""
+    """Kill and reap this process's children and their descendants, except those in `but`."""
     end = time.monotonic() + _WAIT_S
     while left := [child for child in psutil.Process().children() if child.pid not in but]:
         for child in left:
@@ -203,7 +203,7 @@ def _end_orphans(but: Collection[int] = ()) -> None:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(child.pid, os.WNOHANG)
         if time.monotonic() > end:
-            return  # something starts again faster than it is killed, or cannot be killed
+            return  # it respawns faster than it is killed, or cannot be killed
         time.sleep(0.002)
 
 
@@ -217,7 +217,7 @@ def _code_of(pid: int) -> int:
 def _become_child(
     request: Mapping[str, Any], descriptors: list[int], forker: int, child_of: Callable[[Send], Any]
 ) -> None:
-    """Serve in the forked process, and never return."""
+    """Serve in the forked process. Never returns."""
     requests, answers, output = descriptors
     os.setsid()
     os.dup2(output, 1)
@@ -231,4 +231,4 @@ def _become_child(
     try:
         serve(requests, answers, child_of)
     finally:
-        os._exit(0)  # whatever threads a reward left running
+        os._exit(0)  # even if a reward left threads running

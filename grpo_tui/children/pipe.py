@@ -1,6 +1,7 @@
-"""One child process and the pipes to it: lines of JSON, each awaited no longer than allowed.
+"""One child process and its pipes: JSON lines, each with a time limit.
 
-The child has a session of its own; killing it kills all that it started, also what left the session.
+The child has its own session. Killing it also kills everything it started, including what has left the
+session.
 """
 
 from __future__ import annotations
@@ -21,45 +22,45 @@ import psutil
 
 _CHUNK = 1 << 20
 LOOK_S = 0.5
-"""How often a silent child is looked at: what it has forked can hold its end of the pipe open."""
+"""How often a silent child is checked: a process it forked can keep its end of the pipe open."""
 END_S = 1.0
-"""How long a child's end is awaited once its pipe is closed: a killed one's is closed before it has ended."""
+"""How long to wait for a child to end after its pipe closes, which happens slightly earlier."""
 
 
 class StartError(RuntimeError):
-    """A child cannot be started; the message says why."""
+    """A child cannot be started. The message says why."""
 
 
 class Starter(Protocol):
-    """What starts children: by a fork, or afresh."""
+    """Starts children, either by forking or as new processes."""
 
     def fork(self, folder: str, requests: int, answers: int, output: int) -> int:
         """Start a child in a session of its own and return its process id.
 
         Args:
-            folder: its working folder.
-            requests: descriptor that it reads requests from.
-            answers: descriptor that it writes answers to.
-            output: its standard output and error.
+            folder: Its working folder.
+            requests: Descriptor it reads requests from.
+            answers: Descriptor it writes answers to.
+            output: Its standard output and error.
 
         Raises:
-            StartError: it cannot be started.
+            StartError: It cannot be started.
         """
         ...
 
     def exit_code(self, pid: int) -> int:
-        """Wait for a child's end; return its exit code, negative for a signal as `subprocess` has it."""
+        """Wait for a child to end and return its exit code, negative for a signal as in `subprocess`."""
         ...
 
 
 class ModuleStarter:
-    """Starts one child afresh as `python -m MODULE FOLDER REQUESTS ANSWERS`.
+    """Starts one child as a new process: `python -m MODULE FOLDER REQUESTS ANSWERS`.
 
-    What was forked could not use a GPU, and would hold what its parent has imported. With `-P` it imports
-    nothing from the working folder before it is asked to load the user's code.
+    A forked child could not use a GPU, and would keep its parent's imports in memory. `-P` keeps it from
+    importing from the working folder before it is asked to load user code.
 
     Args:
-        module: the child's package.
+        module: The child's package.
     """
 
     def __init__(self, module: str) -> None:
@@ -67,7 +68,7 @@ class ModuleStarter:
         self._process: subprocess.Popen[bytes] | None = None
 
     def fork(self, folder: str, requests: int, answers: int, output: int) -> int:
-        """See `Starter.fork`."""
+        """Start the child, as in `Starter.fork`."""
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-u", "-P", "-m", self._module, folder, str(requests), str(answers)],
@@ -82,7 +83,7 @@ class ModuleStarter:
         return self._process.pid
 
     def exit_code(self, pid: int) -> int:
-        """See `Starter.exit_code`."""
+        """Wait for the child to end, as in `Starter.exit_code`."""
         assert self._process is not None
         return self._process.wait()
 
@@ -92,10 +93,10 @@ class ChildGoneError(RuntimeError):
 
 
 class ChildHungError(RuntimeError):
-    """The child gave no sign within its time, and was killed.
+    """The child did not respond in time, and was killed.
 
     Attributes:
-        output: the end of what it had printed.
+        output: The last part of its output.
     """
 
     def __init__(self, message: str, output: str = "") -> None:
@@ -104,14 +105,14 @@ class ChildHungError(RuntimeError):
 
 
 class ChildPipe:
-    """Starts the child at once.
+    """A child process, started at once, and its pipes.
 
     Args:
-        starter: starts it.
-        folder: its working folder.
+        starter: Starts the child.
+        folder: Its working folder.
 
     Raises:
-        StartError: it cannot be started.
+        StartError: It cannot be started.
     """
 
     def __init__(self, starter: Starter, folder: str) -> None:
@@ -134,7 +135,7 @@ class ChildPipe:
         """Write one message.
 
         Raises:
-            ChildGoneError, ChildHungError: the child does not take it.
+            ChildGoneError, ChildHungError: The child does not read it.
         """
         self.mark(os.fstat(self._printed.fileno()).st_size)
         data = memoryview((json.dumps(message, default=str) + "\n").encode())
@@ -152,8 +153,8 @@ class ChildPipe:
         """Read one message.
 
         Raises:
-            ChildGoneError: the child ended, or what it says cannot be read.
-            ChildHungError: nothing came within `limit_s` seconds; the child has been killed.
+            ChildGoneError: The child ended, or its message is not valid.
+            ChildHungError: Nothing arrived within `limit_s` seconds. The child has been killed.
         """
         end = time.monotonic() + limit_s
         searched = 0
@@ -175,11 +176,11 @@ class ChildPipe:
         try:
             return dict(json.loads(line))
         except ValueError:
-            self.kill()  # a reward has changed what the child speaks with, or wrote in between
+            self.kill()  # a reward changed the child's protocol code, or wrote into the pipe
             raise ChildGoneError("it changed the program itself, so that no answer came through") from None
 
     def ready(self, within_s: float) -> bool:
-        """Return whether the child has said something, or ended, within some seconds; it is not killed."""
+        """Return whether the child says something or ends within this time. Does not kill it."""
         return b"\n" in self._unread or bool(select.select([self._answers], [], [], within_s)[0])
 
     @property
@@ -188,11 +189,11 @@ class ChildPipe:
         return self._killed
 
     def mark(self, start: int) -> None:
-        """Let `output` begin at this byte of what was printed."""
+        """Set the byte of the child's output at which `output` begins."""
         self._call_start = start
 
     def output(self) -> str:
-        """Return what was printed since the last mark."""
+        """Return what was printed since the last mark, at most the last 4000 bytes."""
         descriptor = self._printed.fileno()
         size = os.fstat(descriptor).st_size
         start = min(max(self._call_start, size - 4000), size)
@@ -200,22 +201,22 @@ class ChildPipe:
 
     def kill(self) -> None:
         """Kill the child and everything it started."""
-        if self._killed:  # once only: later the number can belong to someone else
+        if self._killed:  # once only: the pid may be reused later
             return
         self._killed = True
         with contextlib.suppress(OSError):
-            os.killpg(self.pid, signal.SIGSTOP)  # so that it starts nothing while its children are counted
+            os.killpg(self.pid, signal.SIGSTOP)  # so that it starts nothing while its children are listed
         family = []
         with contextlib.suppress(psutil.Error):
             family = [child.pid for child in psutil.Process(self.pid).children(recursive=True)]
         with contextlib.suppress(OSError):
             os.killpg(self.pid, signal.SIGKILL)
-        for pid in (self.pid, *family):  # itself too: it may not have come to lead a session yet
+        for pid in (self.pid, *family):  # the child too: it may not lead its session yet
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """Kill the child, wait for its end and close the pipes."""
+        """Kill the child, wait for it to end and close the pipes."""
         self.kill()
         self._exit_code()
         for descriptor in (self._requests, self._answers):
@@ -244,9 +245,9 @@ class ChildPipe:
         return ChildHungError("no answer in time", output)
 
     def _gone(self) -> ChildGoneError:
-        lived = not self._ended(END_S)  # it has closed its pipe and lives on
+        lived = not self._ended(END_S)  # it closed its pipe but is still running
         output = self.output().strip()
-        self.kill()  # and what it started goes too
+        self.kill()  # including what it started
         code = self._exit_code()
         names = {int(number): number.name for number in signal.Signals}
         how = f"exit code {code}"

@@ -1,4 +1,4 @@
-"""How a child process serves its parent: a JSON object a line in, events and replies out."""
+"""The child's side of the pipe: JSON lines in, events and replies out."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from typing import Any
 from grpo_tui.core.exchange import to_json
 
 NICENESS = 10
-"""Of a child process that stands back: what trains on the same cores goes first."""
+"""Of child processes that give way to training on the same cores."""
 
 Send = Callable[[dict[str, Any]], None]
 
 
 def stand_back() -> None:
-    """Let what trains on the same cores go first; called by a child process of itself."""
+    """Lower the priority of this process, in favor of training on the same cores."""
     os.nice(max(0, NICENESS - os.getpriority(os.PRIO_PROCESS, 0)))
 
 
@@ -30,12 +30,12 @@ def serve(requests: int, answers: int, child_of: Callable[[Send], Any]) -> None:
     """Answer requests until the parent closes its end.
 
     Args:
-        requests: descriptor with a JSON object a line; `do` names a method, the rest are its arguments.
-        answers: descriptor for events and replies.
-        child_of: makes the object whose methods are called, of what sends events.
+        requests: Descriptor with one JSON object per line. `do` names a method, the rest are its arguments.
+        answers: Descriptor for events and replies.
+        child_of: Makes the object whose methods are called. Gets the function that sends events.
     """
     for descriptor in (requests, answers):
-        os.set_inheritable(descriptor, False)  # what a reward starts has no business there
+        os.set_inheritable(descriptor, False)  # not for processes that a reward starts
     sys.dont_write_bytecode = True
     reading = os.fdopen(requests, "rb")
     writing = os.fdopen(answers, "wb", buffering=0)
@@ -59,10 +59,10 @@ def serve(requests: int, answers: int, child_of: Callable[[Send], Any]) -> None:
 
 
 def serve_alone(child_of: Callable[[Send], Any]) -> None:
-    """Be the child that `pipe.ModuleStarter` starts: `python -m MODULE FOLDER REQUESTS ANSWERS`.
+    """Run the child started by `pipe.ModuleStarter`: `python -m MODULE FOLDER REQUESTS ANSWERS`.
 
     Args:
-        child_of: as in `serve`.
+        child_of: As in `serve`.
     """
     folder, requests, answers = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     leave_with_parent(os.getppid())
@@ -71,11 +71,11 @@ def serve_alone(child_of: Callable[[Send], Any]) -> None:
     try:
         serve(requests, answers, child_of)
     finally:
-        os._exit(0)  # whatever threads a library left running
+        os._exit(0)  # even if a library left threads running
 
 
 def message_of(error: BaseException) -> str:
-    """Return what an exception says, shortened; a user's own class may fail even at that."""
+    """Return an exception's message, shortened. A user's exception class may fail even at that."""
     try:
         return str(error)[:2000] or type(error).__name__
     except Exception:
@@ -83,7 +83,7 @@ def message_of(error: BaseException) -> str:
 
 
 def leave_with_parent(parent: int) -> None:
-    """End the session when the parent is gone, even while something hangs; returns at once."""
+    """End this process's session when the parent is gone, even if something hangs. Returns at once."""
     threading.Thread(target=_wait_for_end, args=(parent,), daemon=True).start()
 
 

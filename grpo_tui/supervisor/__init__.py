@@ -1,8 +1,7 @@
-"""The parent of a training process: heartbeat, log, out-of-band commands, and the last word on its end.
+"""The parent of a training process: heartbeat, log, aborts and kills, and the record of how it ended.
 
-Runs in a session of its own, so no hang-up reaches it, and stays responsive when a regular expression
-or a C library holds the trainer's interpreter. `start` starts one, `watch` is what it does. It
-never imports the ML stack.
+It runs in a session of its own, so a terminal hang-up does not reach it. It never imports the ML stack, and
+keeps responding when a regular expression or a C library blocks the trainer's interpreter.
 """
 
 from __future__ import annotations

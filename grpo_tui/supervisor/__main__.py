@@ -31,7 +31,7 @@ def main() -> int:
     parser.add_argument("--watch", type=int, help="pid of a training process that runs already")
     parser.add_argument("--started", type=float, help="its start time, against a pid that was reused")
     arguments = parser.parse_args()
-    os.umask(os.umask(0o077) | 0o022)  # nobody else writes what the run writes, checkpoints included
+    os.umask(os.umask(0o077) | 0o022)  # only the user may write the run's files, checkpoints included
     folder = RunFolder(arguments.folder)
     if not _alone(folder):
         return 0

@@ -1,7 +1,7 @@
-"""Ask NVML how the GPUs are, and find those that a run is put on among them.
+"""Read the GPUs' state through NVML, and choose those for a run.
 
-Each figure is asked on its own, so that one that is refused leaves the others; which process is ours is told
-from outside. A process of another user is a warning, never a refusal.
+Each figure is read separately, so one that is not available does not affect the others. A callback tells
+which processes belong to the run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from grpo_tui.store.live import Gpu, GpuProcess
 from grpo_tui.supervisor.run_processes import RunProcesses
 
 AT_WORK_PERCENT = 5.0
-"""From this use on a GPU counts as at work."""
+"""From this use on a GPU counts as working."""
 REASONS = (
     (0x20, "heat"),
     (0x40, "heat"),
@@ -23,23 +23,24 @@ REASONS = (
     (0x08, "hardware slowdown"),
     (0x04, "power limit"),
 )
-"""Bits of `nvmlDeviceGetCurrentClocksEventReasons` that hold the clocks down. 0x08 is set together with 0x40
-and 0x80 (nvml.h), so it is said only when neither is."""
+"""Bits of `nvmlDeviceGetCurrentClocksEventReasons` that lower the clocks. 0x08 is also set together with 0x40
+and 0x80 (nvml.h), so it is reported only without them.
+"""
 
 Describe = Callable[[int], tuple[str, str | None, bool]]
-"""Name, user and whether it is ours, of a process id."""
+"""Returns a process's name, its user, and whether it belongs to the run, given its pid."""
 
 
 class NoGpus(Exception):
-    """There is no GPU to ask, and why."""
+    """There is no GPU. The message says why."""
 
 
 class GpuProbe:
-    """Asks the GPUs of this machine, as far as they can be seen from here.
+    """Reads the GPUs visible to this process.
 
     Args:
-        nvml: The module to ask through; `pynvml` when left out, imported at the first sample.
-        clock: Monotonic seconds.
+        nvml: NVML bindings. By default `pynvml`, imported at the first sample.
+        clock: Monotonic time in seconds.
     """
 
     def __init__(self, nvml: Any = None, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -48,7 +49,7 @@ class GpuProbe:
         self._worked: dict[int, float] = {}
 
     def open(self) -> None:
-        """Load the driver's library and name the GPUs; may take seconds when the driver sleeps.
+        """Initialize NVML and list the GPUs. May take seconds when the driver is not loaded.
 
         Raises:
             NoGpus: There is no driver, or no GPU.
@@ -73,20 +74,17 @@ class GpuProbe:
             self._devices.append((handle, self._named(index, handle)))
 
     def close(self) -> None:
-        """Forget the GPUs; the next `open` begins anew."""
+        """Shut NVML down. The next `open` lists the GPUs again."""
         self._devices = None
         if self._nvml is not None:
             with contextlib.suppress(Exception):
                 self._nvml.nvmlShutdown()
 
     def sample(self, describe: Describe) -> tuple[Gpu, ...]:
-        """How each GPU is now.
-
-        Args:
-            describe: Says name, user and whether it is ours, of a process id.
+        """Return the current state of each GPU.
 
         Raises:
-            NoGpus: The driver is gone.
+            NoGpus: The driver no longer responds.
         """
         self.open()
         found = tuple(self._now(handle, named, describe) for handle, named in self._devices or ())
@@ -137,7 +135,7 @@ class GpuProbe:
 
     def _throttle(self, handle: Any) -> tuple[str, ...] | None:
         bits = self._ask("nvmlDeviceGetCurrentClocksEventReasons", handle)
-        if bits is None:  # the name of older drivers
+        if bits is None:  # its name in older drivers
             bits = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons", handle)
         return None if bits is None else throttle_words(int(bits))
 
@@ -159,7 +157,7 @@ class GpuProbe:
         return tuple(sorted(found, key=lambda p: (-(p.memory_bytes or 0), p.pid)))
 
     def _ask(self, call: str, *arguments: Any) -> Any:
-        """What NVML answers, None when it has no such figure here, or these bindings no such call."""
+        """Call NVML. Return None if the figure or the function is not available here."""
         function = getattr(self._nvml, call, None)
         if arguments[0] is None or function is None:
             return None
@@ -170,7 +168,7 @@ class GpuProbe:
 
 
 def throttle_words(bits: int) -> tuple[str, ...]:
-    """What holds the clocks down, each reason once."""
+    """Return what lowers the clocks, each reason once."""
     words = dict.fromkeys(word for bit, word in REASONS if bits & bit)
     if "hardware slowdown" in words and ({"heat", "power brake"} & words.keys()):
         del words["hardware slowdown"]
@@ -178,12 +176,11 @@ def throttle_words(bits: int) -> tuple[str, ...]:
 
 
 def _words(error: Exception) -> str:
-    """NVML's own sentence for an error, as it stands."""
     return str(error) or type(error).__name__
 
 
 def _text(value: Any) -> str:
-    """Older bindings answer in bytes."""
+    """Decode a string, which older bindings return as bytes."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return str(value or "")
@@ -200,15 +197,15 @@ def _watts(milliwatts: Any) -> float | None:
 # -- placing ----------------------------------------------------------------------------------------
 
 HELD_BYTES = 500_000_000
-"""A process that holds less than this is a display or a monitor, not somebody's work."""
+"""A process that holds less memory than this is a display or a monitor rather than work."""
 
 
 class NoSuchGpu(ValueError):
-    """A GPU that was asked for is not there; the message names those that are."""
+    """A requested GPU does not exist. The message lists those that do."""
 
 
 def gpus_now(probe: GpuProbe | None = None) -> tuple[Gpu, ...]:
-    """Every GPU of this machine now.
+    """Return the current state of every GPU of this machine.
 
     Raises:
         NoGpus: There is no driver, or no GPU.
@@ -221,18 +218,18 @@ def gpus_now(probe: GpuProbe | None = None) -> tuple[Gpu, ...]:
 
 
 def chosen_gpus(names: Sequence[str], gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
-    """The GPUs of some names, in their order.
+    """Return the named GPUs, in the order of the names.
 
     Args:
-        names: Numbers as nvidia-smi counts them, or UUIDs.
-        gpus: Those of the machine.
+        names: Indexes as in nvidia-smi, or UUIDs.
+        gpus: The GPUs of the machine.
 
     Raises:
-        NoSuchGpu: One is not there, or is named twice.
+        NoSuchGpu: One does not exist, or is named twice.
     """
     found: list[Gpu] = []
     for name in names:
-        if name.startswith("MIG-"):  # a slice of a card: NVML lists the cards, CUDA takes the name
+        if name.startswith("MIG-"):  # a MIG slice: NVML lists whole GPUs, CUDA accepts the slice's name
             found.append(Gpu(-1, uuid=name, name="a slice of a GPU"))
             continue
         match = [gpu for gpu in gpus if name == str(gpu.index) or (gpu.uuid and name == gpu.uuid)]
@@ -246,15 +243,15 @@ def chosen_gpus(names: Sequence[str], gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
 
 
 def visible_names(gpus: Sequence[Gpu]) -> tuple[str, ...]:
-    """What `CUDA_VISIBLE_DEVICES` takes: numbers in bus order, which is NVML's; a slice by its name.
+    """Return entries for `CUDA_VISIBLE_DEVICES`: indexes in PCI bus order, as in NVML; a MIG slice's name.
 
-    UUIDs would do for CUDA, but vLLM before 0.24 takes each entry for a number.
+    CUDA would accept UUIDs, but vLLM before 0.24 parses each entry as a number.
     """
     return tuple(gpu.uuid if gpu.index < 0 else str(gpu.index) for gpu in gpus)
 
 
 def held_by_others(gpu: Gpu) -> str:
-    """Who works on a GPU already, in words; empty when nobody does."""
+    """Describe who else uses a GPU; empty when nobody does."""
     busy = [p for p in gpu.processes or () if not p.ours and (p.memory_bytes or 0) >= HELD_BYTES]
     if busy:
         who = ", ".join(_holder(process) for process in busy[:3])

@@ -1,7 +1,6 @@
-"""Sample the machine of a run every two seconds, in a thread of its own that can harm nobody.
+"""Sample the machine of a run every two seconds, in a thread that nothing waits for.
 
-The supervisor starts it, ends it and never waits for it: a driver that hangs holds up this thread alone,
-`hardware.json` then grows old, and readers see that.
+A hanging driver blocks only this thread. `hardware.json` then gets old, and readers notice that.
 """
 
 from __future__ import annotations
@@ -23,19 +22,19 @@ from grpo_tui.supervisor.run_processes import RunProcesses
 
 SAMPLE_S = 2.0
 FIRST_S = 0.5
-"""Before the first sample: a share of processor time needs a stretch to be measured over."""
+"""Time before the first sample, because CPU use is measured over an interval."""
 SLOW_S = 0.5
 BACK_OFF_S = 60.0
-"""How long a driver is left alone that is missing, slow or in trouble."""
+"""Pause before asking a driver again that is missing, slow or failing."""
 
 
 class HardwareWatch:
-    """Samples until it is stopped.
+    """Samples the machine until stopped.
 
     Args:
         folder: The run folder.
-        probe: Asks the GPUs.
-        log: Where a trouble is said, once each.
+        probe: Reads the GPUs.
+        log: Reports an error; called once per distinct error.
     """
 
     def __init__(
@@ -57,18 +56,18 @@ class HardwareWatch:
         self._ask_again_at = 0.0
 
     def start(self, trainer: int | None) -> None:
-        """Begin; what an earlier run left is removed first."""
+        """Start the thread, after removing the file of an earlier run."""
         self._trainer = trainer
         remove_hardware(self._folder.hardware)
         threading.Thread(target=self._run, name="hardware", daemon=True).start()
 
     def stop(self) -> None:
-        """End without waiting, and remove the file: nothing is shown of a run that has ended."""
+        """Stop without waiting, and remove the file, because an ended run has no hardware figures."""
         self._stopped.set()
         remove_hardware(self._folder.hardware)
 
     def sample(self) -> Hardware:
-        """The machine now; takes some milliseconds, or as long as the driver does."""
+        """Return the current state of the machine. Takes milliseconds, unless the driver is slow."""
         began = time.perf_counter()
         self._processes.follow(self._roots())
         self._ask_gpus()
@@ -107,9 +106,9 @@ class HardwareWatch:
                 if not self._stopped.is_set():
                     write_hardware(self._folder.hardware, hardware)
                 if self._stopped.is_set():
-                    remove_hardware(self._folder.hardware)  # the end came while it was written
+                    remove_hardware(self._folder.hardware)  # the run ended while it was written
             except OSError:
-                continue  # a full disk, a deleted folder: the run has louder voices for those
+                continue  # a full disk or a deleted folder is reported elsewhere
             except Exception as error:
                 self._say_once(f"the machine cannot be sampled: {type(error).__name__}: {error}")
                 wait_s = BACK_OFF_S
@@ -138,7 +137,7 @@ class HardwareWatch:
                 self._ask_again_at = now + BACK_OFF_S
 
     def _roots(self) -> list[int]:
-        """The processes whose trees are this run: the trainer, and every rank that lives on this machine."""
+        """Return the roots of the run's process trees: the trainer and every rank on this machine."""
         ranks = [read_rank(self._folder.rank(number)) for number in self._folder.ranks()]
         pids = [rank.pid for rank in ranks if rank is not None and rank.alive]
         return pids if self._trainer is None else [self._trainer, *pids]
@@ -153,10 +152,10 @@ class HardwareWatch:
 def memory_limit(
     groups: Path = Path("/proc/self/cgroup"), mount: Path = Path("/sys/fs/cgroup")
 ) -> tuple[int | None, int | None]:
-    """The tightest memory limit of this process's control groups, and what is used of it, in bytes.
+    """Return the tightest memory limit of this process's cgroups and the memory used of it, in bytes.
 
-    Page cache that the system would give back does not count as used. None, None without a limit. Version 2
-    of control groups; see cgroups(7).
+    Reclaimable page cache does not count as used. Returns (None, None) without a limit. Reads cgroups v2
+    (cgroups(7)).
     """
     tightest: tuple[int | None, int | None] = (None, None)
     try:

@@ -1,7 +1,7 @@
-"""How a training process ended, and what is left to do then: record its end, and put `run.json` right.
+"""Record how a training process ended, and restore `run.json` if needed.
 
-The supervisor is then the one writer. A process that could not say why it ended is judged by its exit code
-and the system's count of processes it killed for want of memory.
+At that point the supervisor is the only writer. A process that could not report its end is judged by its exit
+code and the kernel's count of out-of-memory kills.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from grpo_tui.store.writer import LOG_POSITION, Writer
 from grpo_tui.supervisor.ports import port_trouble
 
 PATIENCE_S = 30.0
-"""How long the end of a run is tried to be recorded; a later look at the run tries again."""
+"""How long to retry recording the end. A later look at the run tries again."""
 RETRY_S = 1.0
 LAST_LINES = 200
-"""Lines of the log in which the reason of a launcher that failed is looked for."""
+"""Lines of the log searched for the reason a launcher failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +39,18 @@ class Ended:
 
     folder: RunFolder
     code: int | None
-    """Its exit code, None when it was not this process's child."""
+    """Exit code; None when it was not a child of this process."""
     stopped_now: bool
-    """Whether a person had it ended at once."""
+    """The user stopped it with `stop --now`."""
     started_at: float | None
-    """When it was started, None when it ran before its supervisor did."""
+    """When it was started; None when it ran before its supervisor did."""
     pid: int | None
     starved: bool = False
-    """Whether the system killed a process for want of memory meanwhile."""
+    """The kernel killed some process for lack of memory meanwhile."""
 
 
 def conclude(ended: Ended, patience_s: float = PATIENCE_S) -> None:
-    """Put `run.json` right and record the end; a deleted folder is left alone, and what took its name too."""
+    """Restore `run.json` if needed and record the end. Do nothing if the folder was deleted."""
     if where(ended.folder.root) is None:
         return
     settle_spec(ended)
@@ -67,7 +67,7 @@ def conclude(ended: Ended, patience_s: float = PATIENCE_S) -> None:
 
 
 def settle_spec(ended: Ended) -> None:
-    """Put the earlier `run.json` back when a resume died before its first step."""
+    """Restore the previous `run.json` if a resume died before its first step."""
     try:
         died = not ended.stopped_now and not _made_a_step(ended)
         if settle_earlier(ended.folder, restore=died):
@@ -77,7 +77,7 @@ def settle_spec(ended: Ended) -> None:
 
 
 def _made_a_step(ended: Ended) -> bool:
-    """True when the attempt that has ended did a step of its own, or ended as it should."""
+    """Return whether the ended attempt completed a step of its own, or ended normally."""
     reader = RunReader(ended.folder.database)
     try:
         last = reader.attempts()[-1:]
@@ -93,13 +93,13 @@ def _made_a_step(ended: Ended) -> bool:
 
 
 def _ranks(folder: RunFolder, attempt: int) -> list[RankState]:
-    """What the ranks of an attempt said last, the first one first."""
+    """Return the last state reported by each rank of an attempt, rank 0 first."""
     states = [read_rank(folder.rank(number)) for number in folder.ranks()]
     return [state for state in states if state is not None and state.attempt in (attempt, 0)]
 
 
 def _record(ended: Ended) -> None:
-    """Write the rest of the log, outcomes, what was lost, and the end if the trainer did not write it."""
+    """Write the rest of the log, outcomes, losses, and the end unless the trainer wrote it."""
     folder = ended.folder
     named = where(folder.root)
     if named is None:
@@ -133,11 +133,11 @@ def _record(ended: Ended) -> None:
 
 
 def _how(ended: Ended, ranks: list[RankState], said: str) -> tuple[str, dict[str, Any] | None]:
-    """State and error of the attempt, by whoever knows best; a launcher says what failed only in the log."""
+    """Return state and error from the best source. If a launcher failed, the reason is only in the log."""
     first = ranks[0] if ranks and ranks[0].rank == 0 else None
     if not ended.stopped_now:
         if first is not None and first.ended:
-            # It came to its end and could only not write it, as on a full disk.
+            # It ended normally but could not write that, for example on a full disk.
             cause = first.ended_cause
             return first.ended, {"type": "", "message": cause, "cause": cause} if cause else None
         if (told := read_errors(ended.folder)) is not None:
@@ -151,7 +151,7 @@ def _how(ended: Ended, ranks: list[RankState], said: str) -> tuple[str, dict[str
 
 
 def _lost(attempt: int, ranks: list[RankState]) -> list[Dropped]:
-    """What the recorders of the ranks could not write before they had to leave."""
+    """Return the counts of records the ranks' recorders could not write before exiting."""
     counts: Counter[str] = Counter()
     for rank in ranks:
         counts.update(rank.lost)
@@ -186,19 +186,19 @@ _DOING = {
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """What is known of the end of a training process that said nothing itself."""
+    """What is known about a training process that died without reporting why."""
 
     code: int | None
-    """Its exit code, negative for a signal; None when it was not this process's child."""
+    """Exit code, negative for a signal; None when it was not a child of this process."""
     last: RankState | None = None
-    """What it was doing, as far as it got to say it."""
+    """Last state it reported."""
     starved: bool = False
-    """Whether the system has killed a process for want of memory while it ran."""
+    """The kernel killed some process for lack of memory while it ran."""
     log: str = "train.log"
 
 
 def verdict(death: Death) -> tuple[str, dict[str, Any]]:
-    """State and error of an attempt whose trainer could not write its own end."""
+    """Return state and error of an attempt whose trainer could not record its own end."""
     doing, where = doing_of(death.last), f"see {death.log}"
     if death.code is not None and death.code < 0:
         number = -death.code
@@ -220,7 +220,7 @@ def verdict(death: Death) -> tuple[str, dict[str, Any]]:
 
 
 def doing_of(last: RankState | None) -> str:
-    """`, while …`: the phase, or the reward function, a process died in; empty when it said nothing."""
+    """Return `, while …` with the phase or reward function a process died in; empty when unknown."""
     if last is None:
         return ""
     if last.reward_function:
@@ -230,9 +230,9 @@ def doing_of(last: RankState | None) -> str:
 
 
 def starvation_kills(source: Path = VMSTAT) -> int | None:
-    """How many processes the kernel has killed for want of memory since it started; None when unknown.
+    """Return how many processes the kernel has killed for lack of memory since boot; None when unknown.
 
-    Counts those of a container's limit too (`oom_kill` in proc(5), since Linux 4.13).
+    Includes kills due to a container's limit (`oom_kill` in proc(5), since Linux 4.13).
     """
     try:
         lines = source.read_text(encoding="ascii").splitlines()

@@ -1,8 +1,8 @@
-"""Signal the processes of a run and no others, and end what a training process leaves behind.
+"""Signal only processes of a run, and kill what a training process leaves behind.
 
-Whatever a supervisor starts carries a mark of the run folder in its environment, and so does whatever that
-starts. A supervisor that came later, to which nothing of this is a child, knows them by it. A script that
-joined with `monitor` has no mark, but holds a file of the run folder open that only the run itself writes.
+Everything a supervisor starts inherits a mark of the run folder in its environment. A supervisor started
+later has none of them as children and recognizes them by it. A script that joined with `monitor` has no mark,
+but holds a file of the run folder open for writing.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import process_alive
 
 ABORT_SIGNAL = signal.SIGRTMIN + 3
-"""What the supervisor sends to a training process to have the running reward call aborted."""
+"""Sent to a rank to abort its running reward call."""
 MARK = "GRPO_TUI_RUN"
-"""Variable of the environment that says which run folder a process belongs to."""
+"""Environment variable that identifies the run folder a process belongs to."""
 
 
 def mark_of(root: Path) -> str:
-    """What marks the processes of a run: its folder by what it is, so that a renaming changes nothing."""
+    """Return the mark of a run: device and inode of its folder, so that renaming does not change it."""
     found = os.stat(root)
     return f"{found.st_dev:x}-{found.st_ino:x}"
 
 
 def kill_session(leader: int) -> None:
-    """Kill the process group of a child that has not been waited for, so that its id is still its own."""
+    """Kill the process group of a child not yet waited for, while its pid cannot be reused."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, signal.SIGKILL)
 
 
 def send(number: int, pid: int, started: float | None, folder: RunFolder) -> bool:
-    """Send a signal to a process that a file named; False when it is gone, or not proved to be of the run.
+    """Send a signal to a process named in a file. Return False if it is gone or not proven to be of the run.
 
     Args:
         number: The signal.
@@ -46,7 +46,8 @@ def send(number: int, pid: int, started: float | None, folder: RunFolder) -> boo
         folder: The run.
     """
     try:
-        # The descriptor means this very process: when the pid is reused after the proof, nobody gets it.
+        # The descriptor refers to this very process. If the pid is reused after the check, nobody gets the
+        # signal.
         process = os.pidfd_open(pid)
     except (OSError, ValueError, OverflowError):
         return False
@@ -62,7 +63,7 @@ def send(number: int, pid: int, started: float | None, folder: RunFolder) -> boo
 
 
 def is_ours(pid: int, started: float | None, folder: RunFolder) -> bool:
-    """Return True for a process of this user that began at that time and belongs to the run."""
+    """Return whether a process is the user's, started at that time, and belongs to the run."""
     try:
         if not process_alive(pid, started) or os.stat(f"/proc/{pid}").st_uid != os.geteuid():
             return False
@@ -72,12 +73,12 @@ def is_ours(pid: int, started: float | None, folder: RunFolder) -> bool:
 
 
 def is_marked(pid: int, mark: str) -> bool:
-    """Return True for a process that was started for the run with this mark."""
+    """Return whether a process has this mark in its environment."""
     return f"{MARK}={mark}".encode() in _environment(pid)
 
 
 def _writes_into(pid: int, folder: RunFolder) -> bool:
-    """True when the process holds the run's lock or one of its rank files open for writing."""
+    """Return whether a process holds the run's lock or one of its rank files open for writing."""
     ours = set()
     for name in (folder.lock, *(folder.rank(number) for number in folder.ranks())):
         with contextlib.suppress(OSError):
@@ -95,7 +96,7 @@ def _writes_into(pid: int, folder: RunFolder) -> bool:
 
 
 def kill_descendants(spared: Collection[int] = ()) -> None:
-    """Kill every process below this one, except these children and what is below them."""
+    """Kill every descendant of this process, except the spared children and their descendants."""
     for child in psutil.Process().children():
         if child.pid in spared:
             continue
@@ -106,7 +107,7 @@ def kill_descendants(spared: Collection[int] = ()) -> None:
 
 
 def kill_marked(mark: str) -> None:
-    """Kill every process that carries this mark, whoever its parent is now."""
+    """Kill every process with this mark, whoever its parent is."""
     for process in psutil.process_iter():
         if process.pid != os.getpid() and is_marked(process.pid, mark):
             with contextlib.suppress(psutil.Error):
@@ -114,7 +115,7 @@ def kill_marked(mark: str) -> None:
 
 
 def _environment(pid: int) -> list[bytes]:
-    """The environment a process began with; nothing when it is not ours to read."""
+    """Return a process's initial environment; empty when it is not readable."""
     try:
         return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:

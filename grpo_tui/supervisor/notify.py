@@ -1,7 +1,7 @@
-"""Tell the user of a run's findings, of a pause that the run began itself, and of its end.
+"""Notify the user of a run's findings, of a pause the run began by itself, and of its end.
 
-A thread looks at the run every few seconds. Each message is sent by a child process of its own
-(`notify_child`), which the supervisor does not wait for.
+A thread checks the run every few seconds. Each message is sent by a child process (`notify_child`), which the
+supervisor does not wait for.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from grpo_tui.store.status import ENDED, Status, read_status
 
 LOOK_S = 3.0
 LAST_LOOK_S = 10.0
-"""How long the last look may take before the supervisor ends without it."""
+"""Time limit for the last check before the supervisor exits."""
 QUIET_S = 3600.0
-"""The shortest time between two messages about the same rule."""
+"""Minimum time between two messages about the same rule."""
 LONGEST = 1000
 PAUSED = "run.paused-itself"
 LOST = "policy.gradient-nan"
-"""A finding that says itself that the run pauses."""
+"""A finding that itself reports the pause."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What is told, as the webhook and the command's input get it."""
+    """The message as the webhook and the command receive it."""
 
     text: str
     title: str
@@ -51,7 +51,7 @@ class Message:
 
 
 def notify_of(spec: RunSpec) -> Notify | None:
-    """Return who is told what happens to a run; nobody is told of a trial."""
+    """Return the run's notification settings; None when unset, invalid, or for a trial."""
     section = spec.config.get("section")
     asked = section.get("notify") if isinstance(section, dict) else None
     if not asked or spec.smoke:
@@ -63,12 +63,7 @@ def notify_of(spec: RunSpec) -> Notify | None:
 
 
 class Notifier:
-    """Sends messages until the run has ended.
-
-    Args:
-        folder: The run folder.
-        notify: Who is told of what.
-    """
+    """Sends messages until the run has ended."""
 
     def __init__(self, folder: RunFolder, notify: Notify) -> None:
         self._folder, self._notify = folder, notify
@@ -83,16 +78,16 @@ class Notifier:
         self._told = {key: at for key, at in kept.items() if isinstance(at, int | float)}
 
     def start(self) -> None:
-        """Begin to look at the run."""
+        """Start the thread."""
         self._thread.start()
 
     def end(self) -> None:
-        """Look a last time, and tell of the end, which is recorded by now."""
+        """Check a last time and report the end, which must already be recorded."""
         self._ended.set()
         self._thread.join(LAST_LOOK_S)
 
     def senders(self) -> set[int]:
-        """Return the children that are sending a message."""
+        """Return the pids of children that are sending a message."""
         return {child.pid for child in self._senders}
 
     def _run(self) -> None:
@@ -102,7 +97,7 @@ class Notifier:
             try:
                 self._look(ended)
             except (RunDatabaseError, OSError) as error:
-                if ended:  # before, the next look may do better
+                if ended:  # before the end, the next check may succeed
                     self._say(f"the run cannot be read: {error}")
             except Exception as error:
                 self._say(f"{type(error).__name__}: {error}")
@@ -113,7 +108,7 @@ class Notifier:
         if root is None:
             return
         status = read_status(root)
-        if ended or status.state != "starting":  # a resume has not judged yet what was open before
+        if ended or status.state != "starting":  # a starting resume has not re-evaluated earlier findings yet
             for key, message in self._new(root, status):
                 self._keep(key)
                 self._send(message)
@@ -121,7 +116,7 @@ class Notifier:
             self._send(_end_of(root, status))
 
     def _new(self, root: Path, status: Status) -> Iterator[tuple[str, Message]]:
-        """What was not told yet, each with what stands for it."""
+        """Yield new messages, each with the key that marks it as sent."""
         for finding in status.findings:
             key = f"{finding.id}@{finding.first_step}"
             if finding.severity in self._severities and self._is_new(key):
@@ -171,7 +166,7 @@ def _end_of(root: Path, status: Status) -> Message:
     steps = f"{status.step} of {status.total_steps} steps" if status.total_steps else f"{status.step} steps"
     error = status.error or {}
     cause = str(error.get("cause") or error.get("message") or "")
-    state = status.state if status.state in ENDED else "ended"  # a full disk: its end was not recorded
+    state = status.state if status.state in ENDED else "ended"  # the end was not recorded (disk full)
     return _message(root, status, f"{root.name}: {state} at step {status.step}", cause or steps)
 
 

@@ -1,7 +1,7 @@
-"""Send one message: post it to the webhook and run the command, each for a limited time.
+"""Send one message to the webhook and the command, each with a time limit.
 
-Started by `notify` with the message on its standard input. What fails is one line in the run's log, which
-never shows the webhook.
+Started by `notify` with the message on standard input. A failure is one line in the run's log, with the
+webhook's URL masked.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ VARIABLES = {
     "GRPO_TUI_STEP": "step",
     "GRPO_TUI_FINDING": "finding",
 }
-"""What the command finds in its environment, by the key of the message."""
+"""Environment variables of the command, and the message's key for each."""
 
 
 def main() -> None:
-    """Entry point of the child."""
+    """Run the child."""
     told = json.load(sys.stdin)
     message = told["message"]
     sending = [
@@ -49,7 +49,7 @@ def main() -> None:
     for thread in sending:
         thread.start()
     for thread in sending:
-        thread.join(LIMIT_S + 2)  # a name server that hangs can be waited for in no other way
+        thread.join(LIMIT_S + 2)  # the only way to limit a hanging name lookup
 
 
 def _post(webhook: str, message: Mapping[str, Any]) -> None:
@@ -69,14 +69,14 @@ def _post(webhook: str, message: Mapping[str, Any]) -> None:
     except OSError as error:
         reason = getattr(error, "reason", error)
         why = f"could not be reached: {getattr(reason, 'strerror', None) or reason}"
-    except (ValueError, http.client.HTTPException) as error:  # its text may quote the URL
+    except (ValueError, http.client.HTTPException) as error:  # its message may contain the URL
         why = f"could not be used: {type(error).__name__}"
     _say(f"the webhook {masked_url(url)} {why}")
 
 
 def _run(command: str, message: Mapping[str, Any]) -> None:
     shown = {name: "" if message[key] is None else str(message[key]) for name, key in VARIABLES.items()}
-    # Files and not pipes: what the command leaves in the background may keep them open.
+    # Files, not pipes: a background process of the command may keep a pipe open.
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as said:
         given.write(json.dumps(message).encode())
         given.seek(0)

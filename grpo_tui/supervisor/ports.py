@@ -1,4 +1,4 @@
-"""Who listens on a port of this machine, which port is free, and what a failed start says of one."""
+"""Find who uses a port and which port is free, and explain failed starts caused by a port."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HIGHEST = 65_535
 
 
 def port_in_use(port: int) -> bool:
-    """Whether something listens on a port of this machine."""
+    """Return whether a port of this machine is in use."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -26,12 +26,12 @@ def port_in_use(port: int) -> bool:
 
 
 def free_port(after: int) -> int:
-    """The next port that nobody listens on."""
+    """Return the next free port, or 0 if there is none."""
     return next((port for port in range(after + 1, HIGHEST) if not port_in_use(port)), 0)
 
 
 def port_holder(port: int) -> str:
-    """Who listens on a port, in words; the system does not say it of another user's process."""
+    """Describe who listens on a port. Another user's process is not visible."""
     unseen = "a process not visible from here"
     try:
         listening = [
@@ -49,7 +49,7 @@ def port_holder(port: int) -> str:
 
 
 def port_trouble(text: str) -> str:
-    """What to do about an output that ends in a port that is taken; empty for any other."""
+    """Explain output of a process that failed because a port is in use; empty for any other output."""
     for line in reversed(text.splitlines()):
         if TAKEN.search(line):
             number = NUMBER.search(line)

@@ -1,4 +1,4 @@
-"""The processes of a run: what they use, and whether another process belongs to them."""
+"""The processes of a run: their CPU and memory use, and whether a process belongs to the run."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from collections.abc import Iterable
 import psutil
 
 TREE_S = 10.0
-"""How often the process tree is walked, which costs more the more processes the machine has."""
+"""How often the process tree is walked. The cost grows with the number of processes on the machine."""
 AGAIN_S = 1.0
-"""How soon it is walked again for a process that nobody knows."""
+"""Minimum time before the tree is walked again for an unknown process."""
 
 
 class RunProcesses:
-    """The processes of a run, kept between samples, for a share of time is measured from one to the next."""
+    """The processes of a run. Kept between samples, because CPU use is measured from one to the next."""
 
     def __init__(self) -> None:
         self._roots: tuple[int, ...] = ()
@@ -26,14 +26,14 @@ class RunProcesses:
         self._own: dict[int, tuple[str, str | None]] = {}
 
     def follow(self, roots: Iterable[int]) -> None:
-        """Walk the trees of these processes when that is due, or when there are other roots."""
+        """Walk the trees below these processes if the roots have changed or the last walk is too old."""
         wanted = tuple(dict.fromkeys(roots))
         if wanted != self._roots or time.monotonic() - self._walked_at >= TREE_S:
             self._roots = wanted
             self._walk()
 
     def figures(self) -> tuple[float | None, int | None]:
-        """Share of a core in percent and resident bytes, both summed; None when no process is left."""
+        """Return the sums of CPU use (percent of a core) and resident bytes; None when no process is left."""
         cpu, rss, alive = 0.0, 0, False
         for pid, process in list(self._tree.items()):
             try:
@@ -46,18 +46,18 @@ class RunProcesses:
         return (round(cpu, 1), rss) if alive else (None, None)
 
     def describe(self, pid: int) -> tuple[str, str | None, bool]:
-        """Name, user and whether it is of this run; an empty name when it cannot be seen from here."""
+        """Return a process's name ("" if not visible), its user, and whether it belongs to the run."""
         try:
             process = psutil.Process(pid)
             began = process.create_time()
             known = self._others.get(pid)
             if known is None or known[0] != began:
                 if pid not in self._tree and time.monotonic() - self._walked_at > AGAIN_S:
-                    self._walk()  # it may have been started since
+                    self._walk()  # it may be new
                 known = (began, process_name(process), _user(process))
                 self._others[pid] = known
                 if pid not in self._tree:
-                    self._own.pop(pid, None)  # another process has the number now
+                    self._own.pop(pid, None)  # the pid was reused
             if pid in self._tree:
                 self._own[pid] = known[1:]
             return known[1], known[2], pid in self._own
@@ -71,7 +71,7 @@ class RunProcesses:
         found: dict[int, psutil.Process] = {}
         for root in self._roots:
             if root in found:
-                continue  # within a tree already: each walk goes over every process of the machine
+                continue  # already in a tree; each walk visits every process of the machine
             with contextlib.suppress(psutil.Error):
                 process = psutil.Process(root)
                 for one in [process, *process.children(recursive=True)]:
@@ -79,7 +79,7 @@ class RunProcesses:
         self._tree = found
 
     def _kept(self, process: psutil.Process) -> psutil.Process:
-        """The object that has measured this process before, for its next share of time to be right."""
+        """Return the object that measured this process before, so that its next CPU figure is right."""
         before = self._tree.get(process.pid)
         if before is not None and before == process:
             return before
@@ -89,9 +89,9 @@ class RunProcesses:
 
 
 def process_name(process: psutil.Process) -> str:
-    """A short name: the script or module of a Python process, else what the system calls it.
+    """Return a short name: the script or module of a Python process, else the system's name.
 
-    Never the whole command line, which may hold a password of somebody else.
+    Never the whole command line, which may contain another user's password.
     """
     name = process.name()
     if not name.startswith("python"):

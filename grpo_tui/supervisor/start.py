@@ -1,4 +1,4 @@
-"""Start supervisors: for a new run, for a script that runs already, for a run that has lost its own."""
+"""Start supervisors: for a new run, a running script, or a run whose supervisor died."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from grpo_tui.store.status import is_live
 
 LOCK_POLL_S = 0.1
 LEAVING_S = 20.0
-"""How long the processes of an ended run may take to leave before a new start gives up."""
+"""How long a new start waits for the processes of an ended run to exit."""
 
 
 class RunFolderBusy(RuntimeError):
-    """Another process trains into the folder."""
+    """Another run is training in the folder."""
 
 
 def take_lock(folder: RunFolder, wait_s: float = 0.0) -> int:
-    """Take the folder's lock; the descriptor holds it, also in children that inherit it.
+    """Lock the folder and return the descriptor that holds the lock. Children that inherit it hold it too.
 
     Args:
-        folder: The run folder, made when it is missing.
-        wait_s: How long to wait for processes of a run that has ended but are still leaving.
+        folder: The run folder, created if missing.
+        wait_s: How long to wait for processes of an ended run to exit.
 
     Raises:
-        RunFolderBusy: Somebody else holds it.
+        RunFolderBusy: Another process holds the lock.
     """
     folder.root.mkdir(mode=0o755, parents=True, exist_ok=True)
     descriptor = os.open(folder.lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
@@ -52,14 +52,14 @@ def take_lock(folder: RunFolder, wait_s: float = 0.0) -> int:
 
 
 def launch(folder: RunFolder, spec: RunSpec) -> int:
-    """Start a supervisor, and through it the training process; returns the supervisor's pid.
+    """Start a supervisor, which starts the training process. Return the supervisor's pid.
 
     Args:
         folder: The run folder.
-        spec: What to run; written once the folder is ours.
+        spec: What to run. Written to `run.json` once the folder is locked.
 
     Raises:
-        RunFolderBusy: Another process trains into the folder.
+        RunFolderBusy: Another run is training in the folder.
         OSError: The folder cannot be written.
     """
     lock = take_lock(folder, 0.0 if is_live(folder.root) else LEAVING_S)
@@ -77,19 +77,19 @@ def launch(folder: RunFolder, spec: RunSpec) -> int:
 
 
 def start_sidecar(folder: RunFolder, trainer: int, lock: int) -> int:
-    """Start a supervisor for a training process that runs already; returns the supervisor's pid."""
+    """Start a supervisor for a training process that is already running. Return the supervisor's pid."""
     _remember(folder)
     _close_to_others(folder)
     return _start(folder, ["--watch", str(trainer)], trainer=trainer, lock=lock)
 
 
 def adopt(folder: RunFolder) -> str:
-    """Give a run a supervisor again when its own is gone, whether the run lives or ended without a word.
+    """Start a supervisor for a run that has lost its own, whether the run is alive or ended unrecorded.
 
-    A run that this user did not start on this machine is left alone: looking at a folder never acts on it.
+    A run the user did not start on this machine is left alone: looking at a folder never acts on it.
 
     Returns:
-        What was missing and what was done about it, empty when nothing was.
+        A message about what was missing and what was done; empty when nothing was missing.
     """
     beat = read_heartbeat(folder.heartbeat)
     if beat is None or beat.trainer is None or not beat.same_host or beat.supervisor_alive:
@@ -113,7 +113,7 @@ def adopt(folder: RunFolder) -> str:
 
 
 def _remember(folder: RunFolder) -> None:
-    """Note the start; a run that cannot be noted trains all the same, and is foreign to later looks."""
+    """Record that the user started this run. On failure it still trains, but `adopt` will not act on it."""
     try:
         remember(folder.root)
     except OSError as error:
@@ -125,7 +125,7 @@ def _remember(folder: RunFolder) -> None:
 
 
 def _close_to_others(folder: RunFolder) -> None:
-    """Let nobody else write commands; say so where the file system keeps no permissions."""
+    """Keep other users from writing commands. Warn if the file system does not support permissions."""
     with contextlib.suppress(OSError):
         folder.commands.mkdir(mode=0o700, exist_ok=True)
         if not folder.commands.is_symlink():
@@ -164,6 +164,7 @@ def _start(
             pass_fds=() if lock is None else (lock,),
         )
     write_heartbeat(folder.heartbeat, process.pid, trainer)
-    # The supervisor outlives whoever started it; not waiting for it here is on purpose.
+    # The supervisor outlives this process. Setting a return code avoids the warning about a child that was
+    # not awaited.
     process.returncode = 0
     return process.pid

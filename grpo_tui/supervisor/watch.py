@@ -1,4 +1,4 @@
-"""What a supervisor does: watch one training process, serve what cannot wait, record how it ended."""
+"""The supervisor: watch one training process, run urgent commands, record how it ended."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ from grpo_tui.supervisor.notify import Notifier, notify_of
 TICK_S = 0.1
 HEARTBEAT_S = 1.0
 ABORT_LIMIT_S = 5.0
-"""How long an aborted reward call may take to give way before it is called uninterruptible."""
+"""An aborted reward call still running after this long is reported as uninterruptible."""
 STOP_NOW_LIMIT_S = 3.0
-"""How long a trainer gets to write its last records before it is killed."""
+"""Time for a trainer to write its last records before it is killed."""
 
 
 @dataclass(slots=True)
 class _Abort:
-    """An abort under way: the reward call wanted per rank, since when, and when a signal last went out."""
+    """An abort in progress: the reward call to end per rank, its start, and when signals were last sent."""
 
     command: Command
     calls: dict[int, int]
@@ -70,7 +70,7 @@ class Supervisor:
         started: float | None = None,
     ) -> None:
         self._name: Path | None = folder.root
-        # By what it is: a folder that somebody makes anew under the name is none of ours.
+        # Hold the folder itself, not its name: a new folder under the same name is not this run.
         self._folder, self._lock = RunFolder(hold(folder.root)), lock
         self._mark = mark_of(self._folder.root)
         self._mailbox = Mailbox(self._folder.commands)
@@ -79,7 +79,7 @@ class Supervisor:
         self._notifier: Notifier | None = None
         self._child: subprocess.Popen[bytes] | None = None
         self._trainer = trainer
-        if trainer is not None and started is None:  # it started this supervisor itself
+        if trainer is not None and started is None:  # a script that started this supervisor itself
             started = process_started(trainer)
         self._trainer_started = started
         self._is_sidecar = trainer is not None and not _is_worker(trainer)
@@ -91,7 +91,7 @@ class Supervisor:
         self._stop_now: tuple[Command, float] | None = None
 
     def run(self) -> int:
-        """Start the training process if there is none to watch, and stay until it has ended."""
+        """Start the training process unless there is one to watch, and stay until it has ended."""
         if self._trainer is None:
             self._refuse_leftovers("the run had ended before this command was read")
             self._start_trainer()
@@ -108,7 +108,7 @@ class Supervisor:
 
     @contextlib.contextmanager
     def _unharmed(self, what: str) -> Iterator[None]:
-        """Go on watching whatever goes wrong meanwhile, and say each trouble once."""
+        """Keep watching after any error, and report each distinct error once."""
         try:
             yield
         except Exception as error:
@@ -122,11 +122,11 @@ class Supervisor:
         environment = dict(os.environ)
         environment["PYTHONUNBUFFERED"] = "1"
         environment[MARK] = self._mark
-        # torch elastic would otherwise take SIGHUP as a reason to stop its ranks.
+        # By default torch elastic stops its ranks on SIGHUP.
         environment.setdefault("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGQUIT")
         spec = read_spec(self._folder.spec)
         if spec.gpus:
-            environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # as NVML and nvidia-smi count
+            environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # the order of NVML and nvidia-smi
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(spec.gpus)
         with append_regular(self._folder.log) as log:
             self._child = subprocess.Popen(
@@ -140,13 +140,13 @@ class Supervisor:
             )
         self._trainer = self._child.pid
         self._trainer_started = process_started(self._child.pid)
-        # Only for a run that this supervisor started: the start asked whether the command may run.
+        # Only for a run this supervisor starts: consent to run the command was asked for at the start.
         if (notify := notify_of(spec)) is not None:
             self._notifier = Notifier(self._folder, notify)
             self._notifier.start()
 
     def _trainer_lives(self) -> bool:
-        if self._child is not None:  # not reaped before its group is ended, so that its id is still its own
+        if self._child is not None:  # not reaped before its group is killed, so that its pid is not reused
             ended = os.WEXITED | os.WNOHANG | os.WNOWAIT
             return os.waitid(os.P_PID, self._child.pid, ended) is None
         if self._is_sidecar and self._closed_by_itself():
@@ -154,7 +154,7 @@ class Supervisor:
         return process_alive(self._trainer, self._trainer_started)
 
     def _closed_by_itself(self) -> bool:
-        """True when the script that this sidecar watches has ended its training, and goes on without it."""
+        """Return whether a script joined with `monitor` has finished training but is still running."""
         rank = read_rank(self._folder.rank(0))
         return rank is not None and rank.pid == self._trainer and rank.closed
 
@@ -169,7 +169,7 @@ class Supervisor:
                 return  # a full disk or a deleted folder must not end the watch
 
     def _look_where(self) -> None:
-        """Say in the log that the folder was renamed; everything goes on in it."""
+        """Log that the folder was renamed. The run continues in it."""
         name = where(self._folder.root)
         if name is not None and name != self._name:
             print(f"grpo-tui: the run folder is now {name}; the run continues there", flush=True)
@@ -178,7 +178,7 @@ class Supervisor:
     # -- commands --------------------------------------------------------------------------------
 
     def stop_gently(self, *_: Any) -> None:
-        """On SIGTERM: ask the trainer to save and stop, and go on watching it."""
+        """Handle SIGTERM: ask the trainer to save and stop, and keep watching it."""
         try:
             self._mailbox.submit("stop", by="SIGTERM")
         except OSError:
@@ -200,7 +200,8 @@ class Supervisor:
                     self._finish(command, False, f"unknown command {command.kind}")
                 continue
             if command.kind == "stop_now":
-                # The recorder reads the same command, writes what it has and leaves; see `_kill_trainer`.
+                # The recorder reads the same command, writes its last records and exits. After the limit it
+                # is killed.
                 self._stop_now = (command, time.monotonic())
             elif self._abort is None:
                 self._begin_abort(command)
@@ -276,7 +277,7 @@ class Supervisor:
             kill_descendants(() if self._notifier is None else self._notifier.senders())
         kill_marked(self._mark)
         with self._unharmed("answering"):
-            # The trainer reads the mailbox too, and may have left before this process saw the command.
+            # The trainer reads the mailbox too, and may have exited before this process saw the command.
             asked = [command for command in self._outbox.pending() if command.kind == "stop_now"]
             self._stop_now = self._stop_now or ((asked[0], 0.0) if asked else None)
             if self._stop_now is not None:
@@ -294,7 +295,7 @@ class Supervisor:
 
 
 def _is_worker(pid: int) -> bool:
-    """True for a training process the program started, not for a script that joined: it leads a session."""
+    """Return whether this program started the process. If so it leads a session, unlike a joined script."""
     try:
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
         return os.getpgid(pid) == pid and b"grpo_tui.train.worker" in command
@@ -303,7 +304,7 @@ def _is_worker(pid: int) -> bool:
 
 
 def _launcher(spec: RunSpec) -> list[str]:
-    """The words that start the training process; a launcher is run by this interpreter's own modules."""
+    """Return the command in front of `-m`. Known launchers run as modules of this interpreter."""
     words = list(spec.launcher)
     if words[:2] == ["accelerate", "launch"]:
         return [sys.executable, "-m", "accelerate.commands.launch", *words[2:]]

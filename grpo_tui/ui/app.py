@@ -374,7 +374,7 @@ class GrpoApp(TunedApp):
             self.view_signal.publish(None)
             self._follow(path)
             self.switch_mode("train")
-            while len(self.screen_stack) > 1:  # a chart of the run before
+            while len(self.screen_stack) > 1:  # screens of the previous run
                 self.pop_screen()
         self.switch_mode("train")
 
@@ -573,6 +573,6 @@ def run_app(
     except BaseException:
         restore_terminal()
         raise
-    if app.return_code:  # it broke, and has said why
+    if app.return_code:  # it failed, and has printed why
         raise SystemExit(app.return_code)
     return parting

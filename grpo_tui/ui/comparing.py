@@ -31,7 +31,7 @@ def code_to_compare(root: Path, model: Path) -> tuple[Code, ...]:
     try:
         config = RunConfig.from_json(read_spec(RunFolder(root).spec).config, root)
     except (OSError, ValueError):
-        return ()  # the command says what is wrong with it
+        return ()  # the command reports what is wrong
     return unanswered([*needed(config), *needed(replace(config, model=str(model.absolute())))])
 
 
@@ -77,7 +77,7 @@ class Comparing:
                 body = json.loads(done.printed)
                 return True, sentence(body, body["verdict"][0])
             except MALFORMED:
-                pass  # exit 1 without a result is a failure too
+                pass  # exit code 1 without a result is a failure
         if self.cancelled:
             return False, "Stopped. What was generated is kept: D continues."
         return False, done.trouble

@@ -283,7 +283,7 @@ class LabWorker:
     def _failed(self, error: Exception) -> None:
         if self._jobs.stopped.is_set():
             return
-        if self._superseded:  # by a saved file, which is still to be scored
+        if self._superseded:  # a file was saved, which still has to be scored
             self._superseded = False
             self._jobs.ask("reload", partial(self._reload, self._saved))
             return
@@ -543,7 +543,7 @@ class LabWorker:
         assert self._config is not None
         add_to_file(seen.file, stage, seen.task)
         before = self._config
-        if not before.model:  # functions alone have the weights that one begins with
+        if not before.model:  # functions without a config start with the suggested weights
             before = _weighted(before, seen.advice.weights or {})
         self._config = with_reward(before, seen.file, stage)
         trouble = ""
@@ -601,7 +601,7 @@ class LabWorker:
 
     def _tell_progress(self, now: Progress, since: float) -> None:
         if now.what == SCORING:
-            self._cancel = None  # from here on it is the lab that has to be interrupted
+            self._cancel = None  # from now on, the lab has to be interrupted
         self._post(LabBusy(progress(now), MODEL, since))
 
     def _doing(self, what: str) -> None:

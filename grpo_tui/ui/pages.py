@@ -118,9 +118,9 @@ class Pages:
                 try:
                     self._stores.refresh()
                     answer = question(self._stores)
-                except Exception as error:  # whatever is in the file; the next question may do
+                except Exception as error:  # anything may be in the file; the next question may succeed
                     self._stores.close()
-                    if failed is None:  # the poller says what is wrong with the file
+                    if failed is None:  # the poller reports errors of the file
                         continue
                     then, answer = failed, _sentence(error)
                 if not self._jobs.stopped.is_set():

@@ -56,7 +56,7 @@ def _changed_columns(a: Line, b: Line, width: int) -> Iterator[tuple[int, int]]:
     same, first = _same_spans(a, b)
     cells, others = _cells(a[same:], width - first), _cells(b[same:], width - first)
     if cells is None or others is None:
-        yield min(first, width - 1), width  # the last cell may hold the sign of a cut
+        yield min(first, width - 1), width  # the last cell may show a truncation sign
         return
     longest = max(len(cells), len(others))
     for short in (cells, others):

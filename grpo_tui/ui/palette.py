@@ -60,7 +60,7 @@ class Palette(PatientPalette):
     """It never opened, because another pane was chosen meanwhile."""
 
     def on_mount(self, event: Mount) -> None:
-        if not self.is_active:  # it would look for the screen below it in the stack of another pane
+        if not self.is_active:  # it would look for its screen in another pane's stack
             self._missed = True
             event.prevent_default()
 
@@ -71,7 +71,7 @@ class Palette(PatientPalette):
 
     async def on_click(self, event: Click) -> None:
         event.prevent_default()
-        with contextlib.suppress(NoWidget):  # the screen has become smaller since
+        with contextlib.suppress(NoWidget):  # the terminal was made smaller
             if self.get_widget_at(event.screen_x, event.screen_y)[0] is self:
                 await self.run_action("escape")
 

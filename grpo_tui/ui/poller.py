@@ -78,7 +78,7 @@ class Poller:
         """Read the status once, for a user who leaves before the first view. Takes a few milliseconds."""
         try:
             return read_status(self.folder.root).live
-        except Exception:  # what cannot be read is not said to go on
+        except Exception:  # do not claim that an unreadable run continues
             return False
 
     def run(self) -> None:
@@ -90,7 +90,7 @@ class Poller:
                     self._look(urgent)
                 except Exception:
                     self._start_over()
-                if not self._more:  # pages that wait are read at once
+                if not self._more:  # remaining pages are read without a pause
                     self._wake.wait(ALONE_POLL_S if self._alone else POLL_S)
                     self._wake.clear()
             self._write_requests()  # a key pressed just before leaving still counts
@@ -135,7 +135,7 @@ class Poller:
             self._trouble = ""
         except RunDatabaseError as error:
             moved, self._more, self._trouble = False, False, one_line(str(error), 300)
-        except Exception as error:  # a file that vanishes or is locked is a passing trouble, not an end
+        except Exception as error:  # a missing or locked file is a temporary problem
             moved, self._more, self._trouble = False, False, one_line(f"run.db cannot be read: {error}", 300)
             self._close()
             self._deltas = None
@@ -193,7 +193,7 @@ class Poller:
             except RunDatabaseError:
                 if self._status is None or not self._status.live:
                     raise
-                return  # the run has started and will write soon
+                return  # a live run will create the tables soon
             self._deltas, self._file = DeltaReader(self._reader), file
 
     def _show(self, now: float) -> None:

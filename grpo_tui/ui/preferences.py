@@ -89,7 +89,7 @@ class PreferenceFile:
 
     def _values(self) -> dict[str, Any]:
         text = self.path.read_text(encoding="utf-8")
-        import json  # a person without a file of preferences has a first paint without it
+        import json  # not needed for the first paint without a preferences file
 
         values = json.loads(text)
         if not isinstance(values, dict):

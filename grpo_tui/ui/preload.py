@@ -25,5 +25,5 @@ def preload(quiet: Callable[[], bool], ended: Event, modules: Iterable[str] = MO
             if ended.wait(LOOK_AGAIN_S):
                 return
         importlib.import_module(name)
-        if ended.wait(0.02):  # whoever waits for the interpreter gets it between two
+        if ended.wait(0.02):  # lets other threads run between two imports
             return

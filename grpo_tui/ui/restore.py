@@ -6,7 +6,7 @@ Must not import anything: it is used to repair a terminal after a crash, when me
 from __future__ import annotations
 
 MODES = (
-    "\x1b[?2026l"  # synchronized output, first of all: a held frame must not swallow the rest
+    "\x1b[?2026l"  # synchronized output, first: an open frame must not hold back the rest
     "\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?1015l\x1b[?1016l"  # mouse reports
     "\x1b[?1004l\x1b[?2004l\x1b[?2048l\x1b[<u"  # focus, paste, in-band resize, keyboard protocol
     "\x1b[?7h\x1b[?25h\x1b[0m"  # line wrap, cursor, plain text

@@ -51,7 +51,7 @@ def start_run(words: Sequence[str], done_word: str = "started") -> tuple[bool, s
             text=True,
             errors="replace",
             timeout=PATIENCE_S,
-            start_new_session=True,  # a hang-up of the terminal must not end a start half way
+            start_new_session=True,  # a terminal hang-up must not interrupt a start
             check=False,
         )
     except subprocess.TimeoutExpired:
@@ -113,11 +113,11 @@ class Child:
                 self._process = subprocess.Popen(
                     self.words,
                     stdin=subprocess.DEVNULL,
-                    stdout=printed,  # no pipe: what it prints may be more than one holds
+                    stdout=printed,  # not a pipe: the output may not fit into its buffer
                     stderr=subprocess.PIPE,
                     text=True,
                     errors="replace",
-                    start_new_session=True,  # ctrl+c of the terminal is the screen's
+                    start_new_session=True,  # ctrl+c belongs to the screen
                 )
         except OSError as error:
             return Ended(None, "", one_line(f"it could not be started: {error}", MOST_SAID))

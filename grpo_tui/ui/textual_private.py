@@ -164,7 +164,7 @@ class TunedApp(App[str]):
         if isinstance(screen, Screen) and not screen.is_running and shown:
             screen.add_class(*(self.screen.classes & self._sizes), update=False)
         found, mounted = super()._get_screen(screen)
-        with contextlib.suppress(AttributeError, TypeError):  # a Textual that counts otherwise reads all anew
+        with contextlib.suppress(AttributeError, TypeError):  # another Textual version re-reads all styles
             newest = self._css_update_count
             if found._css_update_count < 0 and shown and shown[-1]._css_update_count in (-1, newest):
                 found._css_update_count = shown[-1]._css_update_count = newest
@@ -335,7 +335,7 @@ class PatientPalette(LeftOnce, CommandPalette):
             super()._watch__list_visible()
 
     def _action_command_list(self, action: str) -> None:
-        with contextlib.suppress(KeyError):  # a page down where no line has room yet
+        with contextlib.suppress(KeyError):  # page down without room for a line
             super()._action_command_list(action)
 
 
@@ -392,7 +392,7 @@ class PatientDriver(LinuxDriver):
 
     def _put(self, data: str | None) -> None:
         if (line := self._line()) is not None:
-            with contextlib.suppress(queue.Full):  # what mends the terminal in the end is the guard's to say
+            with contextlib.suppress(queue.Full):  # the guard process restores the terminal
                 line.put_nowait(data)
         elif data is not None and getattr(self, "_writer_thread", self) is not None:
             super().write(data)

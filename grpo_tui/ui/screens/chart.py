@@ -87,7 +87,7 @@ class WindowLoader:
                 moved = [source.look() for source in self._sources]
                 if options is not None and (options != read or any(moved)):
                     if options != read and any(source.long for source in self._sources):
-                        self._read(*options, band=False)  # something to look at, while the rest is read
+                        self._read(*options, band=False)  # a quick first picture
                     if options == self._request:
                         self._read(*options)
                     read = options
@@ -102,7 +102,7 @@ class WindowLoader:
         trouble = next((source.trouble for source in self._sources if source.trouble), "")
         try:
             view = load_window(self._sources, keys_of(options), options.window, columns)
-        except Exception as error:  # a file that vanishes meanwhile is a passing trouble; the next look tells
+        except Exception as error:  # a missing file may be temporary; the next check will show
             view, trouble = None, one_line(f"The run cannot be read: {error}", 200)
         self._post(WindowLoaded(view, options, trouble))
 
@@ -235,7 +235,7 @@ class ZoomScreen(LeftOnce, Screen[None], Shell):
             self._point(places[index + by])
             return
         at_end = places[-1] >= view.bounds.newest - 1e-9 if by > 0 else view.first <= view.bounds.first
-        if at_end:  # beyond the newest value there is nothing to stand on: go along with it
+        if at_end:  # past the newest value the cursor follows it
             self.change(replace(self.options, cursor=None if by > 0 else places[0]))
         else:
             apart = (places[-1] - places[0]) / max(1, len(places) - 1)

@@ -1,4 +1,4 @@
-"""Pane 2: is this config right, will it fit, what will a step be?"""
+"""Pane 2, Config: a config as form and text, with findings, help and the plan of a run."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ UNREAD: list[Line] = [(), [Span("   Fix the text to see the fields: ", "dim"),
 
 
 class ConfigScreen(KeepsStyles, Screen[None], Shell):
-    """A config as form and as text."""
+    """A config as form and text."""
 
     AUTO_FOCUS = "#config-form"
     BINDINGS = bindings("config")
@@ -87,7 +87,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         self._words = ""
         self._found: set[str] | None = None
         self._asked = False
-        """Whether the app was asked which file to open; nothing is said before."""
+        """The app was asked which file to open. Until then the pane stays empty."""
         self.files, self.start = ConfigFiles(self), ConfigStart(self)
         self.draft: Draft | None = None
         self.request: ConfigRequest | None = None
@@ -109,7 +109,6 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         yield Footer("config")
 
     def on_mount(self) -> None:
-        """Follow the open run's header; nothing is read yet."""
         self.query_one("#config-search", Input).display = False
         self.shell.view_signal.subscribe(self, self._on_view)
         self.set_interval(LOOK_S, self._look)
@@ -121,7 +120,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         self.start.stop()
 
     def on_screen_resume(self) -> None:
-        """Take what the app was asked for; with nothing open, the config of the open run."""
+        """Open what the app was asked for. If nothing is open, open the config of the open run."""
         self._on_view(self.shell.view)
         request, folder = self.shell.take_config_request(), self.shell.run_folder
         if request is None and self.draft is None and folder is not None:
@@ -134,7 +133,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
             self.show()
 
     def _look(self) -> None:
-        """The seconds of what goes on."""
+        """Update the elapsed time of what is running."""
         if self.is_active and self.start.busy_line():
             self.show_state()
 
@@ -146,7 +145,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
     # -- showing ---------------------------------------------------------------------------------
 
     def on_config_evaluated(self, message: ConfigEvaluated) -> None:
-        """Show what the text means now; an answer to an older text is passed over."""
+        """Show the evaluation. Ignore one of an older text."""
         if message.evaluation.snapshot.number == self.number:
             first, self.evaluation = self.evaluation is None, message.evaluation
             broken = message.evaluation.view.broken
@@ -157,7 +156,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
                 self.on_cursor_list_highlighted()
 
     def show(self) -> None:
-        """Paint everything that depends on the config."""
+        """Update everything that depends on the config."""
         self._fit()
         view = self.view
         self.show_state()
@@ -166,7 +165,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         self.query_one(PlanStrip).show(self.start.plan_rows())
 
     def show_state(self) -> None:
-        """Paint which file it is, how it stands and what goes on."""
+        """Update the summary: file, state, and what is running."""
         summary = self.query_one(ConfigSummary)
         summary.view, summary.busy, summary.state = self.view, self.start.busy_line(), self.start.state_line()
         if self._asked:
@@ -174,7 +173,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         summary.changed()
 
     def show_form(self, keep: str | None = None) -> None:
-        """Paint the form, the cursor on the field `keep`."""
+        """Update the form, with the cursor on the field `keep`."""
         form, view = self.query_one(ConfigForm), self.view
         form.words = self._words
         form.waits = self._waits()
@@ -182,7 +181,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         self.show_chosen()
 
     def show_chosen(self, refusal: str = "") -> None:
-        """Help for the field under the cursor, in the form or in the text."""
+        """Show help for the field under the cursor of the form or the text."""
         name, view = self.chosen_name(), self.view
         if view is not None and view.broken is not None:
             on_text = self.query_one(YamlArea).has_focus
@@ -191,13 +190,13 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         self.tell_keys()
 
     def _waits(self) -> list[Line]:
-        """What stands in the form while there are no fields."""
+        """Return what the form shows while there are no fields."""
         if self.draft is None:
             return EMPTY if self._asked else []
         return UNREAD if self.view is not None else []
 
     def chosen_name(self) -> str | None:
-        """The field under the cursor of the side that has the focus."""
+        """Return the field under the cursor of the focused side; None if there is none."""
         view, area = self.view, self.query_one(YamlArea)
         if view is None:
             return None
@@ -216,7 +215,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         return inside or None
 
     def tell_keys(self) -> None:
-        """Which keys the footer names."""
+        """Update the keys in the footer."""
         footer, view = self.query_one(Footer), self.view
         parts: list[str] = []
         if self.query_one(YamlArea).has_focus:
@@ -240,7 +239,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         footer.show(self.shell.view)
 
     def _fit(self) -> None:
-        """One side at a time on a narrow screen; the lower parts take what the height allows."""
+        """Show one side on a narrow screen, and the lower parts only if the height allows."""
         narrow = self.app.size.width < 100
         text = self.query_one(YamlArea)
         on_text = text.has_focus
@@ -252,31 +251,29 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         self.query_one(HelpStrip).styles.height = 5 if height < 30 else 7 if height < 46 else 10
 
     def on_resize(self) -> None:
-        """Sides and lower parts depend on the size."""
         self.close_field()
         self.call_after_refresh(self.show)
 
     # -- moving ----------------------------------------------------------------------------------
 
     def on_cursor_list_highlighted(self) -> None:
-        """Another field: its help, and its line in the text."""
+        """Show the selected field's help, and scroll the text to its line."""
         name, view = self.chosen_name(), self.view
         if name is not None and view is not None and name in view.lines:
             self.query_one(YamlArea).go_to(view.lines[name])
         self.show_chosen()
 
     def on_yaml_area_moved(self, event: YamlArea.Moved) -> None:
-        """Another line of the text: the help of its field."""
+        """Show the help for the field on the current line of the text."""
         if self.query_one(YamlArea).has_focus:
             self.show_chosen()
 
     def focus_next(self, selector: str | type[QueryType] = "*") -> Widget | None:
-        """There are two sides, of which a narrow screen shows one."""
+        """Switch between form and text, the only two parts that take the focus."""
         self.action_config_other()
         return self.focused
 
     def focus_previous(self, selector: str | type[QueryType] = "*") -> Widget | None:
-        """The other one of two."""
         return self.focus_next()
 
     def action_config_other(self) -> None:
@@ -292,7 +289,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         self.call_after_refresh(self.show)
 
     def action_config_back(self) -> None:
-        """From the value or the text to the form, at the same field; else end the search."""
+        """Go back from a value or the text to the form, or stop the check or trial, or end the search."""
         if self.query_one(FormField).name_edited:
             self.close_field()
         elif self.query_one(YamlArea).has_focus:
@@ -303,7 +300,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
             self.action_config_end_search()
 
     def to_form(self, name: str | None = None) -> None:
-        """Give the form the focus, its cursor on a field, which shows even where its group is not open."""
+        """Focus the form with the cursor on a field, opening its group if needed."""
         form, view = self.query_one(ConfigForm), self.view
         form.display = True
         form.focus()
@@ -324,7 +321,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
             self.show_form()
 
     def toggle_group(self, row: GroupRow) -> None:
-        """Show all fields of a group, or the few."""
+        """Toggle between all fields of a group and the few that are shown by default."""
         self._opened ^= {row.title}
         self.show_form()
 
@@ -377,7 +374,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
             self.app.notify("No findings.")
 
     def chosen_finding(self, answer: tuple[str, Finding] | None) -> None:
-        """Go where a finding is, or apply its fix."""
+        """Go to a finding, or apply its fix or all fixes."""
         if answer is None:
             return
         what, finding = answer
@@ -389,7 +386,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         self.go_to(finding)
 
     def go_to(self, finding: Finding) -> None:
-        """To the field, or to the line where no field is concerned."""
+        """Go to the finding's field, or to its line if it has no field."""
         view = self.view
         if view is None:
             return
@@ -400,7 +397,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
             self.to_line(finding.line)
 
     def to_line(self, line: int) -> None:
-        """To a line of the text."""
+        """Go to a line of the text."""
         area = self.query_one(YamlArea)
         area.display = True
         area.go_to(line)
@@ -428,14 +425,14 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
     # -- fixes -----------------------------------------------------------------------------------
 
     def chosen_fix(self) -> Finding | None:
-        """The worst finding of the chosen field that one key mends."""
+        """Return the first finding of the selected field that has a fix, errors first."""
         name = self.chosen_name()
         if name is None:
             return None
         return next((finding for finding in self.findings_of(name) if finding.fix is not None), None)
 
     def findings_of(self, name: str) -> tuple[Finding, ...]:
-        """What was found of a field, errors first."""
+        """Return the findings of a field, errors first."""
         view = self.view
         if view is None:
             return ()
@@ -471,7 +468,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
     # -- what a field is -------------------------------------------------------------------------
 
     def help_of(self, name: str) -> FieldHelp:
-        """What is said of a field."""
+        """Return the help for a field."""
         value = self.value_of(name)
         found = self.findings_of(name)
         if value is None:
@@ -485,7 +482,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         )
 
     def _advice(self, name: str, value: FieldValue) -> tuple[str, ...]:
-        """What we would choose and why, and what the value now does."""
+        """Return our advice on a field, and what its current value does."""
         from grpo_tui.config.advice import advice_on, choice_advice
 
         advice = advice_on(name)
@@ -499,7 +496,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         return tuple(sentences)
 
     def whole_help(self, name: str) -> str:
-        """All of it as a text."""
+        """Return the complete help for a field as text."""
         shown = self.help_of(name)
         value = self.value_of(name)
         parts = [f"{name}\n{' · '.join(shown.facts)}", *shown.advice]
@@ -518,7 +515,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         return ["\n".join(told)] if told else []
 
     def written(self, name: str) -> str:
-        """The field as it stands in a file."""
+        """Return a field as it is written in a file."""
         from grpo_tui.config.yaml_edit_values import entry
 
         value = self.value_of(name)
@@ -526,18 +523,18 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         return "\n".join(entry(f"{name.rpartition('.')[2]}:", now, 0, 2))
 
     def found_by(self, words: str) -> list[str]:
-        """Fields that hold all of the words in their names, helps, or our advice, the best first."""
+        """Return fields with all of the words in name, help or advice, best match first."""
         from grpo_tui.config.field_search import search_fields
 
         return [found.name for found in search_fields(words)] if self.evaluation is not None else []
 
     @property
     def view(self) -> ConfigView | None:
-        """What the text means, as far as it was looked at."""
+        """The evaluated config, as far as it is known."""
         return self.evaluation.view if self.evaluation is not None else None
 
     def changed(self, *, typed: bool = False) -> None:
-        """Show the draft's text, and have it looked at."""
+        """Show the draft's text and evaluate it. With `typed` the text area is left as it is."""
         if self.draft is None or self.worker is None:
             return
         if not typed:
@@ -546,7 +543,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         self.worker.evaluate(self.snapshot())
 
     def snapshot(self) -> Snapshot:
-        """The config as it stands, for the thread."""
+        """Return the current config for the worker thread."""
         from grpo_tui.present.config_evaluate import Snapshot
 
         draft, request = self.draft, self.request
@@ -565,7 +562,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
     # -- typing in the text ----------------------------------------------------------------------
 
     def on_yaml_area_typed(self, event: YamlArea.Typed) -> None:
-        """The draft takes each key; the form follows once the keys rest."""
+        """Update the draft with each key. The form follows after a pause in typing."""
         if self.draft is None:
             return
         self.draft.replace_text(self.query_one(YamlArea).config_text)
@@ -587,7 +584,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
             self.edit(row)
 
     def readable(self) -> bool:
-        """Whether fields can be changed; says why not."""
+        """Return whether fields can be changed. If not, say why."""
         view = self.view
         if view is None or view.broken is None:
             return view is not None
@@ -596,11 +593,11 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         return False
 
     def edit(self, row: FieldRow) -> None:
-        """Ask for a value in the way that fits the field."""
+        """Edit a value in the way that suits the field."""
         from grpo_tui.present.config_evaluate import in_lines, refusal, way_of
 
         value = self.value_of(row.name)
-        if value is None:  # a key that nobody knows is mended in the text
+        if value is None:  # unknown keys are fixed in the text
             self.action_config_other()
             return
         if row.origin == "set":
@@ -632,19 +629,19 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
             self.app.push_screen(dialog, take_lines if yaml else take)
 
     def value_of(self, name: str) -> FieldValue | None:
-        """A field as it is now; None for a key that nobody knows."""
+        """Return a field's current value; None for an unknown key."""
         return self.evaluation.values.get(name) if self.evaluation is not None else None
 
     def put_words(self, name: str, words: str) -> None:
-        """Set a field to what was typed or chosen; nothing at all is the default."""
+        """Set a field to what was typed or chosen. Empty input restores the default."""
         self.do(lambda draft: draft.set_words(name, words))
 
     def drop_value(self, name: str) -> None:
-        """Take a field out of the file."""
+        """Remove a field from the file."""
         self.do(lambda draft: draft.unset(name))
 
     def do(self, change: Callable[[Draft], object]) -> None:
-        """Change the draft, or say why it cannot be changed so."""
+        """Change the draft, or say why it cannot be changed."""
         from grpo_tui.config.coerce import CoerceError
         from grpo_tui.config.yaml_edit import EditError
 
@@ -692,7 +689,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         self.call_after_refresh(self.tell_keys)
 
     def close_field(self) -> None:
-        """Leave the value as it was."""
+        """Close the value's input without applying it."""
         field = self.query_one(FormField)
         if field.name_edited:
             field.close()
@@ -783,13 +780,13 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
 
 
 TYPED_S = 0.2
-"""After the last key in the text, the form follows."""
+"""The form is updated this long after the last key typed in the text."""
 LEAST_FIELD = 14
-"""Cells of a field that is typed in, however short the value."""
+"""Minimum width of a value's input."""
 
 
 def _told(name: str, choice: str) -> str:
-    """What a choice does, and how it is computed."""
+    """Describe what a choice does and how it is computed."""
     from grpo_tui.config.advice import choice_advice
 
     said = choice_advice(name, choice)

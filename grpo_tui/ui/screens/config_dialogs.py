@@ -1,6 +1,6 @@
-"""What the pane Config asks for a list, a mapping or a long text: a value as YAML, typed in an area of lines.
+"""Dialogs of Config: a YAML value to edit, findings, and results of the full check.
 
-Hands back the text and does nothing itself.
+They return the user's choice and do nothing themselves.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 
 
 class ValueDialog(Dialog[str]):
-    """A value as YAML, for lists, mappings and long texts.
+    """A YAML editor for lists, mappings and long texts.
 
     Args:
-        name: the field.
-        kind: its type, as TRL writes it.
-        text: the value to begin with.
-        check: what is wrong with a text, empty when it fits.
-        yaml: whether the text is YAML for the value, rather than the value.
+        name: The field.
+        kind: Its type, as TRL writes it.
+        text: The initial value.
+        check: Returns what is wrong with a text, or "".
+        yaml: The text is the value in YAML; otherwise the value itself.
     """
 
-    # Before the text area sees it; what is pasted keeps its line breaks.
+    # Priority, so that the text area does not get the key first.
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s", "apply", "apply", priority=True),
     ]
@@ -81,7 +81,7 @@ class ValueDialog(Dialog[str]):
 
 
 class FindingList(CursorList):
-    """Findings, each on as many lines as it takes; the cursor goes from one to the next."""
+    """Findings in full, each on several lines. The cursor moves from one to the next."""
 
     def __init__(self, findings: tuple[Finding, ...], found: Preflight | None = None) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ class FindingList(CursorList):
         return [*lines, *(check_rows(self._found, width) if self._found is not None else ())]
 
     def put(self, place: int) -> None:
-        """Put the cursor there, all lines of the finding in sight."""
+        """Move the cursor and scroll all lines of the finding into view."""
         self.cursor = min(max(0, place), max(0, self.count - 1))
         self.changed()
         if not self._tops:
@@ -122,7 +122,7 @@ class FindingList(CursorList):
 
 
 def finding_rows(finding: Finding, width: int, *, here: bool) -> list[Line]:
-    """A finding in full."""
+    """Return a finding in full."""
     sign, role = SIGNS[finding.severity]
     tail = " selected" if here else ""
     place = one_line(finding.field or "the whole config", 50)
@@ -147,7 +147,7 @@ MARKS = {"yes": ("✓", "good"), "warning": ("⚠", "attention"), "no": ("✗", 
 
 
 def check_rows(found: Preflight, width: int) -> list[Line]:
-    """What a full check says besides its findings: the list to go through, advice, commands."""
+    """Return the other results of a full check: checklist, advice and notes."""
     lines: list[Line] = [()] if found.findings else [[Span(" ✓ No errors.", "good")], ()]
     room = max(10, width - 5)
     if found.checklist:
@@ -169,7 +169,7 @@ def check_rows(found: Preflight, width: int) -> list[Line]:
 
 
 class FindingsScreen(LeftOnce, ModalScreen[tuple[str, Finding]]):
-    """All findings; hands back `go`, `fix` or `all` and the chosen one."""
+    """All findings. Returns `go`, `fix` or `all` with the selected one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *CLOSE,
@@ -213,7 +213,7 @@ class FindingsScreen(LeftOnce, ModalScreen[tuple[str, Finding]]):
 
 
 class CheckScreen(FindingsScreen):
-    """What a full check has found, and what it says besides."""
+    """Findings and other results of a full check."""
 
     def __init__(self, found: Preflight) -> None:
         super().__init__(found.findings)

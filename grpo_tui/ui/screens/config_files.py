@@ -1,4 +1,4 @@
-"""The part of the pane Config that opens, saves and compares files, and asks before anything is lost."""
+"""The part of Config that opens, saves, compares and exports files, and asks before anything is lost."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from grpo_tui.ui.screens.config import ConfigScreen
 
 MOST_RUNS = 40
-"""Runs that a config can be compared with, the newest ones."""
+"""Newest runs offered for a comparison."""
 
 
 class ConfigFiles:
-    """The files of the pane: opened, saved, compared, exported; and what is asked before anything is lost."""
+    """The files of the pane. Asks before unsaved changes are lost."""
 
     def __init__(self, screen: ConfigScreen) -> None:
         self.screen = screen
         self._thrown_away = False
-        """Whether a person wants none of the changes that are not saved."""
+        """The user chose to discard the unsaved changes."""
 
     def start_threads(self) -> None:
-        """Begin to read what TRL knows, while a person decides what to open."""
+        """Start the worker, which reads TRL's fields while the user decides what to open."""
         self.screen.worker = ConfigWorker(self.screen.post_message, self.screen.shell.roots)
         self.screen.run_worker(self.screen.worker.run, thread=True, group="config", exit_on_error=False)
         self.screen.run_worker(
@@ -49,7 +49,7 @@ class ConfigFiles:
     # -- opening ---------------------------------------------------------------------------------
 
     def open_request(self, request: ConfigRequest) -> None:
-        """Open a file, unless it is open already; unsaved changes are asked for first."""
+        """Open a file unless it is open already. Asks about unsaved changes first."""
         if (
             self.screen.draft is not None
             and self.screen.draft.path == request.path.absolute()
@@ -74,7 +74,6 @@ class ConfigFiles:
         self.offer_kept(draft, request.path)
 
     def take_draft(self, draft: Draft, request: ConfigRequest) -> None:
-        """Show a draft."""
         assert self.screen.worker is not None
         self.screen.draft, self.screen.request, self.screen.evaluation, self._thrown_away = (
             draft,
@@ -91,7 +90,7 @@ class ConfigFiles:
         self.screen.query_one(ConfigForm).focus()
 
     def stop(self) -> None:
-        """End the threads; what was not saved is kept, unless somebody threw it away."""
+        """End the threads. Unsaved changes are kept unless the user discarded them."""
         draft = self.screen.draft
         if draft is not None and draft.path is not None and draft.edited and not self._thrown_away:
             preferences.keep_unsaved(draft.path, draft.text)
@@ -99,13 +98,13 @@ class ConfigFiles:
             self.screen.worker.stop()
 
     def offer_rewards(self) -> None:
-        """Rewards shows those of this file when it is looked at next."""
+        """Set what Rewards loads the next time it is shown to the rewards of this file."""
         request = self.rewards_request()
         if request is not None:
             self.screen.shell.offer_rewards(request)
 
     def rewards_request(self) -> RewardsRequest | None:
-        """The rewards of this file; None while there is no file."""
+        """Return the rewards of this file; None while it is not saved."""
         from grpo_tui.ui.requests import RewardsRequest
 
         draft, request = self.screen.draft, self.screen.request
@@ -122,7 +121,7 @@ class ConfigFiles:
     # -- saving ----------------------------------------------------------------------------------
 
     def save(self, then: Callable[[], None] | None = None, *, force: bool = False) -> None:
-        """Save, ask when the file has become another, and go on."""
+        """Save the draft and call `then`. Asks if the file has changed on disk."""
         from grpo_tui.config.draft import ChangedOnDiskError
         from grpo_tui.config.draft_file import DraftFileError
 
@@ -209,7 +208,7 @@ class ConfigFiles:
     # -- a file that changes ---------------------------------------------------------------------
 
     def disk_changed(self, message: DiskChanged) -> None:
-        """Take the file anew when nothing of one's own is lost, else ask."""
+        """Reload the file if there are no unsaved changes, else ask."""
         draft = self.screen.draft
         if draft is None or draft.path != message.file or not draft.changed_on_disk():
             return
@@ -229,7 +228,7 @@ class ConfigFiles:
             self._reload(f"{name} changed on disk and was reloaded. Press u for your version.")
 
     def _reload(self, word: str = "") -> None:
-        """Take what stands in the file now, or say why it cannot be read."""
+        """Load the file from disk, or say why it cannot be read."""
         from grpo_tui.config.draft_file import DraftFileError
 
         assert self.screen.draft is not None
@@ -275,7 +274,7 @@ class ConfigFiles:
     # -- leaving ---------------------------------------------------------------------------------
 
     def unless_unsaved(self, go_on: Callable[[], None]) -> None:
-        """Go on at once, or once a person has decided what becomes of unsaved changes."""
+        """Call `go_on`, after the user has decided about unsaved changes if there are any."""
         draft = self.screen.draft
         if draft is None or not draft.edited:
             go_on()
@@ -303,7 +302,7 @@ class ConfigFiles:
         self._thrown_away = True
 
     def before_leaving(self, leave: Callable[[], None]) -> bool:
-        """Whether leaving waits for an answer; the answer leaves, or stays."""
+        """Ask about unsaved changes. Return False if there are none; else the answer calls `leave` or not."""
         if self.screen.draft is None or not self.screen.draft.edited:
             return False
         self.unless_unsaved(leave)
@@ -312,7 +311,7 @@ class ConfigFiles:
     # -- comparing -------------------------------------------------------------------------------
 
     def diff(self) -> None:
-        """Against the saved file, the preset, TRL's defaults or a run."""
+        """Compare with the saved file, the preset, TRL's defaults or a run."""
         draft, view = self.screen.draft, self.screen.view
         if draft is None or view is None or not self.screen.readable():
             return
@@ -341,7 +340,7 @@ class ConfigFiles:
         self.screen.app.push_screen(DiffScreen(compared))
 
     def open(self) -> None:
-        """Choose among the configs below this folder, or type a name."""
+        """Choose from the configs below the current folder, or type a name."""
         from grpo_tui.present import config_paths
 
         here = Path.cwd()
@@ -401,7 +400,7 @@ class ConfigFiles:
             self.open_request(ConfigRequest(file))
 
     def export(self) -> None:
-        """Write the config as it stands, saved or not, as a script."""
+        """Export the current config as a script, saved or not."""
         from grpo_tui.present import config_paths
 
         draft, request = self.screen.draft, self.screen.request
@@ -419,7 +418,7 @@ class ConfigFiles:
         self.screen.app.push_screen(dialog, given)
 
     def _write_script(self, path: Path, request: ConfigRequest, text: str) -> None:
-        """In a thread: TRL's fields may have to be read first."""
+        """Write the script. Runs in a thread, because TRL's fields may have to be read first."""
         from grpo_tui.config.draft_file import DraftFileError, write_text
         from grpo_tui.config.export_script import exportable, installed_versions, write_script
         from grpo_tui.config.export_sources import NoSourceError
@@ -440,7 +439,7 @@ class ConfigFiles:
         )
 
     def offer_kept(self, draft: Draft, path: Path) -> None:
-        """Ask what becomes of changes that were not saved when the screen was taken away."""
+        """Ask about changes that were unsaved when the screen last closed."""
         found = preferences.unsaved(path)
         if found is None or found.text == draft.text:
             preferences.forget_unsaved(path)

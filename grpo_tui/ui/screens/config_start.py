@@ -1,4 +1,4 @@
-"""The part of the pane Config that says what a run will be, checks it in full, and starts it."""
+"""The part of Config that plans a run, checks it in full, tries it and starts it."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from grpo_tui.ui.starting import Trial
 
 MOST_TOLD = 4
-"""Errors that the question before a start names."""
+"""Errors listed in the question before a start."""
 
 
 class ConfigStart:
-    """What the config of the pane comes to: its plan, the full check, a trial, a start."""
+    """Plan, full check, trial and start of the config."""
 
     def __init__(self, screen: ConfigScreen) -> None:
         self.screen = screen
@@ -50,10 +50,10 @@ class ConfigStart:
         self._checking = False
         self._trial: Trial | None = None
         self._checked_at: float | None = None
-        """When the check of which findings show had looked at everything; None when it was ended before."""
+        """When the displayed check completed; None if it was stopped before."""
 
     def plan_rows(self) -> list[list[tuple[int, Line]]]:
-        """The plan's lines for the strip."""
+        """Return the plan's lines."""
         evaluation = self.screen.evaluation
         if evaluation is None:
             return []
@@ -65,7 +65,7 @@ class ConfigStart:
         ]
 
     def busy_line(self) -> Line:
-        """What goes on, and for how long."""
+        """Return what is running and for how long."""
         if not self._busy:
             return ()
         for_s = time.monotonic() - self._busy_since
@@ -75,7 +75,7 @@ class ConfigStart:
         return line
 
     def state_line(self) -> Line:
-        """When the text as it is was checked in full."""
+        """Return when the current text was checked in full."""
         worker, draft = self.screen.worker, self.screen.draft
         if worker is None or draft is None or worker.checked is None or self._checking:
             return ()
@@ -111,10 +111,10 @@ class ConfigStart:
     # -- the full check --------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Look at model, tokenizer, data, rewards and servers; only one check goes on at a time."""
+        """Check model, tokenizer, data, rewards and servers. Only one check runs at a time."""
         config = self.screen.evaluation.inspected.config if self.screen.evaluation is not None else None
         codes = needed(config) if config is not None and not self._busy else ()
-        if codes:  # after a no it is checked all the same, as far as that goes
+        if codes:  # after a no, whatever needs no such code is still checked
             self.screen.post_message(ConsentAsked(codes, self._start_check, self._start_check))
         else:
             self._start_check()
@@ -135,7 +135,7 @@ class ConfigStart:
             self._is_busy(message.line or "checking")
 
     def config_checked(self, message: ConfigChecked) -> None:
-        """Show what is known by now; all of it in a screen of its own when nothing more comes."""
+        """Show the results so far. When complete, list them in a screen of their own."""
         worker, request = self.screen.worker, self.screen.request
         if message.whole or (self._check is not None and self._check.cancelled):
             self._ended()
@@ -160,7 +160,7 @@ class ConfigStart:
         self._is_busy("")
 
     def end_work(self) -> bool:
-        """End the check or the trial that runs; whether there was one."""
+        """Stop the running check or trial. Return whether there was one."""
         if self._trial is not None:
             self._trial.cancel()
             self._is_busy("stopping the trial")
@@ -172,7 +172,7 @@ class ConfigStart:
         return True
 
     def stop(self) -> None:
-        """End the trial, and the processes of the check."""
+        """End the trial and the processes of the check."""
         if self._trial is not None:
             self._trial.cancel()
         if self._check is not None:
@@ -231,7 +231,7 @@ class ConfigStart:
         self.screen.app.push_screen(MenuDialog("start training?", choices, sentences), self._answered)
 
     def run_folder_of(self, config: RunConfig) -> Path:
-        """Where the run would go: beside a run that has its folder already."""
+        """Return the folder for the run: another one if the configured folder already has a run."""
         from grpo_tui.present.config_evaluate import free_folder
 
         request, view = self.screen.request, self.screen.view
@@ -241,7 +241,7 @@ class ConfigStart:
         return request.run_dir if request is not None and request.run_dir is not None else config.run_root
 
     def _moved(self) -> bool:
-        """Whether a start goes into another folder than the config names."""
+        """Return whether a start uses another folder than the config names."""
         from grpo_tui.present.config_evaluate import free_folder
 
         return self.screen.view is not None and free_folder(self.screen.view.findings) is not None
@@ -270,7 +270,7 @@ class ConfigStart:
         self.screen.run_worker(job, thread=True, group="start", exit_on_error=False)
 
     def _asks_consent(self, again: Callable[[], None]) -> bool:
-        """Ask about code that a start would run and that is not the user's own; whether there is any."""
+        """Ask about code that a start would run and that is not the user's own. Return whether it asked."""
         request, evaluation = self.screen.request, self.screen.evaluation
         config = evaluation.inspected.config if evaluation is not None else None
         if request is None or config is None:
@@ -282,7 +282,7 @@ class ConfigStart:
         return bool(codes)
 
     def _train_words(self, request: ConfigRequest) -> list[str]:
-        """What `grpo-tui train` is told of this config."""
+        """Return the arguments of `grpo-tui train` for this config."""
         words = [str(request.path)]
         for override in request.overrides:
             words += ["--set", override]
@@ -291,11 +291,11 @@ class ConfigStart:
         if request.launcher is not None:
             words += ["--launcher", request.launcher]
         if self._known_whole():
-            words.append("--quick-check")  # all of it was looked at here
+            words.append("--quick-check")  # it was checked in full here
         return words
 
     def _known_whole(self) -> bool:
-        """Whether the text as it is was checked in full here."""
+        """Return whether the current text was checked in full here."""
         checked = self.screen.worker.checked if self.screen.worker is not None else None
         if checked is None or self.screen.draft is None or checked[0] != self.screen.draft.text:
             return False
@@ -308,7 +308,7 @@ class ConfigStart:
         self.screen.post_message(StartEnded(folder.absolute(), started, said))
 
     def start_ended(self, message: StartEnded) -> None:
-        """Show the run, or say why there is none."""
+        """Open the run, or say why it did not start."""
         self._is_busy("")
         if message.started:
             self.screen.shell.open_run(message.folder)
@@ -319,7 +319,7 @@ class ConfigStart:
     # -- the trial -------------------------------------------------------------------------------
 
     def trial(self) -> None:
-        """Train two steps on the longest prompts in a folder of their own; esc ends it."""
+        """Train two steps on the longest prompts in a temporary folder. Esc stops it."""
         request, draft = self.screen.request, self.screen.draft
         if request is None or draft is None or self._busy or not self.screen.readable():
             return
@@ -346,7 +346,7 @@ class ConfigStart:
             self._is_busy(message.stage)
 
     def trial_ended(self, message: TrialEnded) -> None:
-        """Show what was measured, which corrects the plan, or say why it did not train."""
+        """Show the measurements, which also correct the plan, or say why it cannot train."""
         ended = self._trial is not None and self._trial.cancelled()
         self._trial = None
         self._is_busy("")
@@ -358,7 +358,7 @@ class ConfigStart:
             self.screen.app.notify(word, severity="information" if ended else "error", timeout=30)
 
     def baseline(self) -> None:
-        """To Rewards, on this config, where `B` lets the model answer."""
+        """Open this config in Rewards, where `B` measures the baseline."""
         request = self.screen.files.rewards_request()
         if request is not None:
             self.screen.shell.show_rewards(request)
@@ -366,7 +366,7 @@ class ConfigStart:
             self.screen.app.notify("Press W to save it first.")
 
     def data(self) -> None:
-        """The rows that this config trains on, as they are now, saved or not."""
+        """Open the rows the current config trains on, saved or not."""
         evaluation = self.screen.evaluation
         if evaluation is None:
             return
@@ -380,6 +380,6 @@ class ConfigStart:
 
 
 def _placed(finding: Finding) -> str:
-    """A finding's sentence, its field before it unless it says that itself."""
+    """Return a finding's sentence, preceded by its field unless it names that."""
     field = finding.field
     return finding.message if field is None or field in finding.message else f"{field}: {finding.message}"

@@ -1,8 +1,7 @@
-"""The data view: a config's rows as training will see them, one by one, or all of them in figures.
+"""The data view: the rows of a config as training will see them, one at a time or as statistics.
 
-`DataScreen(path, overrides)` is pushed over Config (key `i`) or any other pane and leaves by itself; with a
-config in hand, as one that is not saved yet, `DataScreen(path, config=config)`. Its keys are in
-`actions`.
+Opened over Config or another pane with `DataScreen(path, overrides)`, or with `DataScreen(path,
+config=config)` for a config that is not saved.
 """
 
 from __future__ import annotations
@@ -52,14 +51,14 @@ if TYPE_CHECKING:
 
 
 class DataWorker:
-    """Asks checker and lab from three threads, whose bodies are `run`, `find_out` and `score`.
+    """Queries the checker and the lab. Call `run`, `find_out` and `score` in three threads.
 
-    Rows come from a child of their own until the other one has loaded the tokenizer, which takes long; from
-    then on they come from that one, and the first is ended.
+    Loading the tokenizer takes long. Until then rows come from a separate child process, which is ended
+    afterwards.
 
     Args:
-        post: takes a message for the screen, from any thread.
-        config: gives the config; it may raise ConfigError.
+        post: Takes messages for the screen, from any thread.
+        config: Returns the config. May raise ConfigError.
     """
 
     def __init__(self, post: Callable[[Message], object], config: Callable[[], RunConfig]) -> None:
@@ -69,7 +68,7 @@ class DataWorker:
         self._config: RunConfig | None = None
         self._jobs: Jobs[Callable[[], None]] = Jobs()
         self._golden: Jobs[RowView] = Jobs()
-        """The newest row with a right answer, to be scored."""
+        """The newest row with a reference answer, to be scored."""
         self._rows: Checker | None = None
         self._full: Checker | None = None
         self._number: int | None = 1
@@ -78,19 +77,18 @@ class DataWorker:
     # -- asked by the screen; returns at once ------------------------------------------------------
 
     def row(self, number: int) -> None:
-        """Show a row."""
         self._jobs.ask("row", partial(self._show, number))
 
     def any_row(self) -> None:
-        """Show a row by chance."""
+        """Show a random row."""
         self._jobs.ask("row", partial(self._show, None))
 
     def search(self, words: str) -> None:
-        """Find the rows that hold words."""
+        """Find the rows that contain the words."""
         self._jobs.ask("search", partial(self._search, words))
 
     def stop(self) -> None:
-        """End the threads soon, and the processes they asked."""
+        """Ask the threads to end, and end their processes."""
         self._jobs.stop()
         self._golden.stop()
         self._cancel.set()
@@ -101,7 +99,7 @@ class DataWorker:
     # -- rows ------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Read the config, show the first row, then do what is asked until stopped."""
+        """Read the config, show the first row, then run jobs until stopped."""
         from grpo_tui.preflight.checker import CheckCancelledError, Checker, CheckerError
         from grpo_tui.rewards.consent import ConsentError
 
@@ -118,13 +116,13 @@ class DataWorker:
                     self._tell(DataTrouble(str(error), error.codes))
                 except (CheckerError, OSError) as error:
                     self._tell(DataTrouble(str(error)))
-                self._read.set()  # what takes long begins when the first row is there
+                self._read.set()  # slow work starts after the first row
         except ConfigError as error:
             self._tell(DataTrouble(str(error)))
             self._tell(DataBusy(""))
         finally:
             self._read.set()
-            for checker in (self._rows, self._full):  # the second one may wait to be changed over to
+            for checker in (self._rows, self._full):  # the second may not be in use yet
                 if checker is not None:
                     checker.close()
 
@@ -146,7 +144,7 @@ class DataWorker:
             self._tell(DataMatches(words, self._rows.holding(self._config, words)))
 
     def _change_over(self) -> None:
-        """From now on rows come with the tokenizer; show the one that is open again."""
+        """Switch to the checker that has the tokenizer, and show the current row again."""
         quick, self._rows = self._rows, self._full
         if quick is not None:
             quick.close()
@@ -155,7 +153,7 @@ class DataWorker:
     # -- facts -----------------------------------------------------------------------------------
 
     def find_out(self) -> None:
-        """Tell all facts part by part, then give the checker that knows them to the rows."""
+        """Post all facts as they become known, then hand the checker over to `run`."""
         from grpo_tui.config.rules import Settings
         from grpo_tui.preflight.checker import CheckCancelledError, Checker
 
@@ -174,7 +172,7 @@ class DataWorker:
         self._tell(DataKnown(checked))
         self._tell(DataBusy(""))
         if checked.facts.tokenizer is not None:
-            self._full = full  # closed with the rows' own when the screen goes meanwhile
+            self._full = full  # `run` closes it if the screen is closed meanwhile
             if self._jobs.ask("change over", self._change_over):
                 return
         full.close()
@@ -182,7 +180,7 @@ class DataWorker:
     # -- rewards ---------------------------------------------------------------------------------
 
     def score(self) -> None:
-        """Score the right answer of the newest row, until stopped; the lab starts with the first."""
+        """Score the reference answer of the newest row until stopped. The lab starts with the first one."""
         from grpo_tui.preflight.gold_rewards import gold_rewards
         from grpo_tui.rewards.consent import ConsentError
         from grpo_tui.rewards.lab import Lab, LabError
@@ -210,12 +208,12 @@ class DataWorker:
 
 LABEL_W = 16
 MOST_TEXT = 20_000
-"""Characters of one text that are laid out; a copy has all."""
+"""Characters of a text that are shown. A copy has all of them."""
 GO, SEARCH = "row number", "words in a row"
 
 
 class DataSummary(LinePane):
-    """What the data is, in one line, and what is done now."""
+    """The data in one line, and what is running."""
 
     def __init__(self) -> None:
         super().__init__(id="data-summary")
@@ -227,7 +225,6 @@ class DataSummary(LinePane):
         return 1
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """The most important first; what is done now at the right."""
         if self.trouble:
             return [[Span(f" ✗ {one_line(self.trouble, max(10, width - 4))}", "bad")]]
         right: Line = [Span(f"{self.busy} … ", "dim")] if self.busy else []
@@ -237,14 +234,14 @@ class DataSummary(LinePane):
 
 
 class DataLines(LineScroll):
-    """The blocks of a row, or of all rows."""
+    """The blocks of a row or of the statistics."""
 
     def __init__(self) -> None:
         super().__init__(id="data-lines")
         self.blocks: Sequence[DataBlock] = ()
 
     def lines(self, width: int) -> list[Line]:
-        """Each block under its ruled title, labels in a column of their own."""
+        """Return each block under a title, with labels in their own column."""
         lines: list[Line] = []
         for block in self.blocks:
             titles = [[Span(block.title, "title")], *([Span(note, "dim")] for note in block.notes)]
@@ -258,7 +255,6 @@ class DataLines(LineScroll):
 def _rows(
     label: str, text: str, role: str, marks: tuple[str, ...], label_width: int, width: int
 ) -> list[Line]:
-    """A labelled text in as many lines as it takes."""
     start = f" {pad(one_line(label), label_width)}  " if label_width else " "
     cut = len(text) - MOST_TEXT
     spans = _marked(text[:MOST_TEXT], role, marks)
@@ -273,7 +269,6 @@ def _rows(
 
 
 def _marked(text: str, role: str, marks: tuple[str, ...]) -> list[tuple[str, str]]:
-    """A text in which some words stand out."""
     if not marks:
         return [(text, role)]
     pattern = "(" + "|".join(re.escape(mark) for mark in sorted(marks, key=len, reverse=True)) + ")"
@@ -285,9 +280,9 @@ class DataScreen(LeftOnce, Screen[None], Shell):
     """The rows of a config.
 
     Args:
-        path: the config file.
-        overrides: `K=V` texts over it.
-        config: the config itself, where it is not what the file says.
+        path: The config file.
+        overrides: `K=V` arguments applied to it.
+        config: The config itself, if it differs from the file.
     """
 
     AUTO_FOCUS = "#data-lines"
@@ -351,7 +346,7 @@ class DataScreen(LeftOnce, Screen[None], Shell):
         self.show()
 
     def on_data_row(self, message: DataRow) -> None:
-        """Show the row, from its top when it is another one."""
+        """Show the row, scrolled to the top if it is a different one."""
         other = self._row is None or self._row.number != message.view.number
         self._row = message.view
         self.query_one(DataSummary).trouble = ""
@@ -365,7 +360,7 @@ class DataScreen(LeftOnce, Screen[None], Shell):
         self._ask_consent(message.codes)
 
     def on_data_matches(self, message: DataMatches) -> None:
-        """Go to the first row that holds the words."""
+        """Go to the first row that contains the words, starting at the current one."""
         self._words, self._matches = message.words, message.rows
         if not message.rows:
             self._refuse(f"no row contains “{one_line(message.words, 40)}”")
@@ -374,18 +369,17 @@ class DataScreen(LeftOnce, Screen[None], Shell):
             self.go_to(next((n for n in message.rows if n >= here), message.rows[0]))
 
     def on_data_trouble(self, message: DataTrouble) -> None:
-        """Say what could not be done; what was found of the data says more."""
+        """Report what failed."""
         self._refuse(message.text)
         self._ask_consent(message.codes)
 
     def _ask_consent(self, codes: tuple[Code, ...]) -> None:
-        """Ask once as long as this view is open."""
+        """Ask about each code once while this view is open."""
         if set(codes) - self._asked_about:
             self._asked_about |= set(codes)
             self.post_message(ConsentAsked(codes, self._again))
 
     def _again(self) -> None:
-        """Read everything again."""
         if self._worker is not None:
             self._worker.stop()
         self._checked, self._row, self._golds = None, None, {}
@@ -399,7 +393,7 @@ class DataScreen(LeftOnce, Screen[None], Shell):
     # -- showing ---------------------------------------------------------------------------------
 
     def show(self) -> None:
-        """Paint what is known."""
+        """Update the whole view."""
         facts = self._checked.facts.data if self._checked is not None else None
         findings = self._checked.findings if self._checked is not None else ()
         parts = summary(facts, findings)
@@ -428,7 +422,7 @@ class DataScreen(LeftOnce, Screen[None], Shell):
     # -- moving ----------------------------------------------------------------------------------
 
     def go_to(self, number: int) -> None:
-        """Show a row; the figures give way to it."""
+        """Show a row instead of the statistics."""
         self._figures = False
         if self._worker is not None:
             self._worker.row(number)
@@ -447,13 +441,13 @@ class DataScreen(LeftOnce, Screen[None], Shell):
             self._worker.any_row()
 
     def action_data_next_match(self) -> None:
-        """The next row with the words, the first after the last."""
+        """Go to the next match, wrapping around."""
         here = self._row.number if self._row is not None else 0
         if self._matches:
             self.go_to(next((n for n in self._matches if n > here), self._matches[0]))
 
     def action_data_previous_match(self) -> None:
-        """The row before with the words, the last before the first."""
+        """Go to the previous match, wrapping around."""
         here = self._row.number if self._row is not None else 0
         if self._matches:
             self.go_to(next((n for n in reversed(self._matches) if n < here), self._matches[-1]))

@@ -1,6 +1,6 @@
-"""What is asked once: a yes, a setting, a prompt to sample, one of several things, some words, a file.
+"""Dialogs: confirm, change settings, sample a prompt, choose from a list, type words or a path.
 
-Each dialog hands back what was chosen and does nothing itself.
+They return the user's choice and do nothing themselves.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ CLOSE: list[BindingType] = [("escape", "close", "close")]
 
 
 class DialogText(LinePane):
-    """Lines of a dialog that do not change with its size."""
+    """Fixed lines in a dialog."""
 
     def __init__(self, lines: list[Line], *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._text = lines
 
     def tell(self, lines: list[Line]) -> None:
-        """Show other lines."""
+        """Replace the lines."""
         self._text = lines
         self.changed(layout=True)
 
@@ -53,23 +53,22 @@ class DialogText(LinePane):
 
 
 class Dialog(LeftOnce, ModalScreen[Answer]):
-    """A question over the pane; escape gives no answer.
+    """A question over the pane. Escape returns None.
 
     Args:
-        title: what is asked.
-        keys: the keys that the title names.
+        keys: Key hints at the right of the title.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = CLOSE
     FIRST: ClassVar[type[Widget]] = Input
-    """What has the focus to begin with."""
+    """The widget focused at first."""
 
     def __init__(self, title: str, keys: str) -> None:
         super().__init__()
         self._title, self._keys = title, keys
 
     def parts(self) -> ComposeResult:
-        """What is below the title."""
+        """Yield the widgets below the title."""
         raise NotImplementedError
 
     def compose(self) -> ComposeResult:
@@ -86,14 +85,13 @@ class Dialog(LeftOnce, ModalScreen[Answer]):
 
 
 class FieldDialog(Dialog[Answer]):
-    """One line to type, and a word about it.
+    """A one-line input with a hint.
 
     Args:
-        title: what is asked.
-        value: what the field begins with.
-        hint: a sentence below the field.
-        does: what enter does, in a word.
-        id: of the field.
+        value: Initial text.
+        hint: Sentence below the input.
+        does: What enter does, in a word.
+        id: Id of the input.
     """
 
     def __init__(self, title: str, value: str, hint: str, does: str = "apply", *, id: str) -> None:
@@ -105,18 +103,17 @@ class FieldDialog(Dialog[Answer]):
         yield DialogText([[Span(f" {self._hint}", "dim")]], id="word")
 
     def tell(self, *lines: Line) -> None:
-        """Say why it will not do."""
+        """Replace the hint, for example with an error."""
         self.query_one("#word", DialogText).tell(list(lines))
 
 
 class YesNo(Dialog[bool]):
-    """Asks once.
+    """A yes-or-no question.
 
     Args:
-        title: what is asked.
-        about: says what will happen.
-        yes: what `y` does, in a word.
-        no: what `n` does.
+        about: Describes what will happen.
+        yes: What `y` does, in a word.
+        no: What `n` does.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [("n", "close", "no"), ("y", "yes", "yes")]
@@ -144,7 +141,7 @@ class YesNo(Dialog[bool]):
 
 
 class SetDialog(Dialog[dict[str, object]]):
-    """The settings that can change in mid-run, each with its value now."""
+    """Settings that can change during training, with their current values."""
 
     NAMES = ("learning_rate", "temperature", "reward_weights")
 
@@ -168,8 +165,8 @@ class SetDialog(Dialog[dict[str, object]]):
         yield DialogText([[Span(word, "dim")]], id="set-word")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Hand back what changed, or say what is wrong."""
-        if not self.is_active:  # enter may come twice before the first one is done
+        """Return the changed settings, or say what is wrong."""
+        if not self.is_active:  # enter may arrive twice before the dialog closes
             return
         changed: dict[str, object] = {}
         for name in self.NAMES:
@@ -194,11 +191,11 @@ class SetDialog(Dialog[dict[str, object]]):
 
 
 FAR = 10
-"""A learning rate this many times the one now, or less than its share, is asked about once."""
+"""A learning rate that differs from the current one by at least this factor needs a confirmation."""
 
 
 def far_from(rate: object, now: object) -> str:
-    """How many times the current rate a new one is, in words; empty when it is near."""
+    """Describe how far a learning rate is from the current one; empty when it is near."""
     if not isinstance(rate, float) or not isinstance(now, int | float) or min(rate, now) <= 0:
         return ""
     if rate >= FAR * now:
@@ -207,10 +204,10 @@ def far_from(rate: object, now: object) -> str:
 
 
 def read_setting(name: str, text: str, functions: int) -> float | list[float]:
-    """A setting's value from what was typed.
+    """Parse the value of a setting.
 
     Raises:
-        ValueError: It is no number, or not one per reward function.
+        ValueError: Not a number, or not one number per reward function.
     """
     words = text.replace(",", " ").split() if name == "reward_weights" else [text]
     try:
@@ -227,9 +224,9 @@ def read_setting(name: str, text: str, functions: int) -> float | list[float]:
 
 
 class SampleDialog(Dialog[dict[str, object]]):
-    """A prompt to sample, the newest one to begin with."""
+    """A prompt to sample, by default the newest one."""
 
-    # Before the text area sees it: a prompt of several lines is pasted or broken with ctrl+j.
+    # Priority, so that the text area does not get the keys first. Pasted text keeps its line breaks.
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "sample", "sample", priority=True),
         Binding("ctrl+j", "new_line", "new line", priority=True),
@@ -246,11 +243,11 @@ class SampleDialog(Dialog[dict[str, object]]):
         yield DialogText([[Span(" Sampled at the next safe point; training is not affected.", "dim")]])
 
     def on_mount(self) -> None:
-        """Ready to type: what is typed replaces the prompt, an arrow key keeps it."""
+        """Select all, so that typing replaces the prompt and an arrow key keeps it."""
         self.query_one(TextArea).select_all()
 
     def action_sample(self) -> None:
-        """Hand back the prompt, with its other messages when only the last was edited."""
+        """Return the prompt, with its earlier messages if it has any."""
         text = self.query_one(TextArea).text
         if not text.strip():
             return
@@ -261,7 +258,7 @@ class SampleDialog(Dialog[dict[str, object]]):
 
 
 def with_text(prompt: Any, text: str, shown: str) -> Any:
-    """The prompt with its last user message replaced by `text`; unchanged text gives the prompt as it was."""
+    """Replace the last user message of a prompt. If `text` equals `shown`, return the prompt unchanged."""
     if prompt is not None and text == shown:
         return prompt
     if not isinstance(prompt, list):
@@ -275,25 +272,24 @@ def with_text(prompt: Any, text: str, shown: str) -> Any:
 
 
 AROUND = 13
-"""Lines of the screen that a list of choices leaves to what stands around it."""
+"""Lines of the screen kept free around a list of choices."""
 MOST_ABOUT = 6
-"""Lines of what is said of a choice."""
+"""Maximum lines for the description of a choice."""
 MOST_LISTED = 14
-"""Lines of a list of choices; a longer one scrolls."""
+"""Maximum lines of a list of choices. Longer ones scroll."""
 AGAIN = "now; choose again to reverse"
-"""What a list of orders says of the one in force."""
+"""Description of the current entry in a list of sort orders."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One thing that can be chosen.
+    """An entry of a menu.
 
     Attributes:
-        name: its word.
-        what: what it is or does.
-        value: what is handed back.
-        key: a letter that chooses it at once, empty for none.
-        about: what is said below the list while the cursor is on it.
+        what: What it is or does, in a few words.
+        value: Returned by the dialog.
+        key: Letter that chooses it directly; empty for none.
+        about: Description shown below the list while the cursor is on it.
     """
 
     name: str
@@ -304,7 +300,7 @@ class Choice:
 
 
 class Paragraph(LinePane):
-    """Sentences, wrapped at the dialog's width, the first one strong."""
+    """Wrapped sentences, the first one emphasized."""
 
     def __init__(self, sentences: Sequence[str], *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -322,7 +318,7 @@ class Paragraph(LinePane):
 
 
 class Choices(Table[Choice], inherit_bindings=False):
-    """The things to choose from."""
+    """The list of choices."""
 
     BINDINGS = CursorList.BINDINGS
     MARK = "❙ "
@@ -332,7 +328,7 @@ class Choices(Table[Choice], inherit_bindings=False):
         self.rows, self.cursor = choices, at
 
     def on_mount(self) -> None:
-        """Take the height that there is, and bring the one it begins with into sight."""
+        """Size the list to the screen and scroll to the initial choice."""
         self.styles.height = min(self.count, MOST_LISTED, max(4, self.app.size.height - AROUND))
         self.call_after_refresh(self.put, self.cursor)
 
@@ -352,19 +348,18 @@ def _what(choice: Choice) -> Span:
 
 
 class About(LinePane):
-    """What the choice under the cursor is, in as many lines as the longest of them takes."""
+    """Description of the choice under the cursor, with room for the longest one."""
 
     def __init__(self, longest: int) -> None:
         super().__init__()
         self._longest, self._text = longest, ""
 
     def tell(self, text: str) -> None:
-        """Say this."""
         self._text = text
         self.changed()
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
-        """The same for every choice, so that nothing jumps."""
+        """Return the same height for every choice, so that the dialog does not jump."""
         return 1 + min(MOST_ABOUT, self._longest * 5 // (4 * max(10, width - 2)) + 1) if self._longest else 0
 
     def lines(self, width: int, height: int) -> list[Line]:
@@ -372,13 +367,11 @@ class About(LinePane):
 
 
 class MenuDialog(Dialog[Any]):
-    """One of several things, or none.
+    """Choose one of several entries.
 
     Args:
-        title: what is asked.
-        choices: what can be chosen.
-        sentences: what a person should know before.
-        at: where the cursor begins.
+        sentences: Text above the list.
+        at: Initial position of the cursor.
     """
 
     FIRST = Choices
@@ -398,7 +391,7 @@ class MenuDialog(Dialog[Any]):
         self.on_cursor_list_highlighted()
 
     def on_cursor_list_highlighted(self) -> None:
-        """Say what the one under the cursor is."""
+        """Show the description of the choice under the cursor."""
         self.query_one(About).tell(self._choices[self.query_one(Choices).cursor].about)
 
     def on_cursor_list_selected(self, event: CursorList.Selected) -> None:
@@ -412,11 +405,10 @@ class MenuDialog(Dialog[Any]):
 
 
 class StopDialog(MenuDialog):
-    """Before a run is ended: with a checkpoint, or at once; hands back the command.
+    """Ask how to stop a run. Returns the command.
 
     Args:
-        view: the run.
-        saves: whether it can save; not while the model loads.
+        saves: Whether it can save, which it cannot while the model loads.
     """
 
     def __init__(self, view: TrainView, *, saves: bool) -> None:
@@ -432,13 +424,7 @@ class StopDialog(MenuDialog):
 
 
 class WordsDialog(FieldDialog[str]):
-    """Some words on one line; empty ones are an answer too.
-
-    Args:
-        title: what they are for.
-        words: to begin with.
-        hint: a sentence under the field.
-    """
+    """Words on one line. Empty input is a valid answer."""
 
     def __init__(self, title: str, words: str, hint: str) -> None:
         super().__init__(title, one_line(words), one_line(hint), id="words")
@@ -448,15 +434,14 @@ class WordsDialog(FieldDialog[str]):
 
 
 class PathDialog(FieldDialog[Path]):
-    """The name of a file.
+    """A file name.
 
     Args:
-        title: what it is for.
-        value: the name to begin with.
-        check: why a path will not do, empty when it will.
-        hint: a sentence below the field.
-        does: what enter does, in a word.
-        replaces: whether a file that is there is replaced, after a second enter.
+        value: Initial path.
+        check: Returns why a path is not usable, or "".
+        hint: Sentence below the input.
+        does: What enter does, in a word.
+        replaces: An existing file may be replaced, after a second enter.
     """
 
     def __init__(
@@ -473,7 +458,7 @@ class PathDialog(FieldDialog[Path]):
         self._check, self._replaces, self._warned = check, replaces, ""
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Hand the path back, or say why not."""
+        """Return the path, or say what is wrong with it."""
         text = from_edit(event.value).strip()
         path = Path(text).expanduser()
         wrong = self._check(path) if text else "type the name of a file"
@@ -493,7 +478,7 @@ class PathDialog(FieldDialog[Path]):
 
 
 class OfferText(LinePane):
-    """The sentences of the offer, wrapped at the dialog's width."""
+    """The sentences of a resume offer, wrapped."""
 
     def __init__(self, offer: ResumeOffer) -> None:
         super().__init__()
@@ -503,7 +488,7 @@ class OfferText(LinePane):
         return len(self.lines(width, 0))
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """The first sentence strong, the others quiet, and the command that does the same."""
+        """Return the sentences, the first one emphasized, and the equivalent command."""
         lines: list[Line] = []
         for number, sentence in enumerate(self._offer.lines):
             role = "dim" if number else "strong"
@@ -512,7 +497,7 @@ class OfferText(LinePane):
 
 
 class ResumeDialog(YesNo):
-    """Before a run is resumed: from which checkpoint, and what is done again."""
+    """Confirm a resume: from which checkpoint, and which steps are repeated."""
 
     def __init__(self, offer: ResumeOffer) -> None:
         super().__init__(f"resume {offer.name}?", OfferText(offer), "resume", "leave it")

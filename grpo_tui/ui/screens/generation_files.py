@@ -59,7 +59,7 @@ def _write(screen: GenerationsScreen, path: Path, query: str | None, what: str) 
                 write_rows(out, rows, all_function_names(search.run), kind, everything=True)
         except OSError as error:
             return f"Not written: {from_here(path)}: {error.strerror or error}"
-        except Exception as error:  # whatever the store says: a person waits for a word about the file
+        except Exception as error:  # any error of the store: the user must be told about the file
             return f"Not written completely: {from_here(path)}: {error}"
         return ""
 

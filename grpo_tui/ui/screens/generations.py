@@ -240,7 +240,7 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
         found = self.found
 
         def look(stores: Stores) -> list[Rollout]:
-            pairs = zip(found.ids, found.group_of, strict=True)  # they may be a million
+            pairs = zip(found.ids, found.group_of, strict=True)  # up to a million
             return rollouts_of(stores.search.run, [one for one, group in pairs if group == card.id])
 
         def take(rows: list[Rollout]) -> None:
@@ -422,7 +422,7 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
             self._show_state()
             return
         if self.query_one(QueryState).searching:
-            return  # at its end; to begin again with each view, a long search would never end
+            return  # retried when it ends; restarting with each view would never let a long search end
         rest = self._asked_at + max(AGAIN_S, REST * self.found.seconds) - time.monotonic()
         if rest <= 0:
             self.find(again=True)
@@ -568,7 +568,7 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
         def failed(why: str) -> None:
             if event.of_completions != table.of_completions:
                 return
-            if len(keys) > 1:  # one that is spoilt does not keep the others away
+            if len(keys) > 1:  # one unreadable entry must not hide the others
                 for key in keys:
                     self.on_group_table_wanted(GroupTable.Wanted((key,), of_completions=event.of_completions))
                 return

@@ -166,7 +166,7 @@ class MetricPicker(LeftOnce, ModalScreen[str | None], Shell):
         for folder in self._folders:
             try:
                 reader = RunReader(RunFolder(folder).database)
-            except Exception:  # a run that cannot be read has no metrics to offer
+            except Exception:  # an unreadable run has no metrics to offer
                 continue
             try:
                 for key in dict.fromkeys([*metric_keys(reader), *COMPUTED]):
@@ -232,7 +232,7 @@ class MetricPicker(LeftOnce, ModalScreen[str | None], Shell):
 
     def _choose(self) -> None:
         found = self.query_one(MetricList)
-        if found.rows and self.is_active:  # enter may come twice before the first one is done
+        if found.rows and self.is_active:  # enter may arrive twice before the dialog closes
             self.dismiss(found.rows[found.selected].key)
 
     def action_move(self, by: int) -> None:

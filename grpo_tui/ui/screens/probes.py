@@ -87,7 +87,7 @@ class ProbeLines(LineScroll):
 
 
 class ProbesScreen(FullReadingScreen):
-    """The outcome of the probes."""
+    """Results of the probes."""
 
     BINDINGS = bindings("probes")
     PANE = "probes"

@@ -1,4 +1,4 @@
-"""Pane 6: is the open run's model better than its base, by how much, on what, and where is it?"""
+"""Pane 6, Results: whether the open run's model is better than its base, on what, and where it is."""
 
 from __future__ import annotations
 
@@ -30,37 +30,36 @@ if TYPE_CHECKING:
     from grpo_tui.ui.comparing import Comparing
 
 LOOK_S = 2.0
-"""How often the folder of the open run is looked at while the pane shows."""
+"""How often the run folder is checked while the pane is shown."""
 LOW = 30
-"""Rows of a terminal, below which what was asked has one line."""
+"""In a terminal with fewer rows, the details of a comparison are cut to one line."""
 SIGNS = {"better": ("✓", "good"), "worse": ("✗", "bad"), "not shown": ("●", "attention")}
 MARKS_AT = 34
-"""First cell of what a model is, after its figures."""
+"""First cell of a model's marks, after its figures."""
 CHANGES = {1: ("▲", "good"), -1: ("▼", "bad"), 0: ("·", "dim")}
 
 
 class ResultsSummary(LinePane):
-    """The verdict, and what was asked; where nothing was compared, how to do it."""
+    """The verdict and what was compared; if nothing was, how to compare."""
 
     run = ""
     results: Results | None = None
     trouble = ""
-    """Why the run could not be read."""
+    """Why the run cannot be read."""
     comparing: Comparing | None = None
     failure = ""
-    """Why the last comparison came to no result."""
+    """Why the last comparison failed."""
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
         return len(self.lines(width, 0))
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """What runs or has failed, then what is known."""
         return [*self._work(width), *self._known(width)]
 
     def _work(self, width: int) -> list[Line]:
         if self.comparing is not None:
             stop = [Span("   S", "key", "screen.results_stop"), Span(" stops it", "dim")]
-            stop = stop if width >= ROOMY else []  # the footer names the key too
+            stop = stop if width >= ROOMY else []  # the footer shows the key too
             text = one_line(self.comparing.line, max(20, width - 3 - width_of(stop)))
             return [[Span(f" ◌ {text}", "attention"), *stop]]
         said = f"The comparison failed: {self.failure}" if self.failure else ""
@@ -81,7 +80,7 @@ class ResultsSummary(LinePane):
         first, *more = wrapped(shown.sentence, room)
         lines: list[Line] = [[Span(f" {sign} ", role), Span(first, f"strong {role}")]]
         lines += [[Span(f"   {row}", role)] for row in more]
-        if self.app.size.height < LOW:  # the prompts and the models have the rows
+        if self.app.size.height < LOW:  # leave the rows to prompts and models
             about = [one_line(shown.about[0], room)]
         else:
             about = [row for text in shown.about for row in wrapped(text, room)]
@@ -104,7 +103,7 @@ class ResultsSummary(LinePane):
 
 
 class ResultsMeasures(LinePane):
-    """The figures of both models, with the difference and its interval."""
+    """Figures of both models, the difference and its confidence interval."""
 
     results: Results | None = None
 
@@ -113,7 +112,7 @@ class ResultsMeasures(LinePane):
         return 1 + len(shown.measures) if shown is not None else 0
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """The most important first; what does not fit is counted."""
+        """Return the figures, most important first. Those that do not fit are counted."""
         shown = self.results.shown if self.results is not None else None
         if shown is None:
             return []
@@ -125,7 +124,7 @@ class ResultsMeasures(LinePane):
 
 
 class PromptList(CursorList):
-    """The prompts by how much the two models differ on them."""
+    """The prompts, ordered by how much the models differ."""
 
     prompts: tuple[PromptPair, ...] = ()
 
@@ -135,7 +134,6 @@ class PromptList(CursorList):
 
     @property
     def selected(self) -> PromptPair | None:
-        """The prompt under the cursor."""
         return self.prompts[self.cursor] if self.cursor < len(self.prompts) else None
 
     def lines(self, width: int) -> list[Line]:
@@ -166,7 +164,6 @@ class ModelList(CursorList):
 
     @property
     def selected(self) -> Model | None:
-        """The model under the cursor."""
         return self.models[self.cursor] if self.cursor < len(self.models) else None
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
@@ -190,7 +187,7 @@ class ModelList(CursorList):
 
 
 class PromptsTitle(LinePane):
-    """On how many prompts the trained model is better, the same and worse."""
+    """Number of prompts on which the trained model is better, the same or worse."""
 
     results: Results | None = None
 
@@ -209,7 +206,7 @@ class PromptsTitle(LinePane):
 
 
 class ModelsTitle(LinePane):
-    """The headings of the models' columns."""
+    """Column headings of the models."""
 
     def lines(self, width: int, height: int) -> list[Line]:
         words = [(10, "step"), (19, "size"), (26, "reward")]
@@ -217,7 +214,7 @@ class ModelsTitle(LinePane):
 
 
 class ModelDetail(LinePane):
-    """Where the selected model is, and what to type next."""
+    """Where the selected model is, and commands that use it."""
 
     model: Model | None = None
     results: Results | None = None
@@ -247,7 +244,7 @@ def _labelled(label: str, text: str, role: str = "text") -> Line:
 
 
 class ResultsScreen(KeepsStyles, Screen[None], Shell):
-    """The comparisons of the open run, and its models."""
+    """The open run's comparisons and models."""
 
     PANE = "results"
     AUTO_FOCUS = "#prompt-list"
@@ -257,13 +254,13 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
         super().__init__()
         self._root: Path | None = None
         self._mark: object = None
-        """What was seen of the folder when it was read last."""
+        """State of the folder when it was last read."""
         self._reading = False
         self._wanted: tuple[Path, int] | None = None
-        """The comparison to show, None for the newest."""
+        """The comparison to show; None for the newest."""
         self.results: Results | None = None
         self._comparing: Comparing | None = None
-        """The comparison that runs, of the open run or of one that was open before."""
+        """The running comparison, which may be of a previously open run."""
 
     def compose(self) -> ComposeResult:
         yield Header("results")
@@ -288,7 +285,7 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
 
     @property
     def complete(self) -> bool:
-        """Whether all of the open run is shown."""
+        """Whether the open run is completely shown."""
         return self._root is None or (self.results is not None and not self._reading)
 
     # -- reading ---------------------------------------------------------------------------------
@@ -306,7 +303,7 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
         self._look()
 
     def _look(self) -> None:
-        """Read the folder when something in it has changed, in a thread: a disk may be slow."""
+        """Read the folder if it has changed. Uses a thread because a disk may be slow."""
         if self._comparing is not None:
             self.query_one(ResultsSummary).changed()
         if self._root is None or self._reading or self is not self.app.screen:
@@ -328,7 +325,7 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
             self.post_message(ResultsRead(root, None, str(error) or type(error).__name__, mark))
 
     def on_results_read(self, message: ResultsRead) -> None:
-        """Show what was read, unless another run was opened meanwhile."""
+        """Show the results, unless another run was opened meanwhile."""
         self._reading = False
         if message.root != self._root:
             self._look()
@@ -340,7 +337,7 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
             if first and message.results is not None:
                 compared = message.results.shown is not None
                 self.query_one("#prompt-list" if compared else "#model-list").focus()
-            self._look()  # what was asked for meanwhile
+            self._look()  # for requests that arrived meanwhile
 
     # -- showing ---------------------------------------------------------------------------------
 
@@ -415,7 +412,7 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
             self.app.push_screen(TextScreen(f"model of step {model.step:,}", _about(model)))
 
     def action_results_open(self) -> None:
-        """Open what is selected; the list with the focus comes first."""
+        """Open the selected row of the focused list, or of the first list with rows."""
         lists = (self.query_one(PromptList), self.query_one(ModelList))
         chosen = next(
             (one for one in (self.focused, *lists) if isinstance(one, CursorList) and one.count), None
@@ -424,7 +421,7 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
             chosen.action_open()
 
     def action_turn(self, by: int) -> None:
-        """Show another of the comparisons that are kept."""
+        """Show another stored comparison."""
         results = self.results
         if results is None or len(results.comparisons) < 2:
             self.app.notify("No other comparison of this run is kept.")
@@ -448,7 +445,7 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
     # -- comparing -------------------------------------------------------------------------------
 
     def action_results_compare(self) -> None:
-        """Compare the selected model, else the newest one, with the base; asks first while the run trains."""
+        """Compare the selected or newest model with the base. Asks first while the run is training."""
         models = self.query_one(ModelList)
         usable = [one for one in models.models if one.usable]
         chosen = models.selected if self.focused is models else next(iter(usable), None)
@@ -502,7 +499,7 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
         self.query_one(ResultsSummary).changed()
 
     def on_comparison_ended(self, message: ComparisonEnded) -> None:
-        """Show the newest comparison, or say why there is none; in another pane too."""
+        """Show the new comparison, or why it failed. Notifies in any pane."""
         ended, self._comparing = self._comparing, None
         if ended is None:
             return
@@ -527,7 +524,7 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
     # -- forking ---------------------------------------------------------------------------------
 
     def action_results_fork(self) -> None:
-        """Ask for the folder of a new run that begins with the selected checkpoint, else the newest one."""
+        """Ask for the settings of a new run that starts from the selected or newest checkpoint."""
         from grpo_tui.ui.screens.dialogs import WordsDialog
 
         models = self.query_one(ModelList)
@@ -574,7 +571,7 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
         self.app.run_worker(work, thread=True, group="fork", exit_on_error=False)
 
     def on_forked(self, message: Forked) -> None:
-        """Open the new run, or say what the command said."""
+        """Open the new run, or report the command's error."""
         if not message.started:
             self.app.notify(f"The run was not forked: {message.said}", severity="error", timeout=20)
             return
@@ -588,7 +585,7 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
 
 
 def _about(model: Model) -> str:
-    """Everything about a model, to be read and copied."""
+    """Describe a model completely, as text to read and copy."""
     reward = f", reward {fixed(model.reward)}" if model.reward is not None else ""
     marks = f", {model.marks}" if model.marks else ""
     kind = "LoRA adapter, which needs its base model" if model.adapter else "whole model"

@@ -1,4 +1,4 @@
-"""Pane 3: what do the rewards give, on which completions, and can they be fooled?"""
+"""Pane 3, Rewards: what the rewards give for which completions, and whether they can be fooled."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ if TYPE_CHECKING:
     from grpo_tui.ui.messages import GrowthSeen, RewardAdded
 
 BUSY_S = 0.4
-"""What takes less is not said to be going on."""
+"""Work shorter than this is not shown as running."""
 LOOK_S = 0.25
 AGGREGATIONS = ("sum_then_normalize", "normalize_then_sum")
 SCALES = ("group", "batch", "none")
 STEP = 0.1
-"""What an arrow adds to a weight or takes from it."""
+"""Change of a weight per arrow key."""
 YOURS = "yours"
-"""The kind of a sample that a person wrote."""
+"""Kind of a sample written by the user."""
 EMPTY: list[Line] = [
     (),
     [
@@ -68,7 +68,7 @@ EMPTY: list[Line] = [
 
 
 class RewardsScreen(KeepsStyles, Screen[None], Shell):
-    """The rewards of a config, on samples."""
+    """The rewards of a config, applied to samples."""
 
     BINDINGS = bindings("rewards")
     PANE = "rewards"
@@ -82,21 +82,21 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
         self._trouble = ""
         self.samples: tuple[Sample, ...] = ()
         self.origin: Origin | None = None
-        """Where they come from."""
+        """Source of the samples."""
         self.scored: RewardsView | None = None
         self.report: Report | None = None
         self.worker: LabWorker | None = None
         self.goes_to: int | None = None
-        """The sample that the cursor goes to with the next scores."""
+        """Index of the sample to select with the next scores."""
         self.words: str = ""
-        """Only samples that hold these words are shown."""
+        """Only samples that contain these words are shown."""
         self._names: tuple[str, ...] = ()
         self._weights: tuple[float, ...] = ()
         self._first: tuple[float, ...] = ()
-        """The config's."""
+        """Weights in the config."""
         self._muted: frozenset[int] = frozenset()
         self._modes: Aggregation | None = None
-        """How totals become advantages, as a person chose it; as the config says when None."""
+        """How totals become advantages, if the user changed it; None for the config's modes."""
 
     def compose(self) -> ComposeResult:
         samples = SampleTable(id="samples")
@@ -110,7 +110,6 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
         yield Footer("rewards")
 
     def on_mount(self) -> None:
-        """Follow the open run's header, and look at what goes on."""
         self.query_one(SampleTable).waits = EMPTY
         self.query_one(SampleTable).focus()
         self.shell.view_signal.subscribe(self, self._on_view)
@@ -122,7 +121,7 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
             self.worker.stop()
 
     def on_screen_resume(self) -> None:
-        """Take what the app was asked for, else the rewards of the run that is open now."""
+        """Open what the app was asked for, or the rewards of a newly opened run."""
         self._on_view(self.shell.view)
         request = self.shell.take_rewards_request()
         folder = self.shell.run_folder
@@ -142,7 +141,7 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
         self.goes_to, self._trouble, self.words = 0, "", ""
         loaded = known is not None and known.run in (None, request.run) and self.report is not None
         if loaded and request.run is not None and request.origin is not None:
-            self.worker.take(request.origin)  # rewards that are loaded score what comes from the run
+            self.worker.take(request.origin)  # the loaded rewards score the run's completions
             return
         self._request = request
         self.scored = self.report = None
@@ -176,7 +175,7 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
         self.take_weights(message.view, tuple(f.info.weight for f in message.report.scored.functions))
         if changed:
             self._order = self._order if isinstance(self._order, str) else None
-        if other:  # what the probes showed was of the rewards before
+        if other:  # the probe results are of the previous rewards
             self.query_one(RewardsSummary).probed = ""
         self._show()
 
@@ -188,7 +187,7 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
             self.app.push_screen(ProbesScreen(message.report))
 
     def on_baseline_done(self, message: BaselineDone) -> None:
-        """Show what the model does before any training; its answers stand behind it as samples."""
+        """Show the baseline. The answers are listed as samples."""
         if self.app.screen is self:
             text = whole(message.found, message.generated, min(self.app.size.width - 10, 110))
             self.app.push_screen(TextScreen("baseline", text, prose=True))
@@ -229,7 +228,7 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
 
     @property
     def _has_room(self) -> bool:
-        """Whether more than the samples and the functions fit."""
+        """Whether there is room for more than samples and functions."""
         return self.app.size.height >= 20
 
     def _show_chosen(self) -> None:
@@ -240,7 +239,7 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
         detail.show(sample_detail(report, index) if known else None)  # type: ignore[arg-type]
 
     def _look(self) -> None:
-        """Say what goes on, once it has gone on for a while."""
+        """Show what is running, once it has run for a while."""
         summary, footer = self.query_one(RewardsSummary), self.query_one(Footer)
         busy = self._busy
         for_s = time.monotonic() - busy.since if busy is not None else 0.0
@@ -260,7 +259,6 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
         footer.show(self.shell.view)
 
     def on_resize(self) -> None:
-        """Columns and the lower parts depend on the size."""
         self.call_after_refresh(self._show)
 
     @on(CursorList.Highlighted, "#samples")
@@ -297,7 +295,7 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
             self.edit_chosen()
 
     def action_rewards_sort(self) -> None:
-        """Ask for an order; the same one again is reversed."""
+        """Choose a sort order. The same choice again reverses it."""
         if self.scored is None:
             return
         from grpo_tui.ui.screens.dialogs import AGAIN, Choice, MenuDialog
@@ -322,7 +320,7 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
         self.query_one(SampleTable).action_first()
 
     def show_only(self, words: str) -> None:
-        """Show the samples that hold these words; all of them for none."""
+        """Show only samples that contain these words; "" shows all."""
         self.words = words
         self._show()
 
@@ -348,7 +346,7 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
             then(f"sample {index + 1}", sample_detail(self.report, index).text())
 
     def action_rewards_back(self) -> None:
-        """End the call that runs; else leave the weights, the words, the order."""
+        """Stop the running call, or leave the weights, or clear the words, or the order."""
         if self._busy is not None and self._busy.function and self.worker is not None:
             self.worker.interrupt()
         elif not self.query_one(SampleTable).has_focus:
@@ -382,7 +380,7 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
     # -- samples: written, changed, tagged, found, removed, kept, fetched ------------------------
 
     def chosen_sample(self) -> int | None:
-        """The sample under the cursor; says what to do when there is none."""
+        """Return the index of the selected sample. If there is none, say what to do."""
         selected = self.query_one(SampleTable).selected
         if self.scored is None and self._busy is not None:
             self.app.notify(f"Still loading: {self._busy.what}.")
@@ -393,7 +391,7 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
         return selected
 
     def gold_of(self, index: int) -> str:
-        """The right answer of a sample's row."""
+        """Return the reference answer of a sample's row."""
         view = self.scored
         return view.groups[view.rows[index].group].gold if view is not None else ""
 
@@ -406,7 +404,6 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
         self._ask_for("a completion of your own", fresh, index, lambda new: self._insert(index + 1, new))
 
     def edit_chosen(self) -> None:
-        """Change the completion under the cursor."""
         index = self.chosen_sample()
         if index is not None:
             self._ask_for(
@@ -419,7 +416,7 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
             self._insert(index + 1, replace(self.samples[index], recorded=None))
 
     def action_rewards_remove(self) -> None:
-        """Take the sample out of the list; what it came from stays."""
+        """Remove the sample from the list; its source does not change."""
         index = self.chosen_sample()
         if index is None:
             return
@@ -447,7 +444,7 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
         self.app.push_screen(WordsDialog(f"tags of sample {index + 1}", " ".join(sample.tags), hint), typed)
 
     def _tag(self, index: int, sample: Sample) -> None:
-        """Tags change no score."""
+        """Set a sample's tags. Scores do not change."""
         self.goes_to = index
         self.samples = (*self.samples[:index], sample, *self.samples[index + 1 :])
         if self.worker is not None:
@@ -492,20 +489,20 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
         self.app.push_screen(dialog, named)
 
     def action_rewards_keep(self) -> None:
-        """Keep the sample as a case, with what it gets now."""
+        """Save the sample as a case with its current scores."""
         index = self.chosen_sample()
         if index is not None and self.worker is not None:
             self.worker.keep(index)
 
     def action_rewards_model(self) -> None:
-        """Let the model of the config answer the row under the cursor."""
+        """Generate answers to the selected row with the config's model."""
         index = self.chosen_sample()
         if index is not None and self.worker is not None:
             self.goes_to = index
             self.worker.generate(index)
 
     def action_rewards_baseline(self) -> None:
-        """Let the model of the config answer rows, before any training."""
+        """Measure the baseline with the config's model."""
         if self.worker is not None and self.report is not None:
             self.goes_to = 0
             self.worker.baseline()
@@ -579,11 +576,11 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
 
     @property
     def on_weights(self) -> bool:
-        """Whether the keys are those of the weights."""
+        """Whether the weights have the focus and the keys change them."""
         return self._rows.has_focus
 
     def take_weights(self, view: RewardsView, first: tuple[float, ...]) -> None:
-        """Begin with a scoring's weights when its functions are others than before."""
+        """Adopt the weights of a scoring if its functions are not the previous ones."""
         names = tuple(column.name for column in view.columns)
         self._first = first
         if view.own_modes:
@@ -594,19 +591,18 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
             self._muted = frozenset(k for k, column in enumerate(view.columns) if column.muted)
 
     def move_weight(self, by: float) -> None:
-        """Change the chosen weight."""
+        """Change the selected weight."""
         k = self._rows.chosen
         if k < len(self._weights):
             self.set_weight(k, round(self._weights[k] + by, 6))
 
     def set_weight(self, k: int, weight: float) -> None:
-        """Set one weight; a muted function is heard again."""
+        """Set a weight, and unmute the function."""
         self._weights = (*self._weights[:k], weight, *self._weights[k + 1 :])
         self._muted -= {k}
         self._tell()
 
     def type_weight(self) -> None:
-        """Ask for the chosen weight."""
         from grpo_tui.ui.screens.rewards_dialogs import WeightDialog
 
         k = self._rows.chosen
@@ -649,11 +645,11 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
             self._tell()
 
     def action_rewards_scale(self) -> None:
-        """Scale advantages by the group's spread, by the batch's, or not."""
+        """Cycle `scale_rewards`: by the group's std, by the batch's, or not at all."""
         self._turn("scale_rewards", SCALES)
 
     def action_rewards_combine(self) -> None:
-        """Normalize the sum of the rewards, or sum what was normalized."""
+        """Toggle between normalizing the sum and summing normalized rewards."""
         self._turn("multi_objective_aggregation", AGGREGATIONS)
 
     def _turn(self, name: str, known: tuple[str, ...]) -> None:
@@ -673,7 +669,7 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
     # -- a rewards file that grows ---------------------------------------------------------------
 
     def action_rewards_new(self) -> None:
-        """Ask for the name of a new rewards file, write it and open it."""
+        """Ask for a file name, write a new rewards file and open it."""
         from grpo_tui.ui.screens.rewards_dialogs import NewFileDialog
 
         def named(path: Path | None) -> None:
@@ -700,14 +696,14 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
         self.app.notify(f"{where} has one reward. Press e to edit it, ctrl+n to add the next.")
 
     def action_rewards_next(self) -> None:
-        """Try the rewards, and show which comes next; without any, begin a file."""
+        """Test the rewards and suggest the next one. Without rewards, create a file."""
         if self.worker is not None and self.report is not None:
             self.worker.grow()
         else:
             self.action_rewards_new()
 
     def on_growth_seen(self, message: GrowthSeen) -> None:
-        """Show the next reward, or what to mend first."""
+        """Show the next reward, or what to fix first."""
         from grpo_tui.ui.screens.rewards_dialogs import NextRewardScreen
 
         if self.app.screen is not self:
@@ -719,7 +715,7 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
             summary.changed()
         config = self.worker.config_file if self.worker is not None else None
         if request is None or request.run is not None:
-            config = None  # what a run was started with stays what it was
+            config = None  # a run's own config is never changed
 
         def chosen(add: bool | None) -> None:
             if add and seen.advice.stage is not None and self.worker is not None:
@@ -737,19 +733,19 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
 
 
 def _loaded_anew(before: RewardsView | None, now: RewardsView) -> bool:
-    """Whether the rewards were loaded again between two scorings."""
+    """Return whether the rewards were reloaded between two scorings."""
     if before is None or not now.reason.endswith((" saved", " again")):
         return False
     return (before.scored_at, before.took_s) != (now.scored_at, now.took_s)
 
 
 def _kind_of(sample: Sample) -> str:
-    """What was gold or wrong is no longer known to be, once it is changed."""
+    """Return the kind after an edit: an edited sample is no longer known to be right or wrong."""
     return sample.kind if sample.kind in ("", YOURS) else YOURS
 
 
 def _no_file(path: Path) -> str:
-    """Why samples cannot be written there, empty when they can."""
+    """Return why samples cannot be written to a path, or ""."""
     if path.is_dir() or not path.parent.is_dir():
         return f"{one_line(from_here(path), 50)} is not a valid file name"
     return ""

@@ -1,6 +1,6 @@
-"""What the pane Rewards asks: a completion to edit, a weight, where samples shall come from.
+"""Dialogs of Rewards: a completion to edit, a weight, the source of samples, the next reward.
 
-Each hands back what was chosen and does nothing itself.
+They return the user's choice and do nothing themselves.
 """
 
 from __future__ import annotations
@@ -28,16 +28,15 @@ FILE_NAME = "rewards.py"
 
 
 class CompletionDialog(Dialog[str]):
-    """A completion to write or to change.
+    """A completion to write or edit.
 
     Args:
-        title: what is done.
-        prompt: what it answers.
-        gold: the right answer, empty when it is not known.
-        text: the completion to begin with.
+        prompt: The prompt it answers.
+        gold: Reference answer; empty if unknown.
+        text: Initial completion.
     """
 
-    # Before the text area sees it; what is pasted keeps its line breaks.
+    # Priority, so that the text area does not get the keys first. Pasted text keeps its line breaks.
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "score", "score", priority=True),
         Binding("ctrl+j", "new_line", "new line", priority=True),
@@ -59,7 +58,7 @@ class CompletionDialog(Dialog[str]):
         area.move_cursor(area.document.end)
 
     def action_score(self) -> None:
-        """Hand back the text; what was not touched comes back as it was, control characters and all."""
+        """Return the text. If it was not edited, return the original including control characters."""
         text = self.query_one(TextArea).text
         self.dismiss(self._text if text == self._shown else text)
 
@@ -68,14 +67,14 @@ class CompletionDialog(Dialog[str]):
 
 
 class WeightDialog(FieldDialog[float]):
-    """One weight, typed."""
+    """A weight to type."""
 
     def __init__(self, name: str, weight: float) -> None:
         hint = "For these samples only; the config does not change."
         super().__init__(f"weight of {one_line(name, 40)}", f"{weight:g}", hint, id="weight")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Hand the number back, or say that it is none."""
+        """Return the number, or say that it is not one."""
         try:
             weight = float(event.value.replace(",", "."))
         except ValueError:
@@ -87,11 +86,11 @@ class WeightDialog(FieldDialog[float]):
 
 
 class SourceDialog(Dialog[Origin]):
-    """Where the samples shall come from.
+    """Source of the samples.
 
     Args:
-        run: the run that is open, None without one.
-        dataset: whether the config has a dataset.
+        run: The open run, if any.
+        dataset: Whether the config has a dataset.
     """
 
     FIRST = Choices
@@ -128,7 +127,7 @@ class SourceDialog(Dialog[Origin]):
         self.dismiss(self._choices[event.place].value)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Hand a file or a step back, or say that there is none."""
+        """Return a file, step or query, or say what is wrong."""
         text = event.value.strip()
         if text.isdigit() and self._run is not None:
             self.dismiss(Origin("run", run=self._run, step=int(text)))
@@ -145,7 +144,7 @@ class SourceDialog(Dialog[Origin]):
         self.query_one("#word", DialogText).tell([[Span(word, "bad" if text else "attention")]])
 
     def _ask(self, where: str) -> None:
-        """Hand a query back that can be understood."""
+        """Return a query if it is valid."""
         try:
             read_query(where)
         except QueryError as error:
@@ -155,14 +154,14 @@ class SourceDialog(Dialog[Origin]):
 
 
 class NewFileDialog(FieldDialog[Path]):
-    """The name of a new rewards file."""
+    """Name of a new rewards file."""
 
     def __init__(self) -> None:
         hint = "It starts with correctness. Press ctrl+n to add the next rewards one at a time."
         super().__init__("a new rewards file", _free_name(), hint, "begin", id="rewards-file")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Hand the name back, or say why it cannot be."""
+        """Return the path, or say what is wrong with it."""
         path = Path(event.value.strip()).expanduser()
         word = ""
         if path.suffix != ".py":
@@ -182,7 +181,7 @@ def _sentence(text: str) -> str:
 
 
 def _free_name() -> str:
-    """`rewards.py`, or the first of its kind that is not there."""
+    """Return `rewards.py`, or `rewards_2.py` and so on if it exists."""
     stem, number, name = FILE_NAME.removesuffix(".py"), 2, FILE_NAME
     while Path(name).exists():
         name, number = f"{stem}_{number}.py", number + 1
@@ -190,7 +189,7 @@ def _free_name() -> str:
 
 
 class NextLines(LineScroll):
-    """What comes next and why; its source, and the lines of the config."""
+    """The next reward and why, its source, and its lines in the config."""
 
     def __init__(self, seen: Growth, section: str) -> None:
         super().__init__()
@@ -214,7 +213,7 @@ class NextLines(LineScroll):
 
 
 class NextRewardScreen(ReadingScreen):
-    """The next reward, to be added; or what stands in its way."""
+    """The next reward to add, or what to fix first."""
 
     BINDINGS: ClassVar[list[BindingType]] = [("enter", "add", "add"), ("y", "copy", "copy")]
 

@@ -99,7 +99,7 @@ class EmptyRuns(LinePane):
 class RunsScreen(KeepsStyles, Screen[None], Shell):
     """The list of runs."""
 
-    AUTO_FOCUS = "#runs-table"  # not the filter, which would take keys typed ahead
+    AUTO_FOCUS = "#runs-table"  # not the filter, which would receive keys typed early
     BINDINGS = bindings("runs")
 
     def __init__(self) -> None:

@@ -234,7 +234,7 @@ class TokensScreen(LeftOnce, Screen[None], Shell):
     def on_unmount(self) -> None:
         self._left = True
         self._cancel.set()
-        if self._working.acquire(blocking=False):  # else the thread closes it, which looks after it is done
+        if self._working.acquire(blocking=False):  # otherwise the thread closes it when it is done
             self._close_asker()
             self._working.release()
 
@@ -266,7 +266,7 @@ class TokensScreen(LeftOnce, Screen[None], Shell):
         try:
             known = policies(self._root)
             if not known:
-                run_config(self._root)  # says why
+                run_config(self._root)  # raises with the reason
         except (GenerateError, RunDatabaseError, OSError) as error:
             self.post_message(self.Told(trouble=str(error)))
             return

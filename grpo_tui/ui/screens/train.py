@@ -101,7 +101,7 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
 
     def _on_view(self, view: TrainView | None) -> None:
         if self.is_attached and self is not self.app.screen and not isinstance(self.app.screen, ModalScreen):
-            return  # what lies under another screen would have it painted anew; a return shows the newest
+            return  # updating would repaint the screen on top; resuming shows the newest view
         held = self._held is not None and view is not None and view.folder == self._held.folder
         self.query_one(Header).show(view, held=held)
         self.query_one(Footer).show(view)

@@ -159,7 +159,7 @@ class WhatIfScreen(FullReadingScreen):
                 attempt.begin(lab)
                 if weights is None:
                     lab.load(config)
-                else:  # no function is called, so none is loaded
+                else:  # no function is called, so none needs loading
                     lab.config = config
                 found = what_if_of_run(
                     lab,

@@ -111,7 +111,7 @@ class Footer(LinePane):
         actions = for_footer(self._pane, self._view, self._listed, self._parts())
         parts = [[Span(f"{a.key_shown} ", "key", a.target), Span(a.label, "dim", a.target)] for a in actions]
         gap = "   " if width >= 100 else "  "
-        typing = "typing" in self._parts()  # then the keys of everywhere are letters
+        typing = "typing" in self._parts()  # global keys are letters then
         always = [] if typing else parts[-2:]
         kept = parts[:-2]
         while kept and sum(width_of(p) + len(gap) for p in [*kept, *always]) + 1 > width:

@@ -91,7 +91,7 @@ class BigChart(LinePane, can_focus=True):
         plain = bool(getattr(self.app, "ascii_only", False))
         place = cursor_place(view, options.cursor)
         drawn = (view, width, height, plain, options.logarithmic)
-        if drawn != self._drawn:  # the cursor alone moves most often, and must not have all drawn anew
+        if drawn != self._drawn:  # the cursor moves most often, which needs no new drawing
             room = height - HEADING - READING
             self._drawing = draw(view, width - EDGE, room, braille=not plain, logarithmic=options.logarithmic)
             self._drawn = drawn

@@ -52,7 +52,7 @@ def card_columns(
     functions = _functions(names, weights, room - NOTE_W - cells(before) - cells(after))
     columns = [*before, *functions, *after]
     kept = fit(columns, room - NOTE_W)
-    if len(kept) < len(columns):  # that there are more is said
+    if len(kept) < len(columns):  # leave room for the note about hidden ones
         kept = fit(columns, room - MORE_W)
     note_w, hidden = max(NOTE_W, room - cells(kept)), len(columns) - len(kept)
 
@@ -119,7 +119,7 @@ class GroupTitle(LinePane):
             parts.append([Span(f"✂ {card.truncated} truncated", "attention")])
         wanted = min(40, cell_len(card.prompt.strip()) + 2)
         while (room := width - 4 - sum(4 + width_of(part) for part in parts)) < wanted and len(parts) > 3:
-            parts.pop()  # the prompt says more than what the list says too
+            parts.pop()  # the prompt matters more than figures the list has too
         whole = card.prompt.strip()
         told = self.short if self.short and cell_len(whole) > room else whole
         prompt = one_line(told, max(8, room)) or "empty prompt"

@@ -229,7 +229,7 @@ def _with_end(text: str, width: int) -> str:
     tail = ending(text, width * 3 // 5 + 1)
     head = shorten(text, width - cell_len(tail) + 1).removesuffix("…")
     while head and head[-1].isdigit():
-        head = head[:-1]  # half a number would be another number
+        head = head[:-1]  # a truncated number would read as another number
     return f"{head}{tail}"
 
 

@@ -325,7 +325,7 @@ class GroupList(LineScroll, Shell):
         at = next((i for i, (_, found) in enumerate(self._starts) if found == place), 0)
         first, end = starts[at], starts[at + 1]
         if place.number == 0 and at:
-            first = starts[at - 1]  # with its heading
+            first = starts[at - 1]  # include the heading
         if first < self.scroll_offset.y:
             self.scroll_to(y=first, animate=False, force=True)
         elif end > self.scroll_offset.y + height:
@@ -362,7 +362,7 @@ class GroupList(LineScroll, Shell):
         if not self._groups:
             return [ruled([[Span("newest group", "title")]], width), [Span(f"  {self._waits}", "dim")]]
         if len(self._cache) > 500 + 4 * sum(len(group.completions) for group in self._groups):
-            self._cache.clear()  # mostly of groups that are gone, or of other widths
+            self._cache.clear()  # most entries are for old groups or other widths
         large = self.screen.has_class("-large")
         lines: list[Line | Callable[[], Line]] = []
         for number, group in enumerate(self._groups):

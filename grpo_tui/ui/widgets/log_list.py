@@ -102,7 +102,7 @@ class LogList(CursorList):
     def take(self, page: LogPage) -> None:
         """Add a page. The view stays at the line being read unless the page was requested with `go`."""
         if (page.asked.level, page.asked.words) != (self.reach, self.words):
-            return  # asked before the choice changed; the answer to the new one is on its way
+            return  # requested before the choice changed; another answer is coming
         if page.asked.where == "count":
             self._count_unseen(page.unseen)
             return
@@ -244,7 +244,7 @@ def row_line(row: StoredLine, width: int, words: str, *, dated: bool, here: bool
     text = one_line(row.text[: 4 * room + 400])
     start = row.start > 0
     hit = text.lower().find(words.lower()) if words else -1
-    if hit + len(words) > room:  # the words come first, and some cells of what stands before them
+    if hit + len(words) > room:  # show the match, with some text before it
         text, start = text[max(0, hit - room // 3) :], True
     if start:
         text = "…" + text

@@ -62,7 +62,7 @@ def sample_columns(
     }
     room = width - 2 - LEAST_TEXT - TOTAL_W - ADVANTAGE_W
     kind_w = min(22 if width >= 110 else 8, max((cell_len(row.kind) for row in view.rows), default=0))
-    if kind_w + sum(widths.values()) >= room:  # tags hide no function
+    if kind_w + sum(widths.values()) >= room:  # tags must not displace functions
         kind_w = min(kind_w, max((cell_len(_short(row.kind)) for row in view.rows), default=0))
     kind_w += 1 if kind_w else 0
     room -= kind_w

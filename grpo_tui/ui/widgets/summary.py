@@ -72,7 +72,7 @@ class RewardLine(RunLine):
         room = max(0, width - width_of(_progress(view, 0)) - 3)
         over = _over(view) if width >= 34 else []
         needed = sum(width_of(part) + 3 for rank, part in parts if rank < 5)
-        if width_of(reward) + width_of(over) + needed > room:  # over how many steps goes before a figure does
+        if width_of(reward) + width_of(over) + needed > room:  # drop the number of steps before a figure
             over = []
         left = fitting([(0, [*reward, *over]), *parts], room)
         return [spread(left, _progress(view, width - width_of(left) - 4), width)]
@@ -201,7 +201,7 @@ def _wrapped(spans: list[Span], width: int) -> list[Line]:
                 word = word.lstrip()
             lines[-1].append(Span(word, span.role))
     for line in lines:
-        if width_of(line) > width:  # the blank behind a word that ends at the very edge
+        if width_of(line) > width:  # a trailing space at the right edge
             line[-1] = Span(line[-1].text.rstrip(), line[-1].role)
     return list(lines)
 

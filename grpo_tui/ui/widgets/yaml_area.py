@@ -60,7 +60,7 @@ class YamlArea(TextArea):
         self._notes: Mapping[int, tuple[str, str]] = {}
         self._shown, self._elsewhere = "", elsewhere
         super().__init__("", id=id, soft_wrap=False, show_line_numbers=True, highlight_cursor_line=False)
-        self.cursor_blink = False  # each blink would be sent over the line
+        self.cursor_blink = False  # each blink would be sent over the connection
 
     # -- the text --------------------------------------------------------------------------------
 
@@ -94,7 +94,7 @@ class YamlArea(TextArea):
         start: Location = (top, 0)
         stop: Location = (bottom, 0)
         text = newline.join(new) + newline if new else ""
-        if bottom >= len(old):  # the last line has no line break behind it
+        if bottom >= len(old):  # the last line has no newline
             stop = (len(old) - 1, len(old[-1]))
             text = newline.join(new)
             if top and not new:
