@@ -1,7 +1,6 @@
-"""What a config comes to before it runs: prompts, steps, memory, hours, disk.
+"""Estimate a run before it starts: prompts, steps, memory, hours, disk.
 
-`plan(config, Surroundings(…))` gives a frozen `Plan`. Standard library only; nothing here touches the model,
-the data or a GPU.
+`plan(config, Surroundings(…))` returns a frozen `Plan`. Model, data and GPU are not touched.
 """
 
 from __future__ import annotations
@@ -40,8 +39,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    # Only when asked for: of a package whose first file imports its parts, two threads that first import
-    # different parts at once may find one half made.
+    # Imported lazily, as in `grpo_tui.config`.
     for home, names in _HOMES.items():
         if name in names:
             return getattr(importlib.import_module(f"{__name__}.{home}"), name)

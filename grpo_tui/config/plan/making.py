@@ -1,8 +1,10 @@
-"""`plan`: from the settings of a config to everything that can be said before it runs.
+"""`plan`: everything that can be said about a run before it starts.
 
-Pure: what lies outside a config (rows, the model's sizes, the device, free disk, rates of earlier runs) is
-given by the caller, and each of it may be missing. The largest group and length that fit are found by
-bisection, since every part of the memory grows with both.
+Pure functions. The caller passes what is outside the config (rows, model sizes, device, free disk, earlier
+runs),
+any of which may be missing. The largest group and length that fit are found by bisection, because every part
+of
+the memory grows with both.
 """
 
 from __future__ import annotations
@@ -29,18 +31,17 @@ from grpo_tui.config.run_config import RunConfig
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a plan needs beyond the config; whatever is unknown stays None.
+    """What a plan needs besides the config. None means unknown.
 
     Attributes:
-        world_size: training processes.
-        rows: training rows, after filters and hold-out.
-        prompt_tokens: tokens of the longest prompt.
-        model: sizes of the model.
-        device: the device to fit on.
-        accelerate: the body of the launcher's accelerate config, None without one.
-        correction: measured ÷ planned memory of a trial on this machine.
-        free_bytes: free on the disk of the run folder.
-        rates: what earlier runs on this machine did.
+        world_size: Number of training processes.
+        rows: Training rows, after filters and holdout.
+        prompt_tokens: Length of the longest prompt in tokens.
+        device: The device to fit on.
+        accelerate: The launcher's accelerate config.
+        correction: Measured ÷ planned memory of a trial on this machine.
+        free_bytes: Free space on the disk of the run folder.
+        rates: Earlier runs on this machine.
     """
 
     world_size: int = 1
@@ -56,21 +57,15 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything that can be said of a run before it starts.
+    """The plan of a run. None means unknown.
 
     Attributes:
-        batches: completions and prompts.
-        steps: steps and epochs.
-        dtype: of the weights, `auto` when only the model knows.
-        autocast: dtype of matrix products when it is another, None otherwise.
-        max_completion_length: tokens of a completion at most.
-        prompt_tokens: tokens of the longest prompt, None when nobody looked.
-        checkpoints: what stays on disk.
-        learning_rate: the rate over the steps, empty when it is not known in advance.
-        duration: how long it takes, None without a run to tell.
-        memory: memory by part, None when the model's sizes are not known here.
-        model: the model's sizes, None when they are not known.
-        model_name: what the config calls the model.
+        dtype: Dtype of the weights, `auto` when only the model knows it.
+        autocast: Dtype of matrix products, None when it is that of the weights.
+        prompt_tokens: Length of the longest prompt in tokens.
+        learning_rate: The rate over the steps, empty when not known in advance.
+        memory: Memory by part, None without the model's sizes.
+        model_name: The model's name in the config.
     """
 
     batches: Batches
@@ -88,12 +83,12 @@ class Plan:
 
     @property
     def tokens_per_step(self) -> int:
-        """Tokens of a step at most: completions as long as allowed, with the longest prompt where known."""
+        """Maximum number of tokens per step. Without a known prompt length, completions only."""
         length = self.max_completion_length + (self.prompt_tokens or 0)
         return self.batches.completions_per_step * length
 
     def to_json(self) -> dict[str, Any]:
-        """The documented shape of `check --json`, with more."""
+        """Return the documented object of `check --json`, with additional keys."""
         batches, steps, kept = self.batches, self.steps, self.checkpoints
         prompts = batches.prompts_per_step
         return {
@@ -136,8 +131,8 @@ def plan(config: RunConfig | PlanSettings, around: Surroundings | None = None) -
     """Plan a run.
 
     Args:
-        config: the config, or the settings of one that is being written.
-        around: what is known beyond it.
+        config: A checked config, or the settings of one being edited.
+        around: What is known besides the config.
     """
     settings = PlanSettings.of(config) if isinstance(config, RunConfig) else config
     around = around or Surroundings()
@@ -173,7 +168,7 @@ def plan(config: RunConfig | PlanSettings, around: Surroundings | None = None) -
 def _memory(
     settings: PlanSettings, batches: Batches, around: Surroundings
 ) -> tuple[MemoryPlan | None, int | None, int | None]:
-    """The memory, and the bytes of weights and of optimizer states that a checkpoint holds."""
+    """Return the memory, and the bytes of weights and of optimizer states in a checkpoint."""
     if around.model is None:
         return None, None, None
     sharding = read_sharding(settings, around.world_size, around.accelerate)
@@ -211,11 +206,11 @@ def _duration(
 
 
 ASSUMED_PROMPT = 256
-"""Tokens of a prompt when nobody has measured one, but no more than a quarter of what the model takes."""
+"""Prompt length in tokens when none was measured. A quarter of the model's context if that is less."""
 MOST_GENERATIONS = 4096
 MOST_LENGTH = 1_048_576
 MOST_PER_DEVICE = 4096
-"""Micro-batches above this are tried no longer: none of them fits a card."""
+"""Larger micro-batches are not tried, because none fits on a GPU."""
 
 
 def plan_memory(
@@ -231,13 +226,13 @@ def plan_memory(
     """Plan the memory of one device.
 
     Args:
-        settings: the config.
-        batches: its batch sizes.
-        shape: sizes of the model.
-        sharding: how the model is spread.
-        prompt_tokens: tokens of the longest prompt, None when nobody looked.
-        device: the device, None to leave open whether it fits.
-        correction: measured ÷ planned of a trial.
+        settings: The config.
+        batches: Its batch sizes.
+        shape: Sizes of the model.
+        sharding: How the model is distributed.
+        prompt_tokens: Length of the longest prompt, None when not measured.
+        device: The device, None to skip the question whether it fits.
+        correction: Measured ÷ planned memory of a trial.
     """
     prompt = prompt_tokens if prompt_tokens is not None else _assumed_prompt(shape)
     load = Load(
@@ -273,7 +268,7 @@ def _assumed_prompt(shape: ModelShape) -> int:
 
 
 def _most_generations(load: Load, device: Device, correction: float) -> int | None:
-    """The largest group when the batch on each device grows with it, prompts a step staying as they are."""
+    """Return the largest group that fits if the batch grows with it and the prompts per step stay."""
     batches = load.batches
     unit = batches.group // gcd(batches.group, batches.per_device)
 
@@ -295,7 +290,7 @@ def _most_length(load: Load, device: Device, correction: float) -> int | None:
 
 
 def _most_per_device(load: Load, device: Device, correction: float) -> int | None:
-    """The largest micro-batch that fits, of those with which TRL starts (see `config.batch`)."""
+    """Return the largest micro-batch that fits and with which TRL starts (see `config.batch`)."""
     batches = load.batches
     explicit = load.settings.optional("generation_batch_size")
     for size in range(min(batches.per_device, MOST_PER_DEVICE), 0, -1):
@@ -312,7 +307,7 @@ def _fits(load: Load, device: Device, correction: float) -> bool:
 
 
 def _largest(fits: Callable[[int], bool], low: int, high: int) -> int | None:
-    """The largest number that fits, by bisection; None when the lowest does not."""
+    """Return the largest number that fits, by bisection, None when the lowest does not."""
     if not fits(low):
         return None
     while low < high:

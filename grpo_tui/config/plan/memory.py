@@ -1,17 +1,21 @@
-"""Memory of one device by part, and when each part is needed.
+"""Memory of one device by part, and the moments at which each part is needed.
 
-A step has five moments. It generates; it has gone forward and is at the LM head (`loss`); it goes back
-through the last layer (`layers`); through the first, with all gradients made (`backward`); the optimizer
-steps. A part lives at some of them, so the peak is not the sum of all. Each part is one function, its formula
-and source in its docstring. All sizes are upper bounds: each completion as long as allowed.
+A step has five moments: generation, the LM head after the forward pass (`loss`), the backward pass of the
+last
+layer (`layers`) and of the first, with all gradients present (`backward`), and the optimizer step. A part is
+needed at some of them, so the peak is less than the sum. Each part is one function, with formula and source
+in
+its docstring. All sizes are upper bounds: every completion has the maximum length.
 
-Read against TRL 1.16 (trainer/grpo_trainer.py, trainer/utils.py, kernels/chunked_logprob.py,
-`VLLMGeneration`), transformers 5.24 (`GenerationMixin._sample`) and accelerate 1.15. Optimizer states:
-`Trainer.get_optimizer_cls_and_kwargs` (transformers 5.24) for what a name stands for; `torch.optim` (AdamW's
-two states and RMSprop's one have the parameter's dtype); bitsandbytes (8-bit states of blocks of 256 with a
-float32 each; 32-bit states are float32 whatever the parameter is; embeddings keep 32 bits); torchao (8-bit
-blocks of 256, 4-bit blocks of 128). Memory of cards is NVIDIA's data sheets'; what a driver shows is a little
-less, since part of it is kept back.
+Sources: TRL 1.16 (trainer/grpo_trainer.py, trainer/utils.py, kernels/chunked_logprob.py, `VLLMGeneration`),
+transformers 5.24 (`GenerationMixin._sample`) and accelerate 1.15. Optimizers by name:
+`Trainer.get_optimizer_cls_and_kwargs` (transformers 5.24). Their states: `torch.optim` (AdamW's two and
+RMSprop's
+one have the parameter's dtype), bitsandbytes (8-bit states in blocks of 256 with a float32 each; 32-bit
+states are
+float32 for any parameter; embeddings keep 32 bits), torchao (8-bit blocks of 256, 4-bit blocks of 128).
+Memory of
+GPUs: NVIDIA's data sheets. Drivers show slightly less, because part of it is reserved.
 """
 
 from __future__ import annotations
@@ -45,15 +49,15 @@ WORDS: Mapping[Moment, str] = {
 
 @dataclass(frozen=True, slots=True)
 class MemoryPart:
-    """One part.
+    """One part of the memory.
 
     Attributes:
-        name: stable name, such as `weights`.
-        title: what a person calls it.
-        bytes: on one device.
-        moments: when it is there.
-        formula: the sum written out.
-        movable: whether it can move to the host's memory; it does not count against the device then.
+        name: Stable name, such as `weights`.
+        title: Display name.
+        bytes: Size on one device.
+        moments: When it is needed.
+        formula: The calculation in words.
+        movable: Whether it can move to host memory. It then does not count against the device.
     """
 
     name: str
@@ -64,7 +68,7 @@ class MemoryPart:
     movable: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return JSON data."""
         return {
             "name": self.name,
             "bytes": self.bytes,
@@ -76,14 +80,13 @@ class MemoryPart:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """The device a plan is made for.
+    """The device that a plan is made for.
 
     Attributes:
-        name: what a person calls it.
-        memory_bytes: all of its memory.
-        kind: `cuda` or `cpu`.
-        free_bytes: what other processes leave of it, None when nobody looked.
-        held_by: those processes, in words.
+        name: Display name.
+        memory_bytes: Total memory.
+        free_bytes: Memory not used by other processes, None when unknown.
+        held_by: Those processes, in words.
     """
 
     name: str
@@ -94,7 +97,7 @@ class Device:
 
     @property
     def room_bytes(self) -> int:
-        """What a run may take: the memory that is free, all of it when nobody else holds any."""
+        """Memory available to a run."""
         return self.memory_bytes if self.free_bytes is None else min(self.memory_bytes, self.free_bytes)
 
 
@@ -102,17 +105,18 @@ class Device:
 class MemoryPlan:
     """The memory of one device of a run.
 
+    The largest values that fit are None when even the smallest does not, or the device is unknown.
+
     Attributes:
-        parts: each part.
-        device: the device it is held against, None when none was named or found.
-        exact: whether the model's parameters were counted rather than computed.
-        correction: measured ÷ planned of a trial on this machine, 1 without one.
-        notes: what was assumed, in sentences.
-        most_generations: the largest `num_generations` that fits when the batch grows with it; None when
-            the smallest does not, or no device is known.
-        most_length: the largest `max_completion_length` that fits; None likewise.
-        most_per_device: the largest `per_device_train_batch_size` up to the config's that fits and leaves
-            groups whole, everything else as it is; None likewise.
+        device: The device to compare with, None when unknown.
+        exact: Whether the model's parameters were counted rather than computed.
+        correction: Measured ÷ planned memory of a trial on this machine, 1 without one.
+        notes: Assumptions, as sentences.
+        most_generations: Largest `num_generations` that fits if the batch grows with it.
+        most_length: Largest `max_completion_length` that fits.
+        most_per_device: Largest `per_device_train_batch_size`, up to the config's, that fits with whole
+            groups and
+            everything else unchanged.
     """
 
     parts: tuple[MemoryPart, ...]
@@ -125,27 +129,27 @@ class MemoryPlan:
     most_per_device: int | None = None
 
     def bytes_at(self, moment: Moment) -> int:
-        """Bytes in use at a moment, corrected; what can move to the host is not counted."""
+        """Return the corrected bytes in use at a moment, without parts that can move to the host."""
         planned = sum(p.bytes for p in self.parts if moment in p.moments and not p.movable)
         return round(planned * self.correction)
 
     @property
     def peak_moment(self) -> Moment:
-        """The moment that needs most."""
+        """The moment with the highest memory use."""
         return max(MOMENTS, key=self.bytes_at)
 
     @property
     def peak_bytes(self) -> int:
-        """The most that is in use at once."""
+        """The highest memory use."""
         return self.bytes_at(self.peak_moment)
 
     @property
     def fits(self) -> bool | None:
-        """Whether it fits beside what others hold of the device; None when no device is known."""
+        """Whether the run fits on the device next to other processes, None when the device is unknown."""
         return None if self.device is None else self.peak_bytes <= self.device.room_bytes
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return JSON data."""
         device = self.device
         return {
             "peak_bytes": self.peak_bytes,
@@ -171,17 +175,12 @@ class MemoryPlan:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Everything a part's size depends on.
+    """Everything that the size of a part depends on.
 
     Attributes:
-        settings: the config.
-        shape: sizes of the model.
-        trained: what is trained of it.
-        batches: batch sizes.
-        sharding: how the model is spread.
-        prompt: tokens of the longest prompt.
-        completion: tokens of a completion at most.
-        device: where it runs, None when that is open.
+        prompt: Length of the longest prompt in tokens.
+        completion: Maximum completion length in tokens.
+        device: The device, None when unknown.
     """
 
     settings: PlanSettings
@@ -205,12 +204,12 @@ class Load:
 
 
 def gigabytes(size: float) -> str:
-    """Bytes as a person says them in a sum."""
+    """Format bytes as gigabytes: `1.54 GB`."""
     return f"{size / 1e9:.2f} GB"
 
 
 def short_count(parameters: int) -> str:
-    """Parameters as a person says them: `1.54B`."""
+    """Format a number of parameters: `1.54B`."""
     for unit, scale in (("B", 1e9), ("M", 1e6), ("k", 1e3)):
         if parameters >= scale:
             return f"{parameters / scale:.3g}{unit}"
@@ -218,21 +217,21 @@ def short_count(parameters: int) -> str:
 
 
 BLOCK_8BIT = 1 + 4 / 256
-"""One quantized state: a byte, and its share of a block's float32 scale."""
+"""Bytes of one quantized state: one byte, and its share of the block's float32 scale."""
 BLOCK_4BIT = 0.5 + 4 / 128
 
 
 @dataclass(frozen=True, slots=True)
 class OptimizerStates:
-    """What an optimizer keeps of one parameter.
+    """What an optimizer keeps per parameter.
 
     Attributes:
-        states: how many values.
-        width: bytes of each; None: as wide as the parameter.
-        paged: whether they may move to the host's memory when the GPU's is short.
-        known: False for an optimizer whose states were not looked up; AdamW's are assumed.
-        full_embeddings: whether embeddings keep float32 states beside quantized ones.
-        per_matrix: whether it keeps rows and columns of a matrix instead (Adafactor).
+        states: Number of values.
+        width: Bytes of each, None for the width of the parameter.
+        paged: Whether they can move to host memory when the GPU is full.
+        known: False for an unknown optimizer, which is treated as AdamW.
+        full_embeddings: Whether embeddings keep float32 states next to quantized ones.
+        per_matrix: Whether it keeps rows and columns of a matrix instead (Adafactor).
     """
 
     states: int
@@ -243,7 +242,7 @@ class OptimizerStates:
     per_matrix: bool = False
 
     def bytes_per_parameter(self, parameter_width: int) -> float:
-        """Bytes of state of a parameter that takes so many bytes itself."""
+        """Return the bytes of state for a parameter of the given width."""
         return self.states * (parameter_width if self.width is None else self.width)
 
 
@@ -287,21 +286,23 @@ _TABLE: Mapping[str, OptimizerStates] = {
 
 
 def optimizer_states(name: str) -> OptimizerStates:
-    """What an optimizer of transformers keeps; an unknown one is taken for AdamW and marked."""
+    """Return what an optimizer of transformers keeps. An unknown one is treated as AdamW and marked."""
     return _TABLE.get(name, OptimizerStates(2, known=False))
 
 
 SAMPLING_COPIES = 3
-"""Float32 copies of the last logits while a token is drawn: logits, scores, probabilities
-(`GenerationMixin._sample`)."""
+"""Float32 copies of the last logits while sampling a token: logits, scores, probabilities
+(`GenerationMixin._sample`).
+"""
 
 
 def kv_cache(load: Load) -> MemoryPart | None:
-    """Keys and values while transformers generates: 2 × layers × kv width × tokens × completions × bytes.
+    """KV cache of transformers' generation: 2 × layers × kv width × tokens × completions × bytes.
 
-    All completions of a process are generated together (`_generate_single_turn`), so the accumulated
-    micro-batches count. One layer is held twice while it grows (`DynamicLayer.update` concatenates). Under
-    autocast on float32 weights the rotary product makes keys float32, values stay in 16 bits.
+    A process generates all its completions together (`_generate_single_turn`), including the accumulated
+    micro-batches. One layer exists twice while it grows (`DynamicLayer.update` concatenates). Under autocast
+    on
+    float32 weights, the rotary product makes keys float32 and values stay in 16 bits.
     """
     if load.settings.flag("use_vllm"):
         return None
@@ -319,10 +320,10 @@ def kv_cache(load: Load) -> MemoryPart | None:
 
 
 def generation(load: Load) -> MemoryPart | None:
-    """Working memory of transformers' generation: the prompts' pass, then the logits of one token each.
+    """Working memory of transformers' generation: the prefill, then the logits of one token per completion.
 
-    The prompts go through a layer at once without a graph: its MLP and stream. Drawing a token copies the
-    last logits in float32.
+    The prefill needs the MLP and the stream of one layer, without a graph. Sampling a token copies the last
+    logits in float32.
     """
     if load.settings.flag("use_vllm"):
         return None
@@ -343,7 +344,7 @@ def generation(load: Load) -> MemoryPart | None:
 
 
 def gathered(load: Load) -> MemoryPart | None:
-    """The whole model on each process while it generates under ZeRO-3 (`ds3_gather_for_generation`)."""
+    """The whole model on each process while generating under ZeRO-3 (`ds3_gather_for_generation`)."""
     if load.sharding.kind != "zero3" or load.settings.flag("use_vllm"):
         return None
     if not load.settings.flag("ds3_gather_for_generation"):
@@ -353,9 +354,9 @@ def gathered(load: Load) -> MemoryPart | None:
 
 
 def vllm(load: Load) -> MemoryPart | None:
-    """What vLLM takes when it is colocated: `vllm_gpu_memory_utilization` of the whole GPU, weights included.
+    """Memory of colocated vLLM: `vllm_gpu_memory_utilization` of the whole GPU, including weights.
 
-    With `vllm_enable_sleep_mode` it gives that back between generations (`LLM.sleep(level=2)`).
+    With `vllm_enable_sleep_mode`, vLLM releases it between generations (`LLM.sleep(level=2)`).
     """
     settings = load.settings
     if not settings.flag("use_vllm") or settings("vllm_mode") != "colocate":
@@ -373,28 +374,29 @@ def vllm(load: Load) -> MemoryPart | None:
 
 
 TOKEN_TILE = 4096
-"""`TOKEN_CHUNK_SIZE` of trl/kernels/chunked_logprob.py: tokens of a tile of logits."""
+"""Tokens per tile of logits: `TOKEN_CHUNK_SIZE` of trl/kernels/chunked_logprob.py."""
 VOCAB_TILE = 32768
-"""`_CHUNKED_LOGPROB_CHUNK_SIZE` of trl/trainer/utils.py: its width."""
+"""Width of a tile: `_CHUNKED_LOGPROB_CHUNK_SIZE` of trl/trainer/utils.py."""
 CPU_TILE_COPIES = 8
-"""Float32 copies of a tile that `_backward_tile` holds at once where there is no Triton: y, z, log p, p, the
-gradient, the target's mask as numbers, its difference from p and their product."""
+"""Float32 copies of a tile that `_backward_tile` holds at once without Triton: y, z, log p, p, the
+gradient, the target's mask as numbers, its difference from p, and their product."""
 CUDA_CONTEXT = 550_000_000
 """Driver context, kernels and cuBLAS workspace of a process."""
 NCCL = 400_000_000
 """Buffers of a communicator of several processes."""
 SLACK = 0.10
-"""An allowance for what torch's allocator reserves beyond what it hands out, of the parts that come and go.
-Assumed, not measured: `train --smoke` measures it."""
+"""Share that torch's allocator reserves beyond the temporary parts. Assumed, not measured: `train --smoke`
+measures it.
+"""
 CPU_SLACK = 0.15
-"""The same for the C allocator and the kernels' own buffers, from benchmarks/memory_plan.py."""
+"""Share for the C allocator and the kernels' own buffers, from benchmarks/memory_plan.py."""
 COME_AND_GO = ("activations", "layer", "logits", "head_gradient", "kv_cache", "generation")
 CPU_PROCESS = 470_000_000
 """Resident memory of Python with torch, transformers, datasets and TRL imported, before any model."""
 
 
 def parts_of(load: Load) -> tuple[MemoryPart, ...]:
-    """Every part that is not empty, what is always there first."""
+    """Return all parts that are not empty, permanent ones first."""
     found = (
         _weights(load),
         _adapter(load),
@@ -417,7 +419,7 @@ def parts_of(load: Load) -> tuple[MemoryPart, ...]:
 
 
 def _slack(load: Load, there: Sequence[MemoryPart]) -> MemoryPart:
-    """Memory that an allocator holds beyond the tensors: a share of the most that comes and goes at once."""
+    """Memory that the allocator holds beyond the tensors: a share of the peak of the temporary parts."""
     passing = [part for part in there if part.name in COME_AND_GO]
     most = max(sum(part.bytes for part in passing if moment in part.moments) for moment in MOMENTS)
     share = CPU_SLACK if load.on_cpu else SLACK
@@ -428,7 +430,7 @@ def _slack(load: Load, there: Sequence[MemoryPart]) -> MemoryPart:
 def _weights(load: Load) -> MemoryPart:
     """Weights as loaded (`create_model_from_path`): parameters × bytes of the dtype, less when quantized.
 
-    ZeRO-3 and FSDP hold a share, and the layer at work whole.
+    ZeRO-3 and FSDP hold a share, and the whole of the active layer.
     """
     trained, shape, sharding = load.trained, load.shape, load.sharding
     share = round(trained.stored * sharding.weights)
@@ -442,7 +444,8 @@ def _weights(load: Load) -> MemoryPart:
 def _adapter(load: Load) -> MemoryPart | None:
     """LoRA: rank × (inputs + outputs) of each adapted layer (Hu et al. 2021), in the adapter's dtype.
 
-    An adapter that is trained on needs a frozen copy as reference when beta is not 0 (`model.add_adapter`).
+    The frozen copy that TRL keeps when it continues an adapter with beta above 0 (`model.add_adapter`) is not
+    counted.
     """
     trained = load.trained
     if not trained.is_adapter:
@@ -457,9 +460,9 @@ def _adapter(load: Load) -> MemoryPart | None:
 
 
 def _reference(load: Load) -> MemoryPart | None:
-    """The frozen model for the KL term: loaded again when beta is not 0 and no adapter can be switched off.
+    """The frozen model for the KL term, loaded when beta is not 0 and there is no adapter to disable.
 
-    It is prepared by DeepSpeed or FSDP like the policy (`prepare_deepspeed`, `prepare_fsdp`).
+    DeepSpeed or FSDP shard it like the policy (`prepare_deepspeed`, `prepare_fsdp`).
     """
     if load.settings.number("beta") == 0 or load.trained.is_adapter:
         return None
@@ -470,10 +473,9 @@ def _reference(load: Load) -> MemoryPart | None:
 
 
 def _optimizer(load: Load) -> MemoryPart:
-    """States of the optimizer (`optimizer_states`). Under DeepSpeed with 16 bits also the float32 weights.
+    """Optimizer states (`optimizer_states`), and under DeepSpeed with 16 bits also float32 weights.
 
-    DeepSpeed: 4 bytes of weights and 8 of Adam's states for each parameter (ZeRO paper, section 3.1).
-    They are made at the first step.
+    DeepSpeed: 4 bytes of weights and 8 bytes of Adam states per parameter (ZeRO paper, section 3.1).
     """
     trained, sharding, settings = load.trained, load.sharding, load.settings
     states = optimizer_states(settings.optim)
@@ -504,9 +506,10 @@ def _optimizer(load: Load) -> MemoryPart:
 
 
 def _gradients(load: Load) -> MemoryPart:
-    """One gradient for each trained parameter, in its dtype, from the backward pass to `zero_grad`.
+    """One gradient per trained parameter in its dtype, from the backward pass to `zero_grad`.
 
-    With several micro-batches a step they are there during the forward passes too. DDP keeps a second copy
+    With several micro-batches per step, gradients also exist during the forward passes. DDP keeps a second
+    copy
     in its buckets (`gradient_as_bucket_view` is off).
     """
     trained, sharding = load.trained, load.sharding
@@ -530,8 +533,8 @@ def _gradients(load: Load) -> MemoryPart:
 def _casts(load: Load) -> MemoryPart | None:
     """Copies of float32 weights in the autocast dtype.
 
-    Those of trained weights are kept for a whole pass (`cached_cast`), while it generates too. Without
-    checkpointing the graph keeps all copies for the backward pass, of frozen weights as well.
+    Copies of trained weights are kept for a whole pass (`cached_cast`), including generation. Without
+    checkpointing, the graph keeps all copies for the backward pass, including those of frozen weights.
     """
     trained = load.trained
     if not trained.widths.mixed:
@@ -552,9 +555,9 @@ def _casts(load: Load) -> MemoryPart | None:
 
 
 def _activations(load: Load) -> MemoryPart:
-    """What the layers of one micro-batch keep for the backward pass; see `layer_bytes`.
+    """What the layers of one micro-batch keep for the backward pass (see `layer_bytes`).
 
-    With `gradient_checkpointing` each layer keeps its input alone.
+    With `gradient_checkpointing`, each layer keeps only its input.
     """
     shape, widths = load.shape, load.trained.widths
     tokens = load.batches.per_device * load.length
@@ -576,7 +579,7 @@ def _activations(load: Load) -> MemoryPart:
 
 
 def _layer(load: Load) -> MemoryPart:
-    """The layer that goes back: its gradients, and with checkpointing what it computes again."""
+    """The layer in its backward pass: its gradients, and with checkpointing its recomputed activations."""
     shape, widths = load.shape, load.trained.widths
     tokens = load.batches.per_device * load.length
     each, text = working_bytes(shape, widths), "gradients within one layer"
@@ -588,18 +591,20 @@ def _layer(load: Load) -> MemoryPart:
 
 
 def _scores(load: Load) -> int:
-    """Attention scores of one layer, 0 for a kernel that keeps none."""
+    """Return the bytes of attention scores of one layer, 0 for a kernel that keeps none."""
     if not _is_eager(load.settings):
         return 0
     return load.batches.per_device * load.length**2 * score_bytes(load.shape, load.trained.widths)
 
 
 def _head(load: Load) -> MemoryPart:
-    """The LM head and its loss: a tile of logits, never all of them (`ChunkedLogProbFunction`).
+    """The LM head and its loss: one tile of logits at a time (`ChunkedLogProbFunction`).
 
-    A tile is min(tokens, 4096) × 32768 values in the compute dtype; with Triton the gradient replaces it, on
-    the CPU some float32 copies of it come on top. The backward pass sums up the gradient of the hidden states
-    in float32 (tokens × hidden).
+    A tile is min(tokens, 4096) × 32768 values in the compute dtype. With Triton the gradient replaces it. On
+    the
+    CPU there are float32 copies of it. The backward pass accumulates the gradient of the hidden states in
+    float32
+    (tokens × hidden).
     """
     shape, widths = load.shape, load.trained.widths
     tokens = _scored_tokens(load)
@@ -619,17 +624,17 @@ def _head(load: Load) -> MemoryPart:
 
 
 def _scored_tokens(load: Load) -> int:
-    """Tokens that go through the LM head: those of the completions, all of them without Triton."""
+    """Return the tokens that go through the LM head: those of the completions, or all without Triton."""
     return load.batches.per_device * (load.length - 1 if load.on_cpu else load.completion)
 
 
 def _head_gradient(load: Load) -> MemoryPart | None:
-    """The gradient of the LM head's weight, vocab × hidden, summed up in float32 and then cast."""
+    """Gradient of the LM head's weight, vocab × hidden, accumulated in float32 and then cast."""
     shape, trained = load.shape, load.trained
     if not trained.embeddings:
         return None
     width = 4 + (trained.width if trained.width != 4 else 0)
-    # It becomes the gradient itself where none is there yet.
+    # It becomes the gradient itself when there is none yet.
     moments: tuple[Moment, ...] = ("loss",) if load.batches.accumulation > 1 else ("loss", "layers")
     return MemoryPart(
         "head_gradient",
@@ -641,7 +646,7 @@ def _head_gradient(load: Load) -> MemoryPart | None:
 
 
 def _process(load: Load) -> MemoryPart:
-    """What a process takes before any model: on a GPU the driver's context, on the CPU its libraries."""
+    """Memory of a process before any model: the driver's context on a GPU, libraries on the CPU."""
     if load.on_cpu:
         return MemoryPart("process", "process", CPU_PROCESS, ALWAYS, "Python with torch and TRL")
     several = load.sharding.world_size > 1
@@ -658,7 +663,7 @@ def _is_eager(settings: PlanSettings) -> bool:
 
 GIB = 1 << 30
 KEPT_BACK = 0.985
-"""The share of a card's memory that a process can take: ECC and the driver keep the rest (79.1 of 80 GiB)."""
+"""Share of a GPU's memory that a process can use. ECC and the driver reserve the rest (79.1 of 80 GiB)."""
 CARDS: Mapping[str, int] = {
     "B200": 180, "H200": 141, "H100": 80, "H100 NVL": 94, "GH200": 96, "H20": 96, "A100": 80, "A100 40GB": 40,
     "A800": 80, "L40S": 48, "L40": 48, "L4": 24, "A40": 48, "A30": 24, "A10": 24, "A10G": 24, "A6000": 48,
@@ -672,9 +677,9 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(gb|gib|g|mb|mib)?", re.IGNORECASE)
 
 
 def card(name: str) -> Device | None:
-    """The card a person means, by its name or its memory; None when nobody knows it.
+    """Return a GPU by its name or memory size, None when unknown.
 
-    A bare size is what it says; a card's name leaves out what the driver keeps back.
+    A size counts in full. For a name, the part that the driver reserves is subtracted.
     """
     text = name.strip()
     wanted = _words(text)
@@ -689,5 +694,5 @@ def card(name: str) -> Device | None:
 
 
 def _words(name: str) -> str:
-    """A name without spaces, signs and maker."""
+    """Normalize a GPU's name: no spaces, punctuation or vendor."""
     return re.sub(r"[^a-z0-9]", "", name.lower()).removeprefix("nvidia").removeprefix("geforce")

@@ -1,21 +1,26 @@
-"""A model's sizes, how it is spread over processes, what of it is trained, and what its layers keep.
+"""A model's sizes, its sharding, what of it is trained, and what its layers keep for the backward pass.
 
-Sizes are read from a folder's config.json without any ML import. Parameters come from the headers of the
-weights when they are there (safetensors: eight bytes of length, then JSON of names and shapes), else from the
-sizes of a dense or mixture decoder as transformers builds it. A name that is no folder is looked for in the
-local cache, then in `shapes.json`, the sizes of common models.
+Sizes are read from config.json without any ML import. Parameters are counted from the headers of the weights
+(safetensors: eight bytes of length, then JSON of names and shapes), or computed for a dense or
+mixture-of-experts
+decoder as transformers builds it. A name that is not a folder is looked up in the local cache, then in
+`shapes.json`, the sizes of common models.
 
-Sharding is after Rajbhandari et al. 2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter
-Models", section 5: stage 1 divides the optimizer states, stage 2 the gradients too, stage 3 the weights too;
-FSDP's full shard is stage 3.
+Sharding follows Rajbhandari et al. 2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter
+Models",
+section 5: stage 1 shards optimizer states, stage 2 also gradients, stage 3 also weights. FSDP's full shard is
+stage 3.
 
-What is trained follows `GRPOTrainer.__init__` in TRL 1.16 and PEFT: adapters are float32 beside weights of
-two bytes (`autocast_adapter_dtype`), bfloat16 on a quantized model and under ZeRO-3.
+What is trained follows `GRPOTrainer.__init__` in TRL 1.16 and PEFT: adapters are float32 next to 16-bit
+weights
+(`autocast_adapter_dtype`), and bfloat16 on a quantized model and under ZeRO-3.
 
-Bytes per token and layer are counted from what autograd saves in a decoder layer of transformers 5.24
-(`LlamaDecoderLayer`; Qwen, Mistral and Gemma differ by a norm): after Korthikanti et al. 2022, "Reducing
-Activation Recomputation in Large Transformer Models", section 4, for RMSNorm, a gated MLP and an attention
-kernel that keeps no scores.
+Bytes per token and layer are what autograd saves in a decoder layer of transformers 5.24
+(`LlamaDecoderLayer`;
+Qwen, Mistral and Gemma differ by a norm). They follow Korthikanti et al. 2022, "Reducing Activation
+Recomputation
+in Large Transformer Models", section 4, for RMSNorm, a gated MLP and an attention kernel that keeps no
+scores.
 """
 
 from __future__ import annotations
@@ -34,10 +39,10 @@ from grpo_tui.config.plan.settings import PlanSettings
 from grpo_tui.core.statistics import is_number
 
 MOST_HEADER_BYTES = 100_000_000
-"""The limit of the format itself (safetensors' README)."""
+"""Limit of the safetensors format."""
 
 QK_NORM = ("qwen3", "gemma3", "olmo2", "olmo3")
-"""Families, by the start of their `model_type`, whose attention normalises queries and keys."""
+"""Prefixes of the `model_type` of families whose attention normalizes queries and keys."""
 
 Linear = tuple[int, int]
 
@@ -47,23 +52,23 @@ class ModelShape:
     """The sizes of a causal language model.
 
     Attributes:
-        parameters: all of them, tied ones once.
-        layers: transformer blocks.
-        hidden: width of the residual stream.
-        heads: attention heads.
-        kv_heads: heads of keys and values.
-        head_dim: width of a head.
-        intermediate: width of an expert's or the only MLP.
-        vocab: rows of the LM head.
-        context: positions the model was made for, None when it says nothing.
-        tied: whether embedding and LM head are one tensor.
-        experts: experts of a layer, 0 for a dense model.
-        active_experts: experts that one token goes through.
-        dtype: of the stored weights, empty when unknown.
-        linears: (in, out) of each linear layer of all blocks by its last name, for LoRA.
-        exact: whether the parameters were counted rather than computed.
-        qk_norm: whether queries and keys have norms of their own.
-        adapted: linear layers that LoRA finds, None when nobody has asked PEFT.
+        parameters: Total number, tied ones counted once.
+        layers: Number of transformer blocks.
+        hidden: Width of the residual stream.
+        heads: Number of attention heads.
+        kv_heads: Number of key-value heads.
+        head_dim: Width of a head.
+        intermediate: Width of the MLP, or of one expert.
+        vocab: Rows of the LM head.
+        context: Maximum number of positions, None when not stated.
+        tied: Whether embedding and LM head share one tensor.
+        experts: Experts per layer, 0 for a dense model.
+        active_experts: Experts per token.
+        dtype: Dtype of the stored weights, empty when unknown.
+        linears: (in, out) of the linear layers of all blocks, by last part of their name, for LoRA.
+        exact: Whether the parameters were counted rather than computed.
+        qk_norm: Whether queries and keys are normalized.
+        adapted: Linear layers that LoRA finds, None when PEFT was not asked.
     """
 
     parameters: int
@@ -86,22 +91,22 @@ class ModelShape:
 
     @property
     def query_width(self) -> int:
-        """Width of all heads together."""
+        """Width of all query heads together."""
         return self.heads * self.head_dim
 
     @property
     def kv_width(self) -> int:
-        """Width of all key heads together; values have the same."""
+        """Width of all key heads together, and of all value heads."""
         return self.kv_heads * self.head_dim
 
     @property
     def embedding_parameters(self) -> int:
-        """Parameters of embedding and LM head, which quantization leaves alone."""
+        """Parameters of embedding and LM head, which are not quantized."""
         return self.vocab * self.hidden * (1 if self.tied else 2)
 
 
 def read_shape(model: str) -> ModelShape | None:
-    """Return the shape of a folder, or of a Hub model that is cached or well known; None otherwise.
+    """Return the sizes of a local, cached or well-known model, None for any other.
 
     Args:
         model: A folder, or a name such as `Qwen/Qwen2.5-0.5B-Instruct`.
@@ -119,7 +124,7 @@ def read_shape(model: str) -> ModelShape | None:
 
 @lru_cache(maxsize=1)
 def published_shapes() -> Mapping[str, ModelShape]:
-    """Return the shapes of common models of the Hub by their names in lower case."""
+    """Return the sizes of common Hub models by lower-case name."""
     found: dict[str, ModelShape] = {}
     for row in json.loads(Path(__file__).with_name("shapes.json").read_text(encoding="utf-8")):
         shape = shape_of(row)
@@ -130,7 +135,7 @@ def published_shapes() -> Mapping[str, ModelShape]:
 
 
 def model_folder(model: str) -> Path | None:
-    """Where the config.json of a model lies on this machine; None when it is not here."""
+    """Return the local folder with a model's config.json, or that of an adapter's base model, else None."""
     if not model:
         return None
     folder = Path(model).expanduser()
@@ -147,7 +152,7 @@ def model_folder(model: str) -> Path | None:
 
 
 def _cached(model: str) -> Path | None:
-    """The snapshot of a hub model in the cache, by the layout of `huggingface_hub`."""
+    """Return the cached snapshot of a Hub model, in the layout of `huggingface_hub`."""
     home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
     cache = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
     root = cache / f"models--{model.replace('/', '--')}"
@@ -160,7 +165,7 @@ def _cached(model: str) -> Path | None:
 
 
 def shape_of(config: Mapping[str, Any]) -> ModelShape | None:
-    """The shape from the words of a config.json, parameters computed; None when a size is missing."""
+    """Return the sizes in a config.json with computed parameters, None when one is missing."""
     text = config.get("text_config")
     body: Mapping[str, Any] = {**config, **text} if isinstance(text, Mapping) else config
 
@@ -199,7 +204,7 @@ def shape_of(config: Mapping[str, Any]) -> ModelShape | None:
 
 
 def _linears(shape: ModelShape, gated: bool) -> dict[str, tuple[Linear, ...]]:
-    """The linear layers of a decoder as Llama, Qwen, Mistral and Gemma name them."""
+    """Return the linear layers of a decoder, with the names of Llama, Qwen, Mistral and Gemma."""
     hidden, query, keys, width = shape.hidden, shape.query_width, shape.kv_width, shape.intermediate
     each = shape.layers
     mlp = each * max(1, shape.experts)
@@ -217,14 +222,14 @@ def _linears(shape: ModelShape, gated: bool) -> dict[str, tuple[Linear, ...]]:
 
 
 def _computed(shape: ModelShape, linears: Mapping[str, Iterable[Linear]]) -> int:
-    """Parameters of a decoder: linear layers, two norms a block, embedding, LM head, routers."""
+    """Compute a decoder's parameters: linear layers, two norms per block, embedding, LM head, routers."""
     blocks = sum(a * b for layers in linears.values() for a, b in layers)
     norms = (2 * shape.layers + 1) * shape.hidden
     return blocks + norms + shape.layers * shape.hidden * shape.experts + shape.embedding_parameters
 
 
 def _counted(shape: ModelShape, folder: Path) -> ModelShape:
-    """The shape with what the headers of the weights say, where they can be read."""
+    """Replace computed values by those in the headers of the weights, if these can be read."""
     tensors: dict[str, tuple[int, ...]] = {}
     kinds: dict[str, int] = {}
     files = sorted(folder.glob("*.safetensors"))
@@ -234,7 +239,7 @@ def _counted(shape: ModelShape, folder: Path) -> ModelShape:
         if not _read_header(file, tensors, kinds):
             return shape
     if not tensors or any(kind.startswith(("U8", "I8", "U32", "I32")) for kind in kinds):
-        return shape  # none, or quantized: bytes are no parameters
+        return shape  # none, or quantized, where elements are not parameters
     tied = shape.tied and any(name.endswith("lm_head.weight") for name in tensors)
     count = sum(
         prod(size) for name, size in tensors.items() if not (tied and name.endswith("lm_head.weight"))
@@ -262,7 +267,7 @@ def _complete(folder: Path, files: Iterable[Path]) -> bool:
 
 
 def _read_header(file: Path, tensors: dict[str, tuple[int, ...]], kinds: dict[str, int]) -> bool:
-    """Add the tensors of one file; False when it is none of that format."""
+    """Add the tensors of one file. Return False if it is not valid safetensors."""
     try:
         with file.open("rb") as opened:
             (length,) = struct.unpack("<Q", opened.read(8))
@@ -281,14 +286,15 @@ def _read_header(file: Path, tensors: dict[str, tuple[int, ...]], kinds: dict[st
 
 @dataclass(frozen=True, slots=True)
 class Widths:
-    """Bytes of a number.
+    """Bytes per value.
 
     Attributes:
-        weights: of the weights, and so of the residual stream.
-        compute: of what goes through matrix products, another than `weights` under autocast.
-        adapter_input: of what a LoRA adapter keeps of its input: the autocast dtype, else its own.
-        dropout: of what dropout before an adapter keeps of each value: a truth value on a GPU, the noise
-            itself on the CPU; 0 without dropout.
+        weights: Of the weights and the residual stream.
+        compute: Of matrix products, which differs from `weights` under autocast.
+        adapter_input: Of the input that a LoRA adapter keeps: the autocast dtype, else its own.
+        dropout: Of what dropout before an adapter keeps per value: a boolean on a GPU, the noise itself on
+            the
+            CPU, 0 without dropout.
     """
 
     weights: int
@@ -303,22 +309,24 @@ class Widths:
 
 
 def layer_bytes(shape: ModelShape, widths: Widths, adapted: Collection[str] = ()) -> int:
-    """Bytes one token leaves in one layer for the backward pass.
+    """Return the bytes that one token keeps in one layer for the backward pass.
 
-    Two norms, each: the input in float32, and for the gradient of their weight the normalised values,
-    `(4 + w)·h`; norms of queries and keys likewise, in the dtype of products. Linear layers keep their input,
-    once where several share it, but once each under autocast, which casts it for each. Attention keeps
-    queries, keys and values (repeated to all heads by `sdpa_attention_forward` when there is a padding mask),
-    its output twice and four bytes a head. The gated MLP keeps gate, its activation, up and their product.
-    Frozen weights keep nothing for their own gradient; an adapter on a layer keeps its own input, and what
-    its dropout drew.
+    The two norms keep their input in float32 and, for the gradient of their weight, the normalized values:
+    `(4 + w)·h` each. Norms of queries and keys do the same in the compute dtype. Linear layers keep their
+    input,
+    once if several share it, but once each under autocast, which casts it for each. Attention keeps queries,
+    keys
+    and values (repeated to all heads by `sdpa_attention_forward` when there is a padding mask), its output
+    twice,
+    and four bytes per head. The gated MLP keeps gate, activation, up and their product. Frozen weights keep
+    nothing for their gradient. An adapter keeps its own input and its dropout mask.
 
-    A test holds it against what autograd saves.
+    A test compares the result with what autograd saves.
 
     Args:
-        shape: the model.
-        widths: bytes of a number.
-        adapted: names of the linear layers that carry LoRA; empty when all weights are trained.
+        shape: Sizes of the model.
+        widths: Bytes per value.
+        adapted: Linear layers with LoRA, empty when all weights are trained.
     """
     hidden, query, width = shape.hidden, shape.query_width, shape.intermediate
     w, c = widths.weights, widths.compute
@@ -341,15 +349,15 @@ def _adapter_inputs(shape: ModelShape, widths: Widths, adapted: Collection[str])
 
 
 def working_bytes(shape: ModelShape, widths: Widths) -> int:
-    """Bytes a token needs while one layer goes back: gradients of the MLP's values and of the stream."""
+    """Return the bytes per token for the backward pass of one layer: gradients of the MLP and the stream."""
     active = max(1, shape.active_experts)
     return 3 * shape.intermediate * widths.compute * active + 3 * shape.hidden * max(4, widths.weights)
 
 
 def score_bytes(shape: ModelShape, widths: Widths) -> int:
-    """Bytes of attention scores for each pair of positions, for `attn_implementation: eager`.
+    """Return the bytes of attention scores per pair of positions, for `attn_implementation: eager`.
 
-    Scores, their softmax in float32 and back in the compute dtype (`eager_attention_forward`).
+    Scores, their softmax in float32, and that cast to the compute dtype (`eager_attention_forward`).
     """
     return shape.heads * (2 * widths.compute + 4)
 
@@ -359,13 +367,13 @@ Kind = Literal["none", "ddp", "zero1", "zero2", "zero3", "fsdp"]
 
 @dataclass(frozen=True, slots=True)
 class Sharding:
-    """How a model is spread.
+    """How a model is distributed over processes.
 
     Attributes:
-        kind: `none` on one process, else the method.
-        world_size: processes.
-        offloads_optimizer: whether optimizer states lie in the host's memory.
-        offloads_weights: whether weights do.
+        kind: `none` for one process, else the method.
+        world_size: Number of processes.
+        offloads_optimizer: Whether optimizer states are in host memory.
+        offloads_weights: Whether weights are in host memory.
     """
 
     kind: Kind = "none"
@@ -375,34 +383,34 @@ class Sharding:
 
     @property
     def deepspeed(self) -> bool:
-        """Whether DeepSpeed holds the optimizer, with float32 master weights of its own."""
+        """Whether DeepSpeed owns the optimizer, which then has float32 master weights."""
         return self.kind.startswith("zero")
 
     @property
     def weights(self) -> float:
-        """The share of the weights that one process holds."""
+        """Share of the weights on each process."""
         return 1 / self.world_size if self.kind in ("zero3", "fsdp") else 1.0
 
     @property
     def gradients(self) -> float:
-        """The share of the gradients."""
+        """Share of the gradients on each process."""
         return 1 / self.world_size if self.kind in ("zero2", "zero3", "fsdp") else 1.0
 
     @property
     def states(self) -> float:
-        """The share of the optimizer states."""
+        """Share of the optimizer states on each process."""
         return 1 / self.world_size if self.deepspeed or self.kind == "fsdp" else 1.0
 
 
 def read_sharding(
     settings: PlanSettings, world_size: int, accelerate: Mapping[str, Any] | None = None
 ) -> Sharding:
-    """How a config, and the accelerate config of its launcher, spread the model.
+    """Return how a config and its launcher distribute the model.
 
     Args:
-        settings: the config; its `deepspeed` and `fsdp` come first.
-        world_size: processes.
-        accelerate: the body of accelerate's config file, None without one.
+        settings: The config. Its `deepspeed` and `fsdp` take precedence.
+        world_size: Number of processes.
+        accelerate: Content of accelerate's config file, None without one.
     """
     deepspeed = _body(settings("deepspeed"))
     if deepspeed is not None:
@@ -423,7 +431,7 @@ def read_sharding(
 
 
 def _body(value: Any) -> Mapping[str, Any] | None:
-    """A DeepSpeed config that is given as such, as JSON text or as a file."""
+    """Return a DeepSpeed config given as a mapping, as JSON text or as a file, None without one."""
     if not value:
         return None
     if isinstance(value, Mapping):
@@ -462,22 +470,22 @@ BYTES: Mapping[str, int] = {
     "F32": 4, "F16": 2, "BF16": 2, "F64": 8,
 }  # fmt: skip
 NF4 = 0.5 + 4 / 64
-"""Bytes of a 4-bit weight: half, and its share of a float32 maximum for each block of 64 (bitsandbytes)."""
+"""Bytes per 4-bit weight: half a byte, and a float32 maximum per block of 64 (bitsandbytes)."""
 NF4_NESTED = 0.5 + 1 / 64 + 4 / (64 * 256)
-"""The same with the maxima quantized again (`use_bnb_nested_quant`)."""
+"""As `NF4`, with the maxima quantized too (`use_bnb_nested_quant`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """What is trained.
+    """What is trained of a model.
 
     Attributes:
-        parameters: trained ones.
-        width: bytes of each.
-        adapted: linear layers that carry LoRA, by name; empty when everything is trained.
-        embeddings: trained parameters of embedding and LM head.
-        widths: bytes of weights, products and adapters.
-        stored: bytes of the weights of the whole model as loaded.
+        parameters: Number of trained parameters.
+        width: Bytes of each.
+        adapted: Names of linear layers with LoRA, empty when everything is trained.
+        embeddings: Number of trained parameters in embedding and LM head.
+        widths: Bytes per value of weights, products and adapters.
+        stored: Bytes of all weights as loaded.
     """
 
     parameters: int
@@ -494,12 +502,12 @@ class Trained:
 
 
 def what_is_trained(settings: PlanSettings, shape: ModelShape, sharding: Sharding) -> Trained:
-    """What a config trains of a model."""
+    """Return what a config trains of a model."""
     dtype = settings.dtype if settings.dtype != "auto" else shape.dtype or "float32"
     width = BYTES.get(dtype, 4)
     autocast = settings.autocast
     if sharding.deepspeed and autocast is not None:
-        width = 2  # the engine turns the model into its dtype
+        width = 2  # the engine converts the model to its dtype
     compute = 2 if autocast is not None else width
     bits = 4 if settings.flag("load_in_4bit") else 8 if settings.flag("load_in_8bit") else 0
     stored = _stored(settings, shape, width, bits)
@@ -524,9 +532,9 @@ def what_is_trained(settings: PlanSettings, shape: ModelShape, sharding: Shardin
 
 
 def adapted_layers(settings: PlanSettings, shape: ModelShape) -> tuple[str, ...]:
-    """Names of the linear layers that get an adapter.
+    """Return the names of the linear layers that get an adapter.
 
-    Without `lora_target_modules` PEFT takes queries and values of most decoders (peft/utils/constants.py).
+    Without `lora_target_modules`, PEFT adapts queries and values of most decoders (peft/utils/constants.py).
     """
     if shape.adapted is not None:
         return shape.adapted
@@ -539,7 +547,7 @@ def adapted_layers(settings: PlanSettings, shape: ModelShape) -> tuple[str, ...]
 
 
 def _stored(settings: PlanSettings, shape: ModelShape, width: int, bits: int) -> int:
-    """Bytes of the weights: quantized linear layers of the blocks, everything else in the dtype."""
+    """Return the bytes of the weights, with quantized linear layers and everything else in the dtype."""
     if not bits:
         return shape.parameters * width
     linear = sum(a * b for pairs in shape.linears.values() for a, b in pairs)

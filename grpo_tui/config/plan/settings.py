@@ -1,8 +1,9 @@
-"""How many completions, prompts, steps and tokens a config makes, with the sums written out.
+"""Count completions, prompts and steps of a config, and write out the calculations.
 
 The rules are those of `GRPOConfig.__post_init__`, `RepeatSampler` and `Trainer.set_initial_training_values`
-in TRL 1.16 and transformers 5.24. A config that is being written may hold anything, so a value that does not
-fit its field gives the default; telling it is the business of the checks.
+in
+TRL 1.16 and transformers 5.24. A config being edited may contain anything, so an invalid value counts as the
+default. The checks report it.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ from grpo_tui.config.trl_fields import NoDefault, load_fields
 from grpo_tui.core.statistics import is_number
 
 OPTIM = "adamw_torch_fused"
-"""The optimizer of transformers 5 with torch 2.8 and later, which its source computes at import time."""
+"""Default optimizer of transformers 5 with torch 2.8 and later, which its source computes at import time."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanSettings:
-    """What a config sets.
+    """The settings of a config that a plan reads.
 
     Attributes:
-        grpo: GRPOConfig arguments that are set.
-        model_args: ModelConfig arguments that are set.
-        model: Hub id or folder of the model, empty when there is none yet.
-        streaming: whether the rows come as a stream, so that nobody knows how many there are.
+        grpo: Explicit GRPOConfig arguments.
+        model_args: Explicit ModelConfig arguments.
+        model: Hub id or folder of the model, empty when not set yet.
+        streaming: Whether the dataset is streamed, so its length is unknown.
     """
 
     grpo: Mapping[str, Any]
@@ -40,46 +41,46 @@ class PlanSettings:
 
     @classmethod
     def of(cls, config: RunConfig) -> PlanSettings:
-        """The settings of a checked config."""
+        """Return the settings of a checked config."""
         streaming = bool(config.script.get("dataset_streaming") or config.mixture.get("streaming"))
         return cls(config.grpo, config.model_args, config.model, streaming)
 
     def __call__(self, name: str) -> Any:
-        """The value of a field, its default when it is not set; None when that is computed or not there."""
+        """Return the value of a field or its default, None when that is computed or unknown."""
         for part in (self.grpo, self.model_args):
             if name in part:
                 return part[name]
         return _default(name)
 
     def whole(self, name: str, least: int = 1) -> int:
-        """A whole number of at least `least`; the default when the config says something else."""
+        """Return an integer of at least `least`. An invalid value counts as the default."""
         for value in (self(name), _default(name), least):
             if is_number(value) and int(value) >= least:
                 return int(value)
         return least
 
     def optional(self, name: str) -> int | None:
-        """A whole number from 1, None when it is not set."""
+        """Return an integer of at least 1, None when not set."""
         value = self(name)
         return int(value) if is_number(value) and value >= 1 else None
 
     def number(self, name: str) -> float:
-        """A finite number; the default, else 0, when the config says something else."""
+        """Return a finite number. An invalid value counts as the default, else as 0."""
         for value in (self(name), _default(name)):
             if is_number(value):
                 return float(value)
         return 0.0
 
     def flag(self, name: str) -> bool:
-        """A truth value."""
+        """Return whether a field is true."""
         return self(name) is True
 
     @property
     def checkpointing(self) -> bool:
-        """Whether layers are computed again in the backward pass.
+        """Whether layers are recomputed in the backward pass.
 
-        `gradient_checkpointing` is the older name of `activation_checkpointing`, read where the newer one is
-        not set (`TrainingArguments.__post_init__`); FSDP has a switch of its own.
+        `gradient_checkpointing`, the older name, counts if `activation_checkpointing` is not set
+        (`TrainingArguments.__post_init__`). FSDP has its own switch.
         """
         newer, fsdp = self("activation_checkpointing"), self("fsdp_config")
         given = fsdp if self("fsdp") and isinstance(fsdp, Mapping) else {}
@@ -88,14 +89,14 @@ class PlanSettings:
 
     @property
     def optim(self) -> str:
-        """The optimizer's name."""
+        """Name of the optimizer."""
         return str(self("optim") or OPTIM)
 
     @property
     def dtype(self) -> str:
-        """The dtype the weights are loaded in, `auto` when the model decides.
+        """Dtype in which the weights are loaded, `auto` when the model decides.
 
-        `model_init_kwargs` wins over `dtype` (trl/scripts/grpo.py).
+        `model_init_kwargs` takes precedence over `dtype` (trl/scripts/grpo.py).
         """
         inner = self("model_init_kwargs")
         asked = inner.get("dtype") if isinstance(inner, Mapping) else None
@@ -103,9 +104,9 @@ class PlanSettings:
 
     @property
     def autocast(self) -> str | None:
-        """The dtype matrix products run in when it is not that of the weights, None for none.
+        """Dtype of matrix products under autocast, None without autocast.
 
-        TRL switches `bf16` on unless `fp16` is (trl/trainer/base_config.py).
+        TRL turns `bf16` on unless `fp16` is on (trl/trainer/base_config.py).
         """
         if self.flag("fp16"):
             return "float16"
@@ -113,23 +114,23 @@ class PlanSettings:
 
 
 def _default(name: str) -> Any:
-    """What TRL takes, None where it is computed or where what is installed is older than the field."""
+    """Return TRL's default, None when it is computed or the installed TRL has no such field."""
     field = load_fields().get(name)
     return None if field is None or isinstance(field.default, NoDefault) else field.default
 
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """The batch sizes of one config; a completion is one answer to one prompt.
+    """The batch sizes of a config.
 
     Attributes:
-        per_device: completions a process takes through the model at once.
-        world_size: training processes.
-        accumulation: micro-batches of one optimizer step.
-        steps_per_generation: micro-batches that one generation feeds.
-        iterations: how often a generation is used.
-        group: completions of one prompt.
-        generation_batch_size: completions that one generation makes, over all processes.
+        per_device: Completions per forward pass of a process.
+        world_size: Number of training processes.
+        accumulation: Micro-batches per optimizer step.
+        steps_per_generation: Micro-batches per generation.
+        iterations: Number of times that a generation is used.
+        group: Completions per prompt.
+        generation_batch_size: Completions per generation, over all processes.
     """
 
     per_device: int
@@ -142,43 +143,43 @@ class Batches:
 
     @property
     def micro_batch(self) -> int:
-        """Completions of one micro-batch, over all processes."""
+        """Completions per micro-batch, over all processes."""
         return self.per_device * self.world_size
 
     @property
     def whole(self) -> bool:
-        """Whether a generation holds whole groups and whole micro-batches; TRL refuses to start otherwise."""
+        """Whether a generation has whole groups and whole micro-batches. Otherwise TRL refuses to start."""
         size = self.generation_batch_size
         return size > 0 and size % self.group == 0 and size % self.micro_batch == 0
 
     @property
     def completions_per_step(self) -> int:
-        """Completions that one optimizer step learns from."""
+        """Completions per optimizer step."""
         return self.micro_batch * self.accumulation
 
     @property
     def prompts_per_generation(self) -> int:
-        """Prompts answered at once."""
+        """Prompts per generation."""
         return self.generation_batch_size // self.group
 
     @property
     def prompts_per_step(self) -> Fraction:
-        """Groups' worth of completions in one step; a fraction when a step sees parts of groups."""
+        """Prompts per optimizer step, a fraction when a step has parts of groups."""
         return Fraction(self.completions_per_step, self.group)
 
     @property
     def steps_per_reuse(self) -> Fraction:
-        """Optimizer steps that one generation serves; above 1 the later ones are off-policy."""
+        """Optimizer steps per generation. Above 1, the later steps are off-policy."""
         return Fraction(self.steps_per_generation * self.iterations, self.accumulation)
 
     @property
     def generated_at_once(self) -> int:
-        """Completions that one process generates together (`_prepare_inputs` of TRL's trainer)."""
+        """Completions that one process generates at once (`_prepare_inputs` of TRL's trainer)."""
         return -(-self.generation_batch_size // self.world_size)
 
 
 def read_batches(settings: PlanSettings, world_size: int) -> Batches:
-    """The batch sizes of a config for so many processes."""
+    """Return the batch sizes of a config."""
     per_device = settings.whole("per_device_train_batch_size")
     accumulation = settings.whole("gradient_accumulation_steps")
     explicit = settings.optional("generation_batch_size")
@@ -201,15 +202,15 @@ def read_batches(settings: PlanSettings, world_size: int) -> Batches:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """How long a config trains.
+    """The length of a training. None means unknown.
 
     Attributes:
-        rows: training rows, None when nobody has counted them or they are streamed.
-        per_epoch: optimizer steps of one pass over the rows, None without a count.
-        total: optimizer steps in all, None when that cannot be said.
-        epochs: passes over the rows, None without a count.
-        dropped_rows: rows at the end of an epoch that fill no generation and are passed over.
-        reason: why there is no total, empty when there is one.
+        rows: Number of training rows, None if not counted or streamed.
+        per_epoch: Optimizer steps per epoch.
+        total: Optimizer steps in total.
+        epochs: Number of epochs.
+        dropped_rows: Rows at the end of an epoch that do not fill a generation.
+        reason: Why `total` is unknown or 0, else empty.
     """
 
     rows: int | None
@@ -223,18 +224,18 @@ class Steps:
 def count_steps(settings: PlanSettings, batches: Batches, rows: int | None) -> Steps:
     """Count the optimizer steps.
 
-    An epoch has `rows // prompts per generation` generations, each used `steps_per_generation ×
-    num_iterations` times, and as many micro-batches make one step as are accumulated. The rest of the rows
-    is left out (`RepeatSampler.__iter__`). Fewer rows than one generation takes give no step.
+    An epoch has `rows // prompts per generation` generations. Each is used for `steps_per_generation ×
+    num_iterations` micro-batches, and a step accumulates several of these. Remaining rows are dropped
+    (`RepeatSampler.__iter__`). With fewer rows than one generation needs, there is no step.
 
     Args:
-        settings: the config.
-        batches: its batch sizes.
-        rows: training rows, None when unknown.
+        settings: The config.
+        batches: Its batch sizes.
+        rows: Number of training rows, None when unknown.
     """
     asked = settings("max_steps")
     limit = int(asked) if is_number(asked) else -1
-    # The trainer looks whether it has done enough after a step, so 0 trains one.
+    # The trainer checks the limit after each step, so 0 trains one step.
     limit = 1 if limit == 0 else limit
     if settings.streaming or rows is None:
         if limit > 0:
@@ -253,7 +254,7 @@ def count_steps(settings: PlanSettings, batches: Batches, rows: int | None) -> S
 
 
 def batch_sum(batches: Batches) -> str:
-    """The completions of a step written out: `8 × 2 × 4 = 64 completions a step`."""
+    """Return the calculation of completions per step: `8 × 2 × 4 = 64 completions a step`."""
     factors = [f"{batches.per_device:,} a device"]
     if batches.world_size > 1:
         factors.append(f"{batches.world_size:,} processes")
@@ -264,7 +265,7 @@ def batch_sum(batches: Batches) -> str:
 
 
 def prompt_sum(batches: Batches) -> str:
-    """What one generation answers, and how often it is used."""
+    """Return the calculation of prompts per generation, and how often a generation is used."""
     whole, group, size = batches.prompts_per_generation, batches.group, batches.generation_batch_size
     if not batches.whole:
         return f"{size:,} completions a generation are no whole groups of {group:,}"
@@ -281,7 +282,7 @@ def prompt_sum(batches: Batches) -> str:
 
 
 def step_sum(steps: Steps, batches: Batches) -> str:
-    """The steps of an epoch written out, or why they cannot be said."""
+    """Return the calculation of steps per epoch, or why it is unknown."""
     if not steps.per_epoch:
         if steps.total:
             return f"{steps.total:,} steps; {steps.reason or 'an epoch has no known length'}"

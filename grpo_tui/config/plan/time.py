@@ -1,10 +1,12 @@
-"""What a run does over its steps: its learning rate, its checkpoints, and how long it takes.
+"""Estimates over the steps of a run: learning rate, checkpoints, duration.
 
-The schedules are those of `transformers/optimization.py` (5.24) and of `get_warmup_steps` in
-`training_args.py`. The two that follow a metric (`reduce_lr_on_plateau`, `greedy`) have no curve in advance.
-Checkpoints follow `DefaultFlowCallback` and `TrainerState.compute_steps`: one every `save_steps`, and one at
-the last step. The duration is taken from an earlier run on this machine: the same model with the same sizes
-gives its time per step as it is; other sizes are scaled by tokens, and said to be.
+Schedules follow `transformers/optimization.py` (5.24) and `get_warmup_steps` in `training_args.py`. The two
+that
+depend on a metric (`reduce_lr_on_plateau`, `greedy`) have no curve in advance. Checkpoints follow
+`DefaultFlowCallback` and `TrainerState.compute_steps`: one every `save_steps`, and one at the last step. The
+duration comes from an earlier run on this machine with the same model. Its time per step is scaled by tokens
+if
+the sizes differ.
 """
 
 from __future__ import annotations
@@ -24,17 +26,17 @@ Point = tuple[int, float]
 
 
 def warmup_steps(settings: PlanSettings, total: int) -> int:
-    """Steps of warm-up: a number below 1 is a share of all steps."""
+    """Return the number of warm-up steps. A value below 1 is a fraction of all steps."""
     asked = settings.number("warmup_steps")
     return int(asked) if asked >= 1 else math.ceil(total * max(0.0, asked))
 
 
 def learning_rates(settings: PlanSettings, total: int | None) -> tuple[Point, ...]:
-    """Points (step, learning rate) of the whole run, in order; empty when the curve is not known in advance.
+    """Return points (step, learning rate) of the whole run, empty when the curve is not known in advance.
 
     Args:
-        settings: the config.
-        total: optimizer steps of the run.
+        settings: The config.
+        total: Number of optimizer steps.
     """
     name = str(settings("lr_scheduler_type") or "linear")
     if not total or name in FOLLOWS_A_METRIC:
@@ -50,11 +52,11 @@ def learning_rates(settings: PlanSettings, total: int | None) -> tuple[Point, ..
         steps = sorted({*range(0, total, every), total - 1, min(warmup_steps(settings, total), total - 1)})
         return tuple((step + 1, base * factor(step)) for step in steps)
     except (KeyError, TypeError, ValueError, ArithmeticError):
-        return ()  # options that the schedule does not take; the checks tell them
+        return ()  # invalid options, which the checks report
 
 
 def _factor(name: str, warmup: int, total: int, base: float, options: dict[str, Any]) -> Factor | None:
-    """The share of the base rate after so many steps."""
+    """Return a function from step to the factor on the base learning rate."""
     left = max(1, total - warmup)
 
     def after(step: int) -> float:
@@ -150,14 +152,14 @@ def _stable_decay(warmup: int, total: int, options: Mapping[str, Any]) -> Factor
 
 @dataclass(frozen=True, slots=True)
 class PlannedCheckpoints:
-    """What stays on disk.
+    """Checkpoints of a run and their size on disk. None means unknown.
 
     Attributes:
-        written: checkpoints over the run, None when the number of steps is unknown.
-        kept: of them on disk at once, `save_total_limit` considered; None when unknown.
-        bytes_each: size of one, None when the model is not known.
-        final_bytes: the model saved at the end, beside the checkpoints.
-        free_bytes: free on the disk, None when it was not looked at.
+        written: Number written over the run.
+        kept: Number on disk at once, as limited by `save_total_limit`.
+        bytes_each: Size of one checkpoint.
+        final_bytes: Size of the model saved at the end.
+        free_bytes: Free space on the disk.
     """
 
     written: int | None
@@ -168,7 +170,7 @@ class PlannedCheckpoints:
 
     @property
     def total_bytes(self) -> int | None:
-        """All that stays; while a new one is written the one it replaces is still there."""
+        """Peak size on disk. While a new checkpoint is written, the one it replaces still exists."""
         if self.kept is None or self.bytes_each is None:
             return None
         rotating = 1 if self.written is not None and self.written > self.kept else 0
@@ -176,13 +178,13 @@ class PlannedCheckpoints:
 
     @property
     def fits(self) -> bool | None:
-        """Whether the disk holds them; None when something is unknown."""
+        """Whether they fit on the disk, None when unknown."""
         total = self.total_bytes
         return None if total is None or self.free_bytes is None else total <= self.free_bytes
 
 
 def checkpoints_written(settings: PlanSettings, total: int | None, per_epoch: int | None) -> int | None:
-    """How many checkpoints a run writes; None when it is not known how long it is."""
+    """Return how many checkpoints a run writes, None when its length is unknown."""
     strategy = str(settings("save_strategy") or "no").rpartition(".")[2].lower()
     if strategy == "no":
         return 0
@@ -208,15 +210,15 @@ def plan_checkpoints(
     state_bytes: int | None,
     free_bytes: int | None,
 ) -> PlannedCheckpoints:
-    """Count and weigh the checkpoints.
+    """Compute the number and size of the checkpoints. None means unknown.
 
     Args:
-        settings: the config.
-        total: optimizer steps, None when unknown.
-        per_epoch: steps of an epoch, None when unknown.
-        saved_bytes: the weights that are saved: the model, or its adapter.
-        state_bytes: optimizer states.
-        free_bytes: free on the disk of the run folder.
+        settings: The config.
+        total: Number of optimizer steps.
+        per_epoch: Steps per epoch.
+        saved_bytes: Size of the saved weights, of the model or its adapter.
+        state_bytes: Size of the optimizer states.
+        free_bytes: Free space on the disk of the run folder.
     """
     written = checkpoints_written(settings, total, per_epoch)
     limit = settings.optional("save_total_limit")
@@ -228,24 +230,24 @@ def plan_checkpoints(
 
 
 MOST_SCALED = 8.0
-"""Sizes that differ by more say nothing about each other."""
+"""Runs whose sizes differ by a larger factor are not compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """What a run on this machine did.
+    """The speed of a run on this machine.
 
     Attributes:
-        run: its name, for the person.
-        model: the model's name or folder.
-        step_s: seconds per optimizer step, the median of its newest steps.
-        completions: completions of a step.
-        max_completion_length: the longest a completion could be, in tokens.
-        world_size: its processes.
+        run: Its display name.
+        model: The model's name or folder.
+        step_s: Median seconds per optimizer step, over its newest steps.
+        completions: Completions per step.
+        max_completion_length: Maximum completion length in tokens.
+        world_size: Number of processes.
         device: `cuda`, `cpu`, or a GPU's name; empty when unknown.
-        use_vllm: whether vLLM generated.
-        use_peft: whether it trained an adapter.
-        at: when it ran, seconds since the epoch.
+        use_vllm: Whether vLLM generated.
+        use_peft: Whether it trained an adapter.
+        at: Time of the run, in seconds since the epoch.
     """
 
     run: str
@@ -262,13 +264,13 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Duration:
-    """An estimate.
+    """Estimated duration of a run.
 
     Attributes:
-        step_s: seconds per step.
-        total_s: seconds of all steps, None when their number is unknown.
-        run: the run it is taken from.
-        scaled: whether that run had other sizes.
+        step_s: Seconds per step.
+        total_s: Seconds in total, None when the number of steps is unknown.
+        run: The run that it is based on.
+        scaled: Whether that run had other sizes.
     """
 
     step_s: float
@@ -278,12 +280,12 @@ class Duration:
 
 
 def estimate(wanted: Rate, known: Iterable[Rate], total_steps: int | None) -> Duration | None:
-    """Estimate the duration from the run most like this one; None when there is none.
+    """Estimate the duration from the most similar run, None without one.
 
     Args:
-        wanted: this config in the same words; its `step_s` is not read.
-        known: rates of earlier runs.
-        total_steps: optimizer steps, None when unknown.
+        wanted: The planned run. Its `step_s` is ignored.
+        known: Earlier runs.
+        total_steps: Number of optimizer steps, None when unknown.
     """
     like = [rate for rate in known if _comparable(wanted, rate)]
     if not like:
@@ -310,6 +312,6 @@ def _comparable(wanted: Rate, rate: Rate) -> bool:
 
 
 def _scale(wanted: Rate, rate: Rate) -> float:
-    """Tokens per step and process, against those of the run."""
+    """Return the ratio of tokens per step and process, planned to known."""
     ours = wanted.completions / wanted.world_size * wanted.max_completion_length
     return ours / (rate.completions / rate.world_size * rate.max_completion_length)
