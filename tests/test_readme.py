@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from grpo_tui.cli.main import main
 from grpo_tui.cli.parser import build_parser
 from grpo_tui.config.meant import REMOVED
 from grpo_tui.config.resolve import load_config
@@ -258,6 +259,20 @@ def test_the_first_runs_data_and_rewards_work_together(example: Path) -> None:
     ]
     near = 1 / (1 + int(row["gold"]))
     assert scores == [[1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [1.0, near, 0.0]]
+
+
+def test_scoring_the_first_runs_rewards_says_what_the_page_says(
+    example: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(example)
+    assert main(["score", "first.yaml"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert re.findall(r"(\w+) and (\w+) measure the same", said) == [("correct", "near")]
+    page = " ".join(FIRST_RUN_PAGE.read_text(encoding="utf-8").split())
+    assert "It says that `correct` and `near` measure the same" in page
+    answers = [int(text) for text in re.findall(r"<answer>⏎(\d+)⏎</answer>", said)]
+    assert len(answers) == 8
+    assert all(wrong - right == 1 for right, wrong in zip(answers[::2], answers[1::2], strict=True))
 
 
 def test_the_keys_the_first_run_changes_are_keys_of_its_config(example: Path) -> None:

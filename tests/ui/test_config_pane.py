@@ -400,6 +400,19 @@ async def test_a_start_asks_to_save_then_once_and_shows_the_run(monkeypatch: pyt
         assert opened == [Path("runs/toy").absolute()]
 
 
+async def test_the_key_that_the_question_before_a_start_names_lists_the_warnings() -> None:
+    app = app_with(config_file(CONFIG.replace("learning_rate: 1.0e-6", "learning_rate: 1.0e-2")))
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await looked_at(pilot)
+        assert screen.view is not None
+        assert screen.view.counts()[:2] == (0, 1)
+        await pilot.press("R")
+        await until(pilot, lambda: "1 warning: l lists it" in shown(app))
+        await pilot.press("l")
+        await until(pilot, lambda: isinstance(app.screen, FindingsScreen))
+        await until(pilot, lambda: "learning_rate" in shown(app))
+
+
 async def test_a_folder_that_holds_a_run_is_no_error_and_a_start_goes_beside_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

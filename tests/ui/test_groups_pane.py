@@ -127,6 +127,23 @@ async def test_escape_and_the_same_key_go_back_to_the_small_part(run: RecordedRu
             await until(pilot, lambda: "now ──" in shown(app) and "newest group" in shown(app))
 
 
+@pytest.mark.parametrize("closes", [["z"], ["escape"], ["v", "v"], ["l", "escape", "escape"]], ids=" ".join)
+async def test_closing_the_large_list_shows_the_newest_group_again(
+    run: RecordedRun, closes: list[str]
+) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(100, 40)) as pilot:
+        await large(pilot)
+        await pilot.press("pagedown")
+        await until(pilot, lambda: groups_of(app).scroll_offset.y > 0)
+        run.advance(2)
+        await until(pilot, lambda: groups_of(app).unseen == 2 * GROUPS)
+        await pilot.press(*closes)
+        await until(pilot, lambda: "now ──" in shown(app) and "newest group ── step 59" in shown(app))
+        run.advance(1)
+        await until(pilot, lambda: "newest group ── step 60" in shown(app))
+
+
 async def test_all_events_with_both_kinds_of_time(run: RecordedRun) -> None:
     app = app_on(run.folder.root)
     async with app.run_test(size=(120, 40)) as pilot:

@@ -217,15 +217,17 @@ class ConfigStart:
         self.screen.app.push_screen(MenuDialog(title, choices, told), self._answered)
 
     def _ask_start(self, config: RunConfig, warnings: int) -> None:
+        counted = plural(warnings, "warning")
         sentences = [
             f"Train {config.model} into {one_line(from_here(self.run_folder_of(config)), 60)}.",
-            *([f"⚠ {plural(warnings, 'warning')}: l lists them."] if warnings else []),
+            *([f"⚠ {counted}: l lists {'it' if warnings == 1 else 'them'}."] if warnings else []),
             "Leaving the screen does not stop a run."
             if self._known_whole()
             else "Model, data and rewards are checked first. Leaving the screen does not stop a run.",
         ]
         choices = [
             Choice("start", "training starts and opens in Train", "start", "y"),
+            *([Choice("read first", "list the warnings", "list", "l")] if warnings else []),
             Choice("not yet", "back to the config", None, "n"),
         ]
         self.screen.app.push_screen(MenuDialog("start training?", choices, sentences), self._answered)

@@ -408,10 +408,13 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
         (part if isinstance(part, LineScroll) else part.query_one(CursorList)).focus()
 
     def _turn_to(self, part: str, *, large: bool | None = None) -> None:
+        closed = self._large and large is False
         self._part_wanted = part
         self._large = self._large if large is None else large
         view = self.charts_shown()
         self.choose_part(view)
+        if closed:  # the small list has no room to read back in: it is there for what is new
+            self.query_one(GroupList).action_first()
         self._focus_part(self.part)
         if view is not None:
             self.show_parts(view)
