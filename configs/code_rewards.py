@@ -1,7 +1,7 @@
-"""Rewards for `code_task.yaml`: is there one block of code, and does it define the function?
+"""Rewards for `code_task.yaml`: is there exactly one code block, and does it define the function?
 
-They read the code and never run it; what it does is judged by `PassesTests`. They are the slope that leads
-there: a model that never writes runnable code learns nothing from tests alone.
+They read the code without running it. `PassesTests` judges what it does. These rewards give partial credit on
+the way there: a model that never writes runnable code learns nothing from tests alone.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import ast
 import re
 from typing import Any
 
-# One block and nothing around it. `.` must match line breaks, hence DOTALL.
+# One block and nothing around it. DOTALL, because `.` must match line breaks.
 ONE_BLOCK = re.compile(r"\s*```python\n(?:(?!```).)+\n```\s*", re.DOTALL)
 FENCE = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)```", re.DOTALL)
 
@@ -21,12 +21,12 @@ def text_of(completion: str | list[dict[str, str]]) -> str:
 
 
 def one_block(completions: list[Any], **kwargs: Any) -> list[float]:
-    """1 for one fenced Python block and nothing else."""
+    """1 for exactly one fenced Python block and nothing else."""
     return [float(ONE_BLOCK.fullmatch(text_of(completion)) is not None) for completion in completions]
 
 
 def defines(completions: list[Any], function: list[str], **kwargs: Any) -> list[float]:
-    """1 where the last block defines the wanted function, with something in it; half where it only parses."""
+    """1 if the last block defines the function with a non-empty body, 0.5 if it only parses."""
     scores = []
     for completion, name in zip(completions, function, strict=True):
         blocks = FENCE.findall(text_of(completion))
@@ -46,5 +46,5 @@ def _defines(code: str, name: str) -> float:
 
 
 def _is_empty(node: ast.stmt) -> bool:
-    """Return whether a statement does nothing: `pass`, `...`, a text."""
+    """Return whether a statement does nothing: `pass`, `...`, a string."""
     return isinstance(node, ast.Pass) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))

@@ -1,7 +1,7 @@
-"""Rewards for `json_task.yaml`: does the JSON hold the wanted keys, and the right values in them?
+"""Rewards for `json_task.yaml`: does the JSON have the wanted keys, and the right values?
 
-A completion that is no JSON object scores 0 in both. The wanted keys stand in the config, the wanted values
-in the row's answer, a JSON object as text, so that another task needs no change here.
+A completion that is not a JSON object scores 0 in both. The wanted keys are in the config. The wanted values
+are in the row's answer, a JSON object as text. So another task needs no change here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def text_of(completion: str | list[dict[str, str]]) -> str:
 
 
 def json_object(text: str) -> dict[str, Any]:
-    """Return the JSON object that a text is, with nothing before or after it; an empty one if it is none."""
+    """Return the JSON object of a text with nothing before or after it, or else an empty one."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -25,7 +25,7 @@ def json_object(text: str) -> dict[str, Any]:
 
 
 def keys(completions: list[Any], wanted: list[str], **kwargs: Any) -> list[float]:
-    """The share of the wanted keys (params in the config) that are there; one too many takes one away."""
+    """Fraction of the wanted keys (params in the config) that are there. Each extra key takes one away."""
     scores = []
     for completion in completions:
         given = json_object(text_of(completion)).keys()
@@ -34,7 +34,7 @@ def keys(completions: list[Any], wanted: list[str], **kwargs: Any) -> list[float
 
 
 def values(completions: list[Any], answer: list[str], **kwargs: Any) -> list[float]:
-    """The share of the wanted values that are right: texts without regard to capitals, numbers as numbers."""
+    """Fraction of the wanted values that are right. Texts are compared without case, numbers as numbers."""
     scores = []
     for completion, gold in zip(completions, answer, strict=True):
         given, wanted = json_object(text_of(completion)), json_object(gold)
@@ -44,7 +44,7 @@ def values(completions: list[Any], answer: list[str], **kwargs: Any) -> list[flo
 
 
 def same(given: Any, wanted: Any) -> bool:
-    """Return whether two values are equal; `3` is 3, but `"3"` is a text and `true` no number."""
+    """Return whether two values are equal. `3` equals 3, but `"3"` is a text and `true` is not a number."""
     if isinstance(given, str) and isinstance(wanted, str):
         return given.strip().casefold() == wanted.strip().casefold()
     return given == wanted and isinstance(given, bool) == isinstance(wanted, bool)

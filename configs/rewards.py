@@ -1,9 +1,9 @@
-"""Rewards for `gsm8k.yaml` and its kin: is the answer right, is the format kept, how far is it kept.
+"""Rewards for `gsm8k.yaml` and similar configs: correct answer, exact format, partial format.
 
-A reward gets the completions of one batch and every column of the dataset as a keyword, each a list of the
-same length, and returns one number per completion (None abstains). A chat prompt gives completions
-`[{"role", "content"}]`, a text prompt gives texts; `text_of` takes both. `**kwargs` takes what a reward does
-not use: leave it in. Nothing here needs more than Python itself.
+A reward gets the completions of one batch, and every dataset column as a keyword argument with a list of the
+same length. It returns one number per completion, None to abstain. Completions of a chat prompt are
+`[{"role", "content"}]`, those of a text prompt are texts. `text_of` accepts both. Keep `**kwargs`, which
+takes the arguments that a reward does not use. Only Python's standard library is needed.
 """
 
 from __future__ import annotations
@@ -12,16 +12,14 @@ import re
 import unicodedata
 from typing import Any
 
-# `.` must match line breaks, or a reasoning of two lines scores 0 for ever: hence DOTALL.
+# DOTALL, because `.` must match line breaks. Otherwise two lines of reasoning would always score 0.
 WHOLE = re.compile(r"\s*<think>.+?</think>\s*<answer>.+?</answer>\s*", re.DOTALL)
 ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
-# The same with a fraction or a unit: `7/2`, `3 apples`. Words before it, or another number behind it, make
-# another answer of it: "not 42", "42 or 43".
+# A number with an optional fraction or unit: `7/2`, `3 apples`. Words before it or another number after it make
+# it a different answer: "not 42", "42 or 43".
 ANSWERED = re.compile(r"\s*([-−]?\d[\d,]*(?:\.\d+)?)(?:/([1-9]\d*))?(?: ?[^\W\d_]+)?")
-GROUPED = re.compile(
-    r"(?<=\d)[\u00a0\u2007\u2009\u202f](?=\d{3}(?!\d))"
-)  # 2 500 with a space that keeps it together
+GROUPED = re.compile(r"(?<=\d)[\u00a0\u2007\u2009\u202f](?=\d{3}(?!\d))")  # 2 500 with a non-breaking space
 FRACTION = re.compile(r"\\frac\{(\d+)\}\{(\d+)\}")
 TAGS = ("<think>", "</think>", "<answer>", "</answer>")
 
@@ -32,7 +30,7 @@ def text_of(completion: str | list[dict[str, str]]) -> str:
 
 
 def number_of(answer: str) -> float | None:
-    """Return the number that an answer is: `**$1,200.**` gives 1200. One that says more gives None."""
+    """Return the number of an answer: 1200 for `**$1,200.**`. None if the answer says anything else."""
     same = unicodedata.normalize("NFKC", GROUPED.sub("", answer))  # full-width digits become plain ones
     plain = FRACTION.sub(r"\1/\2", same).strip(" \n\t$*").removeprefix("\\boxed{").rstrip(" \n\t$*}.")
     found = ANSWERED.fullmatch(plain)
@@ -42,10 +40,10 @@ def number_of(answer: str) -> float | None:
 
 
 def correct(completions: list[Any], answer: list[str], **kwargs: Any) -> list[float | None]:
-    """1 for the right number inside the only `<answer>`, else 0. A gold answer that is no number abstains."""
+    """1 for the right number in the only `<answer>`, else 0. None if the reference answer is not a number."""
     scores: list[float | None] = []
     for completion, gold in zip(completions, answer, strict=True):
-        wanted = number_of(gold.rpartition("####")[2])  # GSM8K writes the number behind it
+        wanted = number_of(gold.rpartition("####")[2])  # in GSM8K the number follows ####
         tagged = ANSWER.findall(text_of(completion))
         given = number_of(tagged[0]) if len(tagged) == 1 else None
         scores.append(None if wanted is None else float(given == wanted))
@@ -53,9 +51,9 @@ def correct(completions: list[Any], answer: list[str], **kwargs: Any) -> list[fl
 
 
 def same_words(completions: list[Any], answer: list[str], **kwargs: Any) -> list[float]:
-    """1 where the only `<answer>` says the gold answer, else 0; capitals, marks and a full stop are free.
+    """1 if the only `<answer>` equals the reference answer, else 0. Ignores case, marks and a final period.
 
-    A gold answer that is a number is compared as one: `1,440 minutes` is 1440.
+    Numeric answers are compared as numbers: `1,440 minutes` is 1440.
     """
     scores = []
     for completion, gold in zip(completions, answer, strict=True):
@@ -66,7 +64,7 @@ def same_words(completions: list[Any], answer: list[str], **kwargs: Any) -> list
 
 
 def plain(answer: str) -> str:
-    """Return an answer's words alone: `**Paris.**` gives paris."""
+    """Return only the words of an answer: paris for `**Paris.**`."""
     return " ".join(
         answer.strip(" \n\t*$").removeprefix("\\boxed{").rstrip("}").strip(" \n\t*$.").casefold().split()
     )
@@ -75,7 +73,7 @@ def plain(answer: str) -> str:
 def strict_format(completions: list[Any], **kwargs: Any) -> list[float]:
     """1 for `<think>…</think><answer>…</answer>` and nothing else, else 0.
 
-    Each tag must stand exactly once, so that writing the form twice does not count.
+    Each tag must appear exactly once, so writing the format twice does not count.
     """
     scores = []
     for completion in completions:
@@ -86,10 +84,10 @@ def strict_format(completions: list[Any], **kwargs: Any) -> list[float]:
 
 
 def steps_to_format(completions: list[Any], **kwargs: Any) -> list[float]:
-    """A quarter for each tag that stands exactly once, less what is written after the answer.
+    """0.25 for each tag that appears exactly once, minus a penalty for text after the answer.
 
-    A closing tag counts only with something before it. A model that never meets the whole
-    format has nothing to climb with `strict_format` alone; here it has.
+    A closing tag counts only after some text. A model that never matches the whole format learns nothing from
+    `strict_format` alone. Here it gets partial credit.
     """
     scores = []
     for completion in completions:
@@ -104,12 +102,12 @@ def steps_to_format(completions: list[Any], **kwargs: Any) -> list[float]:
 
 
 def hollow(text: str, closing: str) -> bool:
-    """Return whether nothing stands before a closing tag, back to its opening one."""
+    """Return whether there is nothing between a closing tag and its opening tag."""
     return not text.partition(closing)[0].rpartition(closing.replace("/", ""))[2].strip()
 
 
 def answer_is_a_number(completions: list[Any], **kwargs: Any) -> list[float]:
-    """1 when `<answer>` holds one number and nothing else, right or wrong."""
+    """1 if `<answer>` contains exactly one number and nothing else, right or wrong."""
     scores = []
     for completion in completions:
         tagged = ANSWER.findall(text_of(completion))
