@@ -20,7 +20,7 @@ TASKS: dict[str, dict[str, Any]] = {
 }
 SIZE = 200  # rows of each task
 SEED = 42
-# Most verifiers give partial credit to a text with the right answer among others. Policies learn to exploit it
+# Most verifiers give partial credit to a text with the right answer among others. A policy can exploit that
 # by listing answers. False keeps the partial credit.
 WHOLE_MARKS_ONLY = True
 

@@ -16,7 +16,7 @@ from typing import Any
 WHOLE = re.compile(r"\s*<think>.+?</think>\s*<answer>.+?</answer>\s*", re.DOTALL)
 ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
-# A number with an optional fraction or unit: `7/2`, `3 apples`. Words before it or another number after it make
+# A number with an optional fraction or unit: `7/2`, `3 apples`. Words before it or a number after it make
 # it a different answer: "not 42", "42 or 43".
 ANSWERED = re.compile(r"\s*([-−]?\d[\d,]*(?:\.\d+)?)(?:/([1-9]\d*))?(?: ?[^\W\d_]+)?")
 GROUPED = re.compile(r"(?<=\d)[\u00a0\u2007\u2009\u202f](?=\d{3}(?!\d))")  # 2 500 with a non-breaking space

@@ -35,7 +35,7 @@ def map_rows(rows: Dataset, section: Section, origin: str) -> tuple[Dataset, lis
         DataError: a column is missing, a prompt is unusable, or an answer cannot be extracted.
     """
     columns = rows.column_names
-    if columns is None:  # a stream tells its columns only with its first row
+    if columns is None:  # a stream's columns come from its first row
         first = next(iter(rows), None)
         columns = list(first) if first is not None else []
     if getattr(rows, "num_rows", None) == 0:

@@ -90,7 +90,7 @@ def _from_file(path: Path) -> Dataset:
     try:
         found = datasets.load_dataset(_READERS[suffix], data_files=_escaped(path), split="train", **options)
         if _READERS[suffix] == "json":
-            found.data.validate(full=True)  # its reader takes bytes that are no UTF-8, and a row fails later
+            found.data.validate(full=True)  # the reader accepts invalid UTF-8, which fails later
     except Exception as error:
         raise DataError(_why_unreadable(path, error)) from error
     return found

@@ -115,7 +115,7 @@ def image_findings(facts: DataFacts, s: Settings, *, sees_images: bool) -> Itera
     for name in ("images", "image"):
         column = facts.column(name)
         if column is None or (name == "images" and column.empties == facts.looked_at):
-            continue  # a list without images is none for TRL
+            continue  # TRL ignores empty lists of images
         if column.nulls == facts.looked_at:
             message = (
                 f"{facts.short}: the column {name} is empty (null) in every row, and GRPOTrainer reads a "
@@ -215,7 +215,7 @@ def _rows(facts: DataFacts, s: Settings) -> Iterator[Finding]:
             )
             seldom = column.nulls <= MOST_SHARE_MISSING * facts.looked_at
             fix = leaving_out(facts, [column.name]) if seldom else None
-            severity: Severity = "warning" if seldom else "info"  # a column that is often empty may be so
+            severity: Severity = "warning" if seldom else "info"  # often empty: probably optional
             yield s.finding("data.nulls", severity, s.data_key, message, fix)
         elif column.empties and column.name != facts.answer_column and not filtered:
             message = (
@@ -321,7 +321,7 @@ def _enough_for_a_step(facts: DataFacts, s: Settings, at_once: int) -> Change | 
         return None
     name = "per_device_train_batch_size"
     if s.get("generation_batch_size") is not None:
-        return None  # the other sizes follow from it in more than one way
+        return None  # the other sizes do not follow uniquely from it
     times = at_once * group // max(1, int(s.get(name) or 1))
     for fewer in range(rows * group // max(1, times), 0, -1):
         if fewer * times % group == 0:
@@ -367,7 +367,7 @@ def _lengths(facts: DataFacts, model: ModelFacts | None, s: Settings) -> Iterato
     if use_vllm and s.get("vllm_max_model_length"):
         context = min(context or 10**9, int(s.get("vllm_max_model_length")))
     prompts, gold = facts.prompt_tokens, facts.gold_tokens
-    severity: Severity = "error" if use_vllm else "warning"  # without vLLM it goes on, beyond what was taught
+    severity: Severity = "error" if use_vllm else "warning"  # without vLLM, generation exceeds the context
     key = "max_completion_length"
     if context is not None and longest >= context:
         message = f"{key} {longest:,} leaves a prompt no room in the context of {context:,}"
@@ -382,7 +382,7 @@ def _lengths(facts: DataFacts, model: ModelFacts | None, s: Settings) -> Iterato
             f"context of {context:,}: {first_rows(rows, count)}, the longest {prompts.most:,}"
         )
         fix: Change | None = ("grpo_tui.filters.max_prompt_tokens", room)
-        if 2 * count > prompts.count:  # to leave most rows out helps nobody
+        if 2 * count > prompts.count:  # dropping most rows is no solution
             shorter = context - prompts.most
             fix = (key, shorter) if shorter >= _STEP else None
         yield s.finding("data.too-long", severity, key, message, fix)

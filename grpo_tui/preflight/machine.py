@@ -226,8 +226,8 @@ def _visible(gpus: tuple[GpuFacts, ...], environment: Mapping[str, str]) -> tupl
         return gpus
     words = [word.strip() for word in named.split(",") if word.strip()]
     if not all(word.lstrip("-").isdigit() for word in words):
-        return gpus[: len(words)]  # named by uuid: how many is what matters most
+        return gpus[: len(words)]  # named by UUID: only the count is known
     wanted = [int(word) for word in words]
     if -1 in wanted:
-        wanted = wanted[: wanted.index(-1)]  # CUDA sees none from the first that is not there
+        wanted = wanted[: wanted.index(-1)]  # CUDA ignores everything after an invalid index
     return tuple(gpus[index] for index in wanted if 0 <= index < len(gpus))

@@ -194,7 +194,7 @@ def _mixed_precision(s: Settings, file: Mapping[str, Any], launcher: Sequence[st
 def _chosen(s: Settings, machine: Machine) -> Iterator[Finding]:
     """Report GPUs that the config names and this machine lacks."""
     if not machine.gpus or "CUDA_VISIBLE_DEVICES" in machine.environment:
-        return  # without any that is told elsewhere; with a choice made outside the numbers mean others
+        return  # reported elsewhere, or numbers relative to the variable
     there = [str(gpu.index) for gpu in machine.gpus]
     gone = [name for name in s.section.gpus if name.isdigit() and name not in there]
     if gone:

@@ -106,11 +106,11 @@ def tokenizer_findings(facts: Facts, s: Settings) -> list[Finding]:
         return []
     if not tokenizer.name:
         if model is not None and not model.where.here and model.where.place != "hub":
-            return []  # the model's own finding says why
+            return []  # the finding on the model says why
         return [s.finding("tokenizer.unreadable", "error", _KEY, tokenizer.problem)]
     form = data.form if data is not None else ""
     if data is not None and any(odd.what == "quoted" for odd in data.odd):
-        form = ""  # told as what it is
+        form = ""  # has its own finding
     return [
         *_template(tokenizer, form, s),
         *_ends(tokenizer, s),
@@ -122,7 +122,7 @@ def tokenizer_findings(facts: Facts, s: Settings) -> list[Finding]:
 def _template(facts: TokenizerFacts, form: str, s: Settings) -> list[Finding]:
     tail = f" The first prompt ends with: {one_line(facts.tail)}" if facts.rendered else ""
     section = s.section
-    written = set(facts.special) - {facts.bos}  # a text that holds the template's own marks needs no other
+    written = set(facts.special) - {facts.bos}  # text with the template's own marks
     if facts.has_template and form == "text" and section.chat is None and not written:
         message = (
             "the prompts are plain texts, and TRL puts no chat template around those, although the tokenizer "

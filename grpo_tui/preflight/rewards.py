@@ -138,7 +138,7 @@ def _placed(settings: Settings, finding: Finding, info: FunctionInfo | None, key
     """Move a finding from the line in the reward's file to the config key that names the reward."""
     fix = finding.fix
     if fix is not None and fix.field == "grpo_tui.columns" and isinstance(fix.value, dict) and fix.value:
-        wanted, column = next(iter(fix.value.items()))  # beside those that are mapped already
+        wanted, column = next(iter(fix.value.items()))  # keep the existing mappings
         fix = Fix(f"grpo_tui.columns.{wanted}", column)
     key = keys[info.index] if info is not None else finding.field
     message = finding.message
@@ -157,7 +157,7 @@ def _ending(lab: Lab, cancel: threading.Event) -> Iterator[None]:
     def watch() -> None:
         while not over.wait(LOOK_S):
             if cancel.is_set():
-                lab.interrupt()  # again until it is over: the child may have started since
+                lab.interrupt()  # repeatedly, as a new child may have started
 
     watcher = threading.Thread(target=watch, name="preflight-cancel", daemon=True)
     watcher.start()

@@ -61,7 +61,7 @@ def column_facts(name: str, source: str, values: Sequence[Any], numbers: Sequenc
     nulls: list[int] = []
     empties: list[int] = []
     for number, value in zip(numbers, values, strict=True):
-        if value is None or value != value:  # NaN is how tables write a missing number
+        if value is None or value != value:  # tables represent missing numbers as NaN
             nulls.append(number)
             continue
         kind = kind_of(value)
@@ -113,7 +113,7 @@ def _changed(cell: str, value: Any) -> bool:
     if isinstance(value, str) or cell == str(value):
         return False
     decimal = isinstance(value, float) and "." in cell and not re.match(r"[-+]?0\d", cell)
-    return not decimal  # 1.50 is 1.5
+    return not decimal  # 1.50 equals 1.5
 
 
 def lengths(counts: Sequence[int], numbers: Sequence[int]) -> Lengths | None:

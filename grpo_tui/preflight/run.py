@@ -192,7 +192,7 @@ class _Flight:
             return None
         refused = {f.id for f in errors_of(self.first.findings)}
         if any(name.startswith("batch.") for name in refused):
-            return None  # sizes that do not go together have no sums
+            return None  # conflicting sizes cannot be planned
         if self.made is None or self.made[0] is not self.facts:
             size, launcher = self.start.world_size, self.start.launcher
             made = plan_of(config, self.facts, self.machine, self.root, world_size=size, launcher=launcher)
@@ -230,7 +230,7 @@ def _load(flight: _Flight, config: RunConfig, asking: _Asking) -> None:
         raise
     finally:
         if cancel.is_set() and beside is not None and beside.is_alive():
-            asking.children.lab = None  # it may take seconds to start still; its thread ends it
+            asking.children.lab = None  # it may still be starting; its thread closes it
     if flight.trouble is not None:
         raise flight.trouble
 
@@ -246,7 +246,7 @@ def _rewards(flight: _Flight, config: RunConfig, lab: Lab, asking: _Asking, key:
         flight.rewards = found
         flight.done.append("rewards")
         flight.say()
-    except Exception as error:  # raised again by who waits
+    except Exception as error:  # re-raised by the waiting thread
         flight.trouble = error
     finally:
         if asking.cancel.is_set():

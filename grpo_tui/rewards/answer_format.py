@@ -186,7 +186,7 @@ def gold_column(names: Sequence[str]) -> str | None:
 def short_answer(value: Any) -> str:
     r"""Return the text after `####` or in the last `\boxed{}`, or else the whole text."""
     if isinstance(value, float) and value.is_integer():
-        value = int(value)  # a column of whole numbers with an empty cell is read as 5.0
+        value = int(value)  # integers in a column with an empty cell are read as 5.0
     text = "" if value is None else str(value)
     found = after_hashes(text) or last_boxed(text)
     return (found or text).strip()

@@ -384,7 +384,7 @@ def _flat(found: Baseline) -> Finding | None:
     severity: Severity = "error" if found.flat == 1.0 else "warning"
     message = f"{_percent(found.flat)} of the groups have zero std: every completion gets advantage 0"
     if found.pass_rate in (0.0, 1.0):
-        return _finding("flat-groups", severity, message)  # the rows are at fault, which is said already
+        return _finding("flat-groups", severity, message)  # the finding on the pass rate says why
     if _repeats(found):
         hotter = _hotter(found)
         message += (

@@ -253,7 +253,7 @@ def _codes(config: RunConfig, why: str) -> Iterator[tuple[Need, Code]]:
 
 
 def _callable_code(source: str, params: Any, cwd: str, why: str) -> Iterator[Code]:
-    for text in _texts(params):  # a reward around a reward names the one inside
+    for text in _texts(params):  # a wrapper names its inner reward in its params
         if (inner := split_file_source(text)) is not None:
             yield from _file_code(Path(cwd, inner[0]), why, text)
     parts = split_file_source(source)

@@ -33,7 +33,7 @@ def copied(value: Any) -> Any:
     """
     if isinstance(value, list):
         if all(type(item) in _ATOMS for item in value):
-            return value.copy()  # token ids are many
+            return value.copy()  # fast path for the many token ids
         return [copied(item) for item in value]
     if isinstance(value, dict):
         return {key: copied(item) for key, item in value.items()}
@@ -104,7 +104,7 @@ def check_call(name: str, function: Callable[..., Any], columns: Collection[str]
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
-        return []  # built in C: it says nothing of its parameters
+        return []  # C functions may have no signature
     faults = signature_faults(name, parameters, columns, _place(function))
     for fault in faults:
         if fault.fatal:
@@ -223,7 +223,7 @@ def _place(function: Callable[..., Any]) -> str:
 
 def _is_number(value: Any) -> bool:
     if isinstance(value, str | bytes):
-        return False  # `float("1.0")` works, TRL's tensor of texts does not
+        return False  # `float("1.0")` works, but TRL's tensor of strings does not
     try:
         float(value)
     except (TypeError, ValueError, OverflowError, RuntimeError):

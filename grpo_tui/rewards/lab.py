@@ -227,7 +227,7 @@ class Lab(Closing):
             if progress.function is None:
                 if progress.tried_again:
                     raise LabError(f"{progress.what}: {error}") from error
-                progress.tried_again = True  # it was ended from outside while it waited
+                progress.tried_again = True  # something else ended it while it was idle
             elif progress.function not in progress.results:
                 progress.failures[progress.function] = _ending(error, self.limit_s)
             return None

@@ -284,14 +284,14 @@ def _described(
         line = inspect.getsourcelines(target)[1] or 1
         text = Path(file).read_text(encoding="utf-8") if file else None
     except (OSError, TypeError, UnicodeDecodeError):
-        pass  # built into the interpreter or made at run time: there is no source to keep
+        pass  # built in, or created at run time
     digest = hashlib.sha256((text if text is not None else repr(definition)).encode()).hexdigest()
     return LoadedReward(name, source, weight, func, file, line, digest, text, params)
 
 
 def is_model(found: Any) -> bool:
     """Return whether TRL treats it as a reward model: an instance of torch's Module."""
-    torch = sys.modules.get("torch")  # without torch in the process there is no instance of one
+    torch = sys.modules.get("torch")  # without torch there is no such instance
     return torch is not None and isinstance(found, torch.nn.Module)
 
 

@@ -172,7 +172,7 @@ def _by_gold(measures: Measures, index: int) -> Judge | None:
         ]
         if pairs:
             best.append(max(gold for gold, _ in pairs))
-    if len(best) * 2 <= len(rows):  # a wrong number that is longer than the right one is no evidence
+    if len(best) * 2 <= len(rows):  # a wrong number may just be longer than the right one
         return None
     return Judge(index, measures.functions[index].info.name, min(best), "the reference answer's score")
 
@@ -196,7 +196,7 @@ def _wanted(measures: Measures, results: Sequence[FunctionScore], asked: str) ->
     seen = _seen(result)
     if not seen:
         return None
-    if len(seen) == 1:  # all alike: a score above nothing is taken for yes
+    if len(seen) == 1:  # all equal, so accept any score above 0
         return Judge(index, name, max(max(seen), EPSILON * 2), "any score above 0")
     return Judge(index, name, max(seen), "the highest score seen")
 

@@ -103,7 +103,7 @@ def read_jsonl(path: Path) -> list[Sample]:
             raise SampleError(
                 f"{path} is larger than {MOST_BYTES / 1e6:.0f} MB. Score a smaller sample of it"
             )
-        text = path.read_text(encoding="utf-8-sig")  # Windows editors put a mark before it
+        text = path.read_text(encoding="utf-8-sig")  # Windows editors add a BOM
     except UnicodeDecodeError as error:
         raise SampleError(f"{path} is not UTF-8 text (byte {error.start})") from error
     except OSError as error:

@@ -198,7 +198,7 @@ def report(
     batch = completions_at_once(lab.config)
     findings = _findings(results, scored, data)
     findings += names_findings(results)
-    if lab.config.model:  # functions that are tried alone are as many as the user named
+    if lab.config.model:  # without a run, the user chose how many
         findings += count_findings(results)
     findings += pair_findings(results, samples, weights, normalized=mode.normalized)
     findings += share_findings(results, samples, weights, normalized=mode.normalized)
@@ -320,7 +320,7 @@ def config_of_functions(sources: Sequence[str]) -> RunConfig:
             entries.append(RewardEntry(parts[1].rpartition(".")[2], f"{path}:{parts[1]}"))
         else:
             name = source.rstrip("/").replace(":", ".").replace("/", ".").rpartition(".")[2]
-            name = name or Path(source).absolute().name or source  # of a folder like `.`
+            name = name or Path(source).absolute().name or source  # for a folder such as `.`
             entries.append(RewardEntry(name, source))
     section = Section(rewards=tuple(entries))
     return RunConfig(None, "", {}, {}, {}, {}, section, cwd=os.getcwd())

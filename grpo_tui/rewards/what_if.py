@@ -305,7 +305,7 @@ def _groups(
         size = len(group.completions)
         before = tuple(c.total for c in group.completions)
         now = tuple(totals[at : at + size])
-        masked = [c.masked for c in group.completions]  # what was truncated stays so
+        masked = [c.masked for c in group.completions]  # scoring does not change truncation
         taught = group.signal == "some"
         teaches = signal_of(now, advantages[at : at + size], masked) == "some"
         turns.append(
@@ -338,7 +338,7 @@ def _reordered(before: Sequence[float | None], now: Sequence[float | None]) -> b
     """Whether a completion that was better than another is now worse, by more than `SAME`."""
     both = zip(before, now, strict=True)
     pairs = [(a, b) for a, b in both if a is not None and b is not None and is_number(a) and is_number(b)]
-    pairs.sort()  # by the total before; those that were alike may fall in any order
+    pairs.sort()  # by the previous total, equal ones in any order
     best_below: float | None = None
     best = first = pairs[0] if pairs else (0.0, 0.0)
     for pair in pairs:

@@ -37,7 +37,7 @@ class Child:
             parts: of `data`, `model`, `tokenizer`.
         """
         if self._session is not None and not self._session.all_here:
-            self._session = None  # what was not here may be by now, and the hub may answer
+            self._session = None  # missing files and the Hub may be available now
         self._hub.renew()
         session = self._of(config)
         if "data" in parts:
@@ -90,7 +90,7 @@ class Child:
 
     def _of(self, config: Mapping[str, Any]) -> CheckSession:
         known = RunConfig.from_json(config)
-        os.environ.update(known.env)  # before transformers and datasets, which read it when they are imported
+        os.environ.update(known.env)  # transformers and datasets read it when imported
         key = data_key(known)
         if self._session is None or key != self._key:
             self._session, self._key, self._looking = CheckSession(known, self._hub, self._tell), key, None

@@ -111,7 +111,7 @@ def offline() -> Iterator[None]:
         places.append(datasets.config)
     before = [place.HF_HUB_OFFLINE for place in places]
     named = os.environ.get("HF_HUB_OFFLINE")
-    os.environ["HF_HUB_OFFLINE"] = "1"  # for what is imported meanwhile
+    os.environ["HF_HUB_OFFLINE"] = "1"  # for later imports
     for place in places:
         place.HF_HUB_OFFLINE = True
     try:
@@ -119,7 +119,7 @@ def offline() -> Iterator[None]:
     finally:
         for place, value in zip(places, before, strict=True):
             place.HF_HUB_OFFLINE = value
-        if datasets is None and "datasets" in sys.modules:  # imported meanwhile, it has read the variable
+        if datasets is None and "datasets" in sys.modules:  # its import has read the variable
             sys.modules["datasets"].config.HF_HUB_OFFLINE = before[0]
         if named is None:
             del os.environ["HF_HUB_OFFLINE"]

@@ -163,13 +163,13 @@ def _columns_after(table: Table, section: Section) -> list[str]:
     mapped, _ = map_rows(one, replace(section, filters=Filters(), answer=None), table.origin)
     names = list(mapped.column_names)
     if section.filters.drop_null:
-        drop_nulls(mapped, section.filters, None, names, table.origin)  # a column that it names may be absent
+        drop_nulls(mapped, section.filters, None, names, table.origin)  # raises if a named column is missing
     spec = section.answer
     if spec is not None:
         try:
             map_rows(one, replace(section, filters=Filters()), table.origin)
         except DataError as error:
-            if "which" in str(error) and "does not have" in str(error):  # the column; rows are judged apart
+            if "which" in str(error) and "does not have" in str(error):  # a missing column, not a bad row
                 raise
         if spec.to not in names:
             names.append(spec.to)
@@ -270,7 +270,7 @@ def odd_prompts(prompts: Sequence[Any], numbers: Sequence[int]) -> tuple[BadRows
                 rows["blank", ""].append(number)
         if prompt[-1].get("role") == "assistant":
             endings[number] = json.dumps(prompt[-1].get("content"), default=str)
-    if len(set(endings.values())) > 1:  # one and the same beginning of each answer is meant so
+    if len(set(endings.values())) > 1:  # one common prefix for all answers is intended
         rows["answered", ""] = list(endings)
     return tuple(
         BadRows(what, detail, len(set(found)), tuple(dict.fromkeys(found))[:MOST_ROWS_NAMED])

@@ -168,7 +168,7 @@ def _places(model: Any) -> tuple[set[str], str | None]:
 def _counted(model: Any, experts: int, per_token: int) -> Parameters:
     counts: Counter[str] = Counter()
     embeddings, head = _places(model)
-    for path, parameter in model.named_parameters():  # a shared parameter comes once, by its first name
+    for path, parameter in model.named_parameters():  # yields a shared parameter once
         counts[_part(path, embeddings, head)] += parameter.numel()
     total = sum(counts.values())
     idle = counts["experts"] * (experts - per_token) // experts if experts else 0
@@ -204,12 +204,12 @@ def _lora(config: RunConfig, model: Any) -> LoraMatch | None:
         return None
     asked = config.model_args.get("lora_target_modules")
     if isinstance(asked, (list, tuple)) and len(asked) == 1:
-        asked = asked[0]  # as TRL's ModelConfig makes of it
+        asked = asked[0]  # as TRL's ModelConfig does
     embeddings, head = _places(model)
     paths = [path for path, _, _ in _linear_modules(model)]
     names = tuple(dict.fromkeys(path.rpartition(".")[2] for path in paths if path != head))
     if asked is None and config.model_args.get("lora_target_parameters"):
-        return LoraMatch((), 0, ())  # parameters are named instead of modules
+        return LoraMatch((), 0, ())  # targets parameters, not modules
     if isinstance(asked, str) and asked.lower() == "all-linear":
         return LoraMatch((asked,), len(paths) - (head in paths), names)
     modules = _Modules(paths, sorted(embeddings), [path for path, _ in model.named_modules() if path], names)

@@ -298,7 +298,7 @@ class CheckSession:
             try:
                 texts = tokens.written([mapped.prompts[i] for i in places])
             except RenderError:
-                continue  # told by the facts of the tokenizer
+                continue  # reported in the facts of the tokenizer
             for place, count in zip(places, tokens.counts(texts, messages=messages), strict=True):
                 counts[place] = count
         return counts
@@ -408,7 +408,7 @@ class Looking:
     def _alone(self, table: Table, number: int) -> Table:
         """Return a table of one row of the source."""
         rows = table.rows
-        assert rows is not None  # a sample of known length has its source
+        assert rows is not None  # a sampled table has its source
         return replace(table, columns=columns_of(rows.train, [number]), numbers=[number])
 
     def _bare(self, table: Table, place: int, problem: str) -> RowView:

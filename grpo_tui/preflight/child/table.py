@@ -131,7 +131,7 @@ def _cells(
 
 def _as_written(rows: Rows, columns: dict[str, list[Any]], numbers: Sequence[int]) -> dict[str, list[Any]]:
     """Return values as in the file for columns of mixed types, which `datasets` keeps as JSON."""
-    features = rows.train.features  # a copy of every column's description, each time
+    features = rows.train.features  # each access copies every column's description
     mixed = [name for name in columns if type(features[name]).__name__ == "Json"]
     if not mixed or not rows.origin.lower().endswith(".jsonl"):
         return {}

@@ -44,7 +44,7 @@ class LoadedTokenizer:
             processor = AutoTokenizer.from_pretrained(source, **options)
         self.processor: Any = processor
         self.tokenizer: Any = getattr(processor, "tokenizer", processor)
-        self.sees_images = isinstance(processor, ProcessorMixin)  # as GRPOTrainer asks
+        self.sees_images = isinstance(processor, ProcessorMixin)  # as GRPOTrainer decides
         self._template = dict(config.grpo.get("chat_template_kwargs") or {})
         self._folder = model.where.path
         self._backend = getattr(self.tokenizer, "backend_tokenizer", None)

@@ -116,7 +116,7 @@ _MESSAGES_FIX = "Use the completion as text, or set grpo_tui.chat: true to turn 
 def call_findings(result: FunctionScore, samples: Sequence[Sample]) -> list[Finding]:
     """Return findings on how one function behaved when called."""
     if result.failure is not None and result.failure.kind == "skipped":
-        return []  # no one called it
+        return []
     found = []
     shape = _shape(result)
     if shape is not None:

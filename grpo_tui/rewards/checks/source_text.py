@@ -98,7 +98,7 @@ class RewardSource:
                 if isinstance(given, ast.ListComp | ast.GeneratorExp):
                     scores = [given.elt]
                 elif isinstance(given, ast.Call) and isinstance(given.func, ast.Attribute):
-                    scores = [given]  # of a whole array; a bare abs() is a helper's, which may be negated
+                    scores = [given]  # of a whole array; a bare abs() may be in a helper and negated later
             elif isinstance(node, ast.Yield) and node.value is not None:
                 scores = [node.value]
             elif (

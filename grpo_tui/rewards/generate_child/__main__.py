@@ -53,7 +53,7 @@ class Child:
         held = aside is not None if held is None else held
         data: Any = aside if held else prompts.train
         if not hasattr(data, "select"):
-            chosen = list(enumerate(data.take(count)))  # streamed: how many there are is not known
+            chosen = list(enumerate(data.take(count)))  # a stream has no known length
         else:
             places = sorted(random.Random(seed).sample(range(len(data)), min(count, len(data))))
             chosen = list(zip(places, data.select(places), strict=True))
@@ -120,7 +120,7 @@ class Child:
 
     def _config(self, config: Mapping[str, Any]) -> RunConfig:
         known = RunConfig.from_json(config)
-        os.environ.update(known.env)  # before torch and transformers, which read it when they are imported
+        os.environ.update(known.env)  # torch and transformers read it when imported
         return known
 
 

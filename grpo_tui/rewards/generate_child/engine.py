@@ -71,7 +71,7 @@ def load_policy(config: RunConfig, adapter: str = "", tokenizer: str = "") -> Po
         )
         try:
             declared = GenerationConfig.from_pretrained(config.model).eos_token_id
-        except OSError:  # a model without such a file
+        except OSError:  # no generation_config.json
             declared = None
     except Exception as error:
         raise PolicyError(

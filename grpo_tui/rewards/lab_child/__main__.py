@@ -54,7 +54,7 @@ class Child:
         """Reload the rewards of a config, except those that ended an earlier child."""
         self._config = RunConfig.from_json(config)
         os.environ.update(self._config.env)
-        os.chdir(self._folder)  # a reward may have gone elsewhere
+        os.chdir(self._folder)  # a reward may have changed it
         reopen_streams()
         self._at(None, "loading the rewards")
         functions = self._rewards.load(
@@ -103,7 +103,7 @@ class Child:
             "left": around.changed(),
         }
         if len(kwargs["prompts"]) != count:
-            kwargs["prompts"] = copied(before["prompts"])  # training ends there; the others are judged alone
+            kwargs["prompts"] = copied(before["prompts"])  # training would stop; judge the rest alone
         self._send({"event": "scored", "function": index, "result": result})
         if ready.is_model or outcome.seconds > repeat_limit_s:
             return

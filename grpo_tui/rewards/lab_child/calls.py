@@ -106,7 +106,7 @@ def read_output(descriptor: int, start: int) -> str:
 
 def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):  # a reward may have put anything there
+        with contextlib.suppress(Exception):  # a reward may have replaced it
             stream.flush()
     with contextlib.suppress(Exception):
         ctypes.CDLL(None).fflush(None)
@@ -295,7 +295,7 @@ class Caller:
         """
         self._extra, self._metrics = defaultdict(list), defaultdict(list)
         if count is None:
-            count = len(kwargs["completions"])  # before the function can change the list
+            count = len(kwargs["completions"])  # the function may change the list
         scores, error = None, None
         with captured() as printed:
             start = time.perf_counter()
@@ -363,7 +363,7 @@ def as_trl_takes_them(name: str, values: Any, count: int) -> list[float | None]:
     listed = [math.nan if value is None else value for value in values]
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # they would name this line
+            warnings.simplefilter("ignore")  # they would point to this line
             taken = torch.tensor(listed, dtype=torch.float32)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise RewardContractError(
@@ -413,7 +413,7 @@ def culprit(
             lambda **alone: caller.run(target, is_async, alone), type(error), kwargs, CULPRIT_LIMIT_S
         )
     except BaseException:
-        return None  # alone it fails in another way, so no one sample is to blame
+        return None  # a different error, so no single sample is to blame
     return guilty[0] if guilty else None
 
 

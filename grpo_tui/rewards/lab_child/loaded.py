@@ -58,7 +58,7 @@ class UserModules:
 
     def _loaded(self) -> list[tuple[str, str]]:
         found = []
-        for name, module in sys.modules.copy().items():  # an import can happen meanwhile
+        for name, module in sys.modules.copy().items():  # an import may change it
             file = getattr(module, "__file__", None)
             if not isinstance(file, str) or not file.endswith(".py") or name in self._kept:
                 continue
@@ -175,7 +175,7 @@ class Rewards:
         bf16 = config.grpo.get("bf16")
         mixed = "float16" if fp16 else "bfloat16" if bf16 or bf16 is None else ""
         if not config.model:
-            mixed = ""  # functions alone, without a run: the model as it is
+            mixed = ""  # without a run, the model is used unchanged
 
         def call(prompts: Any, completions: Any, **kwargs: Any) -> list[float]:
             return score(model, tokenizer, prompts, completions, template, mixed)

@@ -152,5 +152,5 @@ class Tokens:
         try:
             text = self.tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
         except Exception:
-            return ""  # a template that refuses these messages is told by the check of the config
+            return ""  # the check of the config reports it
         return str(text)[-60:]

@@ -99,7 +99,7 @@ class PassesTests(Reward):
         rows = [_tests(value) for value in column(self.column, kwargs, self.__name__)]
         codes = [self.code(completion_text(completion)) for completion in completions]
         jobs = [(code, test) for code, tests in zip(codes, rows, strict=True) for test in tests if code]
-        wanted = list(dict.fromkeys(jobs))  # equal completions of a group are run once
+        wanted = list(dict.fromkeys(jobs))  # run equal completions of a group once
         with ThreadPoolExecutor(max_workers=self.workers) as pool:
             passed = dict(zip(wanted, pool.map(lambda job: self.passes(*job), wanted), strict=True))
         return [self._value(code, tests, passed) for code, tests in zip(codes, rows, strict=True)]
@@ -175,7 +175,7 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 def _end_left_behind(home: str) -> None:
     """Kill processes that left the child's session. They still have the child's HOME."""
     mark = f"HOME={home}".encode()
-    for _ in range(5):  # what is ended may have started another meanwhile
+    for _ in range(5):  # a process may start another before it is killed
         found = False
         for entry in Path("/proc").glob("[0-9]*/environ"):
             with contextlib.suppress(OSError, ValueError):

@@ -306,7 +306,7 @@ class JsonSchema(AnswerReward):
         try:
             schema = json.loads(gold) if isinstance(gold, str) else gold
             self._make.check_schema(schema)
-        except Exception:  # whatever is wrong with a schema, it says nothing about the completion
+        except Exception:  # an invalid schema says nothing about the completion
             return None
         try:
             return bool(self._make(schema).is_valid(json.loads(answer)))
