@@ -37,8 +37,6 @@ def drop_nulls(
     Args:
         rows: with columns already renamed.
         answer: with its source under the current column name.
-        columns: all column names.
-        origin: source of the rows, for messages.
 
     Returns:
         The rows left, their numbers in the source from 1 (None for a stream), and notes.
@@ -208,7 +206,6 @@ def prompt_lengths(
     """Return the number of tokens of each prompt, (N,), as the model receives it.
 
     Args:
-        tokenizer: from `load_tokenizer`.
         prompts: (N,) texts, or lists of messages.
         template: `chat_template_kwargs` of the config.
 

@@ -34,7 +34,6 @@ class Prompts:
         eval: None when `eval_strategy` is `no`.
         holdout: rows of `grpo_tui.holdout`, None when it is 0.
         probes: rows of `grpo_tui.probe_prompts`, None without it.
-        notes: sentences on what was left out.
     """
 
     train: Dataset

@@ -38,7 +38,6 @@ class Rows:
 
     Attributes:
         test: the evaluation split, None if the source has none.
-        origin: description for messages.
     """
 
     train: Dataset
@@ -97,7 +96,6 @@ def _from_file(path: Path) -> Dataset:
 
 
 def _escaped(path: Path) -> str:
-    """Escape glob characters in a file name."""
     return "".join(f"[{c}]" if c in "[*?" else c for c in str(path))
 
 

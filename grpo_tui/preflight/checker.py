@@ -50,7 +50,6 @@ class Checked:
     Attributes:
         facts: unknown parts are None.
         findings: errors first.
-        done: whether the check has finished.
     """
 
     facts: Facts

@@ -25,7 +25,6 @@ MOST_SHARE_MISSING = 0.25
 MOST_HELD_OUT = 32
 """Most rows to suggest for a hold-out. More take time at every evaluation."""
 MOST_NAMES = 10
-"""Columns to name in a message."""
 _RULES: Mapping[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 """Rules for column names, and for the kinds of `DataFacts.odd`."""
 _STEP = 64
@@ -58,7 +57,6 @@ def data_findings(facts: DataFacts, model: ModelFacts | None, s: Settings) -> li
 
 
 def _unusable(facts: DataFacts, s: Settings) -> Finding:
-    """Explain why rows that can be read cannot be used."""
     if facts.problem.startswith("eval_strategy is ") and (facts.total or 0) > 1:
         fix = ("grpo_tui.holdout", max(1, min(MOST_HELD_OUT, (facts.total or 0) // 10)))
         return s.finding("data.unusable", "error", "eval_strategy", facts.problem, fix)
@@ -141,7 +139,6 @@ def image_findings(facts: DataFacts, s: Settings, *, sees_images: bool) -> Itera
 
 
 def _first_values(facts: DataFacts, name: str) -> str:
-    """Return the first values of the likely prompt column."""
     column = facts.column(name)
     shown = [text for text in column.first if text] if column is not None else []
     return f". {name} begins with {' · '.join(shown)}" if shown else ""
@@ -171,7 +168,6 @@ def _separated(names: Sequence[str]) -> str:
 
 
 def _rows(facts: DataFacts, s: Settings) -> Iterator[Finding]:
-    """Report problems of single rows."""
     for bad in facts.bad:
         if bad.what == "hold-out":
             fix = _smaller_hold_out(facts, s)

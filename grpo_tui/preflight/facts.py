@@ -23,7 +23,6 @@ class Whereabouts:
     """Location of a model or dataset, and the cost of downloading it.
 
     Attributes:
-        name: as in the config.
         path: its local folder, or None.
         disk_bytes: its local size, or None.
         download_bytes: remaining download, 0 when complete, None when unknown.
@@ -50,7 +49,6 @@ class Lengths:
     """Distribution of text lengths in tokens.
 
     Attributes:
-        count: number of texts.
         longest: longest rows as (row, tokens), longest first.
         bins: histogram as (first, last, texts), inclusive.
         by_length: (length, texts), ascending.
@@ -98,9 +96,7 @@ class ColumnFacts:
         empties, empty_rows: count and first rows of blank texts and empty lists or mappings.
         distinct: number of distinct values, None if not counted.
         top: most common values as (text, count).
-        first: first values, shortened.
         otherwise: first rows whose value differs from the file, as (row, cell of the file, value as text).
-        otherwise_count: number of such rows.
     """
 
     name: str
@@ -124,7 +120,6 @@ class BadRows:
     Attributes:
         what: `prompt`, `answer` or `hold-out`, or a kind of `DataFacts.odd`.
         reason: the problem, phrased to follow "the prompt" or "the answer".
-        rows: the first rows.
     """
 
     what: str
@@ -138,9 +133,7 @@ class FilterFacts:
     """Effect of one filter of `grpo_tui.filters`.
 
     Attributes:
-        name: the filter's key.
         drops: number of removed rows, None while unknown (lengths need the tokenizer).
-        rows: the first removed rows.
     """
 
     name: str
@@ -153,13 +146,9 @@ class EvaluationFacts:
     """Evaluation rows other than a hold-out.
 
     Attributes:
-        origin: file, function or name.
-        rows: number of rows.
         columns: names in the source.
         prompt_source: column of the prompt.
         lacking: columns of the training rows that are missing here, after mapping.
-        bad: rows that the evaluation would reject.
-        problem: why they cannot be mapped.
     """
 
     origin: str
@@ -185,9 +174,7 @@ class DataFacts:
         looked_at: rows that the other facts are about.
         sampled: how these rows were chosen, empty if all were checked.
         train_rows: number of training rows, None for a stream or while unknown.
-        held: number of held-out rows.
         eval_rows: number of evaluation rows, 0 without evaluation.
-        bad: rows that training would reject.
         odd: rows with prompts that training accepts but that are probably a mistake. `what` is `quoted`,
             `role`, `blank` or `answered`, and with a chat template `repr`, `image`, `lost`, `doubled`, `cut`,
             `closed` or `refused`.
@@ -198,8 +185,6 @@ class DataFacts:
         prompt_tokens: None without a tokenizer.
         gold_tokens: lengths of reference solutions, None if the column has only short answers.
         preference: whether there are preference pairs (chosen, rejected).
-        problem: why the rows cannot be used.
-        seconds: duration of the check.
     """
 
     origin: str
@@ -288,7 +273,6 @@ class LinearKind:
     Attributes:
         name: last component of the module's path, such as `q_proj`.
         inputs, outputs: features.
-        count: number of modules.
         part: part of the model, see `Parameters`.
     """
 
@@ -333,7 +317,6 @@ class LoraMatch:
         targets: as in the config, empty for PEFT's defaults for the model type.
         matched: number of modules that get an adapter.
         names: last components of their paths.
-        unmatched: targets without a match.
         problem: why PEFT would raise an error.
     """
 
@@ -352,7 +335,6 @@ class ModelFacts:
         where: location of the weights, or of the base model's weights if `adapter` is set.
         adapter: folder or name of the LoRA adapter that the config names as its model, or empty.
         architecture: class that TRL loads, such as `Qwen2ForCausalLM`.
-        model_type: transformers' name of the model family.
         dtype: dtype in memory, `float32` unless the config says otherwise.
         stored_dtype: dtype of the files, or empty.
         intermediate: width of the dense feed-forward part.
@@ -363,7 +345,6 @@ class ModelFacts:
         parameters: None when the architecture cannot be built.
         linears: all Linear modules by name and shape, including the head.
         lora: None without `use_peft`.
-        problem: why the rest is unknown.
     """
 
     where: Whereabouts
@@ -401,11 +382,9 @@ class TokenizerFacts:
         padding_side: as stored. TRL always uses `left`.
         ends: ids that end a completion, including those of the generation config.
         rendered: the first prompt as the model receives it, with special tokens. Empty without a row.
-        rendered_tokens: its length.
         special: distinct special tokens in it, in order.
         opens_think: whether it ends with `<think>`, so that completions only contain the closing tag.
         sees_images: whether it prepares images too, as for a vision-language model.
-        problem: why it cannot be used.
     """
 
     name: str = ""

@@ -22,7 +22,6 @@ class GoldReward:
     Attributes:
         right: score of the reference answer, or None.
         wrong: score of a wrong answer, or None.
-        form: answer format of both.
         failure: why it has no scores, or empty.
         skipped: why it was not called, or empty.
     """

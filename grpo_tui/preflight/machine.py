@@ -25,7 +25,6 @@ from grpo_tui.supervisor.ports import free_port, port_holder, port_in_use
 from grpo_tui.supervisor.run_processes import RunProcesses
 
 ANSWER_S = 1.5
-"""Time limit for a server's answer."""
 MOST_ANSWER_BYTES = 4_000_000
 
 
@@ -53,7 +52,6 @@ class ServerAnswer:
     Attributes:
         status: HTTP status, None without an answer.
         body: parsed JSON, or None.
-        trouble: why there was no answer.
     """
 
     status: int | None
@@ -157,14 +155,9 @@ class Machine:
     Attributes:
         gpus: usable GPUs, limited by `CUDA_VISIBLE_DEVICES`.
         other_device: whether there is a device unknown to NVML, so that no GPU does not mean no accelerator.
-        accounts: services with a credential.
         environment: environment variables, for switches such as `WANDB_MODE`.
-        version: returns the installed version of a distribution.
-        free: returns the free bytes at a path.
-        port_taken: returns whether a port is in use.
         port_holder: describes the process that uses a port.
         free_port: returns the next free port after one.
-        ask: asks a server for JSON.
         gpus_now: returns the current state of every GPU, none if unknown.
     """
 
@@ -182,11 +175,7 @@ class Machine:
 
 
 def this_machine(env: Mapping[str, str] | None = None) -> Machine:
-    """Return the machine of this process.
-
-    Args:
-        env: environment variables of the config.
-    """
+    """Return the machine of this process."""
     environment = {**os.environ, **(env or {})}
     gpus = read_gpus()
     return Machine(

@@ -64,7 +64,6 @@ def launch_findings(settings: Settings, launcher: Sequence[str], machine: Machin
 
     Args:
         launcher: words such as `accelerate launch --num_processes 2`. Empty for a single process.
-        machine: with the visible GPUs.
     """
     found = [*_chosen(settings, machine), *_launcher_options(settings, launcher)]
     try:
@@ -207,7 +206,6 @@ def _chosen(s: Settings, machine: Machine) -> Iterator[Finding]:
 # -- server and port --------------------------------------------------------------------------------
 
 MEETING_PORT = 29500
-"""Port where torch's processes meet by default."""
 _HERE = ("0.0.0.0", "127.0.0.1", "localhost", "::1")
 _PORT_FLAGS = ("--main_process_port", "--main-process-port", "--master_port", "--master-port")
 

@@ -13,7 +13,6 @@ from grpo_tui.preflight.facts import Facts
 
 Part = Literal["static", "model", "data", "rewards", "plan"]
 PARTS: tuple[Part, ...] = ("static", "model", "data", "rewards", "plan")
-"""In the order of the checks, cheapest first."""
 
 Mark = Literal["yes", "warning", "no", "idle"]
 """State of a checklist item. `no` blocks a start, `idle` was not checked or does not apply."""
@@ -24,7 +23,6 @@ class ChecklistItem:
     """Item of the checklist before training.
 
     Attributes:
-        text: task of the item.
         evidence: how its state is known, with numbers.
     """
 
@@ -53,7 +51,6 @@ class Preflight:
         resolved: value of every TRL field by name, including defaults.
         plan: steps, batches, memory, as `check --json` prints it. None while unknown.
         notes: commands and sentences for the user, such as how to start the vLLM server.
-        done: finished parts.
         world_size: assumed number of training processes, None when unknown.
     """
 

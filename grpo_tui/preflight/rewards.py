@@ -23,9 +23,7 @@ from grpo_tui.rewards.score_report import FunctionInfo
 from grpo_tui.rewards.scoring import ScoreOptions, report
 
 ROWS = 4
-"""Number of rows to score."""
 LIMIT_S = 30.0
-"""Time limit for a single call."""
 LOOK_S = 0.1
 
 Progress = Callable[[str], None]
@@ -38,7 +36,6 @@ class RewardLook:
     Attributes:
         findings: of the checks, or why the rewards could not be tried.
         scored: number of scored completions.
-        functions: names of the functions with scores.
         looked: whether the functions were called at all.
     """
 

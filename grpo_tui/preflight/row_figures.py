@@ -14,12 +14,9 @@ from grpo_tui.core.text import one_line
 from grpo_tui.preflight.facts import ColumnFacts, KindCount, Lengths
 
 MOST_ROWS_NAMED = 5
-"""Row numbers to keep for each problem."""
 MOST_VALUES = 8
-"""Most common values to keep for each column."""
 BINS = 12
 MOST_SHOWN = 3
-"""First values to keep for each column."""
 
 
 def kind_of(value: Any) -> str:

@@ -45,11 +45,9 @@ Progress = Callable[[str], None]
 """Called with one line for each new stage."""
 
 WAIT_S = 0.1
-"""How often to check for cancellation."""
 LOADING: tuple[Part, ...] = ("model", "data", "rewards")
 """Parts that start a process."""
 QUICK: tuple[Part, ...] = ("static", "plan")
-"""Parts that start no process."""
 
 
 def check(
@@ -67,11 +65,8 @@ def check(
     """Check a config before it starts.
 
     Args:
-        start: how the run would be started.
         tell: called after each part with everything known, from this thread or a part's own.
-        progress: called with one line for each new stage.
         cancel: setting it skips the rest.
-        parts: parts to check.
         machine: this machine when None.
         memory: results of earlier checks, used where nothing has changed.
         children: processes that the caller keeps for the next check and closes. When None, they end with this
@@ -138,8 +133,6 @@ class _Asking:
 
 @dataclass(slots=True)
 class _Flight:
-    """State of a running check."""
-
     first: Preflight
     settings: Settings
     start: Launch

@@ -73,7 +73,6 @@ def find_form(prompts: Iterable[str], sources: Iterable[str] = ()) -> Form:
 
     Args:
         prompts: texts of some prompts, including the system prompt.
-        sources: source texts of the rewards.
     """
     asked = list(prompts)
     places = ("\n".join(asked), "\n".join(sources))
@@ -115,7 +114,6 @@ REASONING = "I work it out step by step."
 NO_ANSWER = "something else"
 ASKED = "as the system prompt asks"
 _HERE = "\0"
-"""Placeholder for the answer in a format."""
 _NUMBER = re.compile(r"([-+]?)(\$?)(\d[\d,]*)(\.\d+)?(.*)", re.DOTALL)
 _FRACTION = re.compile(r"([-+]?\d+)\s*/\s*(\d+)")
 _OPPOSITES = {"yes": "no", "no": "yes", "true": "false", "false": "true"}

@@ -57,7 +57,6 @@ class Mixed:
     """Expected fraction of groups of one size with both right and wrong answers.
 
     Attributes:
-        size: completions per group.
         alike: assuming that all rows are equally hard (see `mixed_share`).
         drawn: drawing from the completions that were sampled (see `drawn_share`). None for larger groups.
     """
@@ -73,7 +72,6 @@ class RowResult:
 
     Attributes:
         row: name of its group, such as `row 12`.
-        prompt: readable part of the prompt.
         right: number of right completions, None without a judge.
         std: standard deviation of the totals (divisor n - 1).
         flat: whether all advantages are 0.
@@ -94,15 +92,12 @@ class Baseline:
     """Figures of a baseline. Fractions are from 0 to 1.
 
     Attributes:
-        group: completions per row.
         seed: of the choice of rows and of the sampling.
         judge: function that decides what is right, or None.
         pass_rate: fraction of right completions, None without a judge.
         mixed: fraction of groups with both right and wrong completions; the rest is `all_right` or
             `all_wrong`.
         flat: fraction of groups whose advantages are all 0.
-        truncated: fraction of completions truncated at the length limit.
-        forms: the format rewards.
         reward: mean total; `reward_std` its standard deviation over all completions, `group_std` the mean
             standard deviation within groups.
         tokens: mean length in tokens; `tokens_most` is the longest.
@@ -110,7 +105,6 @@ class Baseline:
         tokens_per_s: without padding.
         distinct: fraction of distinct texts within a group, averaged over groups.
         group_sizes: expected mixed groups for `GROUP_SIZES`, empty without a judge.
-        failed: reward functions without scores, with the reason.
         findings: errors first.
     """
 
@@ -208,7 +202,6 @@ def baseline_of(
     Args:
         judge: function that decides what is right, or None.
         seed: of the choice of rows and of the sampling.
-        notes: sentences on what was left out.
     """
     samples, tokens = generated.samples, generated.tokens
     groups = groups_of(samples)
@@ -326,7 +319,6 @@ def _finding(
 
 
 def _right(found: Baseline) -> Finding | None:
-    """Judge the pass rate."""
     if found.judge is None or found.pass_rate is None:
         return _finding(
             "no-judge",
@@ -378,7 +370,6 @@ def _still_learns(found: Baseline) -> str:
 
 
 def _flat(found: Baseline) -> Finding | None:
-    """Judge the fraction of zero-std groups."""
     if found.flat < FLAT:
         return None
     severity: Severity = "error" if found.flat == 1.0 else "warning"
@@ -444,7 +435,6 @@ def _repeats(found: Baseline) -> bool:
 
 
 def _cut(found: Baseline) -> Finding | None:
-    """Judge the fraction of truncated completions."""
     limit = f"max_completion_length ({found.max_tokens} tokens)"
     if found.truncated == 1.0:
         return _finding(
@@ -469,7 +459,6 @@ def _cut(found: Baseline) -> Finding | None:
 
 
 def _form(found: Baseline) -> Finding | None:
-    """Report format rewards whose format never appears."""
     never = [form.name for form in found.forms if form.share == 0]
     if not never or len(never) < len(found.forms):
         return None
@@ -490,7 +479,6 @@ def _percent(share: float) -> str:
 
 ROWS = 16
 SCORING = "scoring"
-"""Progress after generating has ended."""
 MADE_UP = 80
 """Approximate number of made-up completions that show what a function looks at."""
 
@@ -500,7 +488,6 @@ class BaselineOptions:
     """What to sample in a baseline.
 
     Attributes:
-        rows: rows of the dataset.
         group: completions per row. `num_generations` of the config when None.
         seed: of the choice of rows and of the sampling. The config's when None.
         held: whether to use held-out rows instead of training rows.

@@ -51,7 +51,6 @@ class Expected:
 
     Attributes:
         low, high: inclusive bounds, equal for an exact value.
-        abstains: whether None is expected, and nothing else.
     """
 
     low: float = -math.inf
@@ -113,8 +112,6 @@ class Miss:
 
     Attributes:
         function: name of the function, or `total`.
-        wanted: expected score, in words.
-        got: actual score, in words.
     """
 
     case: str
@@ -180,9 +177,6 @@ def judge_cases(
 
 def add_case(path: Path, case: Mapping[str, Any], rewards: str | Sequence[str] = ()) -> None:
     """Add a case to a file and keep the rest of it, comments included. Create the file if needed.
-
-    Args:
-        rewards: the `rewards:` of a new file.
 
     Raises:
         CaseFileError: the file cannot be used or written, or has a case of that name.
@@ -419,7 +413,6 @@ def _is_plain(value: Any) -> bool:
 
 
 def _rewards_of(config: RunConfig, path: Path) -> str | list[str]:
-    """Return the `rewards:` of the case file: the config beside it, or the functions."""
     if config.path is not None:
         return config.path.name
     sources = []

@@ -54,7 +54,6 @@ class Code:
 
     Attributes:
         what: the file, or a description.
-        why: reason why it is not the user's own.
         key: hash of it and its content, empty when that cannot be read.
     """
 
@@ -64,11 +63,7 @@ class Code:
 
 
 class ConsentError(RuntimeError):
-    """Code that is not the user's own would run without consent.
-
-    Attributes:
-        codes: all such code of the config.
-    """
+    """Code that is not the user's own would run without consent."""
 
     def __init__(self, codes: Sequence[Code]) -> None:
         self.codes = tuple(codes)
@@ -103,9 +98,6 @@ def not_run(what: str, codes: Sequence[Code]) -> str:
 
 def required(config: RunConfig, *needs: Need) -> None:
     """Check that all code of a config is the user's own or has consent.
-
-    Args:
-        needs: the parts that will be loaded.
 
     Raises:
         ConsentError: consent is missing. It names all such code of the config, so one question is enough.
@@ -330,7 +322,6 @@ def _flagged(part: Any, name: str) -> bool:
 
 
 def _values(part: Any, name: str) -> Iterator[Any]:
-    """Yield every value of a key, at any depth."""
     for key, value in part.items() if isinstance(part, Mapping) else ():
         if key == name:
             yield value

@@ -49,7 +49,6 @@ def checked(name: str, result: Any, count: int) -> Any:
 
     Args:
         result: the function's return value. An iterator becomes a list; the rest is unchanged.
-        count: number of completions.
 
     Raises:
         RewardContractError: TRL cannot use the result.
@@ -120,7 +119,6 @@ class ParameterFault:
         rule: `missing-column`, `positional-only`, `missing-kwargs` or `unfilled-default`.
         fatal: whether TRL's call would fail.
         parameter: the parameter, or the first argument that the function does not accept.
-        near: a similar column, or None.
     """
 
     rule: str
@@ -196,7 +194,6 @@ def _unfilled(name: str, p: inspect.Parameter, columns: Collection[str], place: 
 
 
 def _as_written(parameters: Mapping[str, inspect.Parameter]) -> list[str]:
-    """Return the parameters as written in the source, without defaults."""
     written: list[str] = []
     for p in parameters.values():
         if p.kind is p.KEYWORD_ONLY and not any(word.startswith("*") for word in written):
@@ -254,7 +251,6 @@ def guilty_samples(
     """Return the completions that raise `error` when scored alone. Empty when all or none of them do.
 
     Args:
-        call: the reward function, called with keyword arguments.
         error: class of the exception raised for the whole batch. Other exceptions propagate.
         kwargs: arguments of the batch. A list as long as the completions has one entry per completion.
         limit_s: seconds until the search is given up and an empty list is returned.

@@ -32,9 +32,7 @@ class Progress:
 
     Attributes:
         what: `starting`, `reading the dataset`, `loading MODEL`, `generating`.
-        done: finished completions.
         of: requested completions, 0 while unknown.
-        seconds: duration of generating so far.
     """
 
     what: str
@@ -60,7 +58,6 @@ class ModelChild(Closing):
     """
 
     module: ClassVar[str]
-    """Entry point of the child."""
     what: ClassVar[str]
     """Verb that completes "the process that …"."""
     needs: ClassVar[tuple[Need, ...]] = ("data", "model")
@@ -139,9 +136,7 @@ class Generated:
     Attributes:
         samples: row by row. A row is a group.
         tokens: length of each completion in tokens, including the end token.
-        count: completions per row.
         seconds: duration of generating, without loading.
-        device: in torch's terms.
         engine: `transformers` or `vllm`.
     """
 
@@ -162,7 +157,6 @@ class ChosenRows:
 
     Attributes:
         held: whether they are held out from training.
-        notes: on the data, for the user.
     """
 
     rows: tuple[DatasetRow, ...]

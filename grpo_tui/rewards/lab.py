@@ -44,8 +44,6 @@ class LabError(RuntimeError):
 
 @dataclass(slots=True)
 class _Progress:
-    """Messages from the child during one request."""
-
     results: dict[int, dict[str, Any]] = field(default_factory=dict)
     failures: dict[int, Failure] = field(default_factory=dict)
     tried_again: bool = False

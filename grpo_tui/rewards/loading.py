@@ -80,13 +80,10 @@ class LoadedReward:
 
     Attributes:
         name: the name in TRL's metrics (`rewards/<name>/mean`).
-        source: as written in the config.
         func: a callable, or the id or folder of a reward model, which TRL loads itself.
         origin_file: file that defines it, None for a reward model.
         origin_line: line of the definition, from 1.
         sha256: hash of `source_text`, or of the name for a reward model.
-        source_text: whole text of `origin_file`.
-        params: arguments bound by the config.
     """
 
     name: str

@@ -50,9 +50,7 @@ class Advice:
 
     Attributes:
         stage: reward to add. None when something needs fixing first, or nothing is missing.
-        says: reason, in one sentence.
         mend: problems to fix first, one sentence each.
-        weights: suggested weights by function name.
     """
 
     stage: Stage | None
@@ -69,7 +67,6 @@ def advise(
     Args:
         names: existing rewards, by their names in TRL's metrics.
         probed: probe results of the existing rewards, or None.
-        findings: of the last score.
     """
     roles = {name: _role(name, probed) for name in names}
     weights = {name: WEIGHTS.get(role, 1.0) for name, role in roles.items()}
@@ -94,7 +91,6 @@ def task_for(
     Args:
         prompts: texts of some prompts, including the system prompt. A format that they ask for wins.
         texts: source texts of the rewards.
-        column: dataset column with the reference answer.
         most_tokens: `max_completion_length`.
     """
     form = find_form(prompts, texts)
@@ -169,13 +165,11 @@ def section(rewards: Sequence[RewardEntry], task: Task) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a text as a value for YAML's flow style."""
     plain = bool(text) and all(c.isalnum() or c in "_./-:" for c in text)
     return text if plain and text[0].isalpha() and text[-1] != ":" else json.dumps(text, ensure_ascii=False)
 
 
 FILE_NAME = "rewards.py"
-"""Default name of a rewards file."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,6 @@ class Probe:
         kind: name of the trick, such as `echo`. Findings are counted by it.
         answer: `right`, `wrong` or `none`, as a careful reader would see it.
         form: `whole` or `broken`.
-        why: what is wrong or right with it, in a sentence.
         attack: False for the measures, and for right answers written in another way.
         spelling: True for a right answer spelled differently, which a format reward may reject.
     """
@@ -64,7 +63,6 @@ class ProbeRow:
 
     Attributes:
         gold: right answer, extracted from the dataset's column.
-        wrong: wrong answer of the same kind.
         others: right answers of other rows, for listing candidates.
     """
 
@@ -299,7 +297,6 @@ class ProbeVerdict:
         right: its score for the right answer as asked.
         wrong: its score for the wrong answer, or for the answer without the format if the fault is about
             that.
-        why: what is wrong or right with the completion.
         row: row of the probe, from 0.
     """
 
@@ -353,7 +350,6 @@ def judge(
     Args:
         probes: of the row, including the kinds `right`, `wrong` and `formless`.
         scores: by function name, in the order of the probes.
-        row: number of the row, for the verdicts.
     """
     place = {probe.kind: number for number, probe in enumerate(probes)}
     found = []
@@ -430,7 +426,6 @@ class ProbeReport:
     """Results of probing.
 
     Attributes:
-        form: answer format of the completions.
         probes: number of scored completions.
         aspects: what each scoring function looks at, on most of the rows.
         made_up: whether the rows are not from the dataset.
@@ -494,7 +489,6 @@ def probe(
 
     Args:
         column: column with the reference answer, present in every row.
-        made_up: whether the rows are not from the dataset.
 
     Raises:
         LabError: scoring is not possible at all.
@@ -549,9 +543,6 @@ def as_samples(rows: Sequence[Mapping[str, Any]], made: Sequence[Sequence[Probe]
 def made_up_rows(columns: Sequence[str]) -> tuple[list[dict[str, Any]], str | None]:
     """Return rows for functions without a dataset, and their answer column.
 
-    Args:
-        columns: columns that the functions read.
-
     Returns:
         The rows as `{"prompt", "columns"}`, and the column, `answer` when no name looks like one.
     """
@@ -587,7 +578,6 @@ def _judged(
 
 
 def _mostly(found: Sequence[Aspect]) -> Aspect:
-    """Return what holds on more than half of the rows."""
 
     def most(name: str) -> bool:
         return sum(getattr(one, name) for one in found) * 2 > len(found)

@@ -32,11 +32,7 @@ class JudgeError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """Function with the lowest score that it gives to right answers.
-
-    Attributes:
-        why: source of that score, for the user.
-    """
+    """Function with the lowest score that it gives to right answers."""
 
     index: int
     name: str
@@ -68,9 +64,6 @@ def measured(
     lab: Lab, config: RunConfig, rows: Sequence[DatasetRow], column: str | None, only: Sequence[int]
 ) -> Measures:
     """Score made-up completions of some rows.
-
-    Args:
-        only: indices of the functions to call.
 
     Raises:
         LabError: scoring is not possible.

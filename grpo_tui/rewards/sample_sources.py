@@ -39,7 +39,6 @@ MOST_JOINED_ROWS = 20_000
 PROBED_ROWS = 3
 MOST_FOUND_GROUPS = 100
 FOUND = "found"
-"""Tag of a completion that matches the query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,6 @@ class Origin:
         step: a step, `best` or `worst`. None for the newest step.
         group: number of one recorded group, instead of a step.
         where: a query for completions, whose whole groups are used instead of a step.
-        file: JSONL, parquet, or case file.
     """
 
     kind: str = "gold"

@@ -32,9 +32,7 @@ class Sample:
         columns: every other column of its row.
         group: samples with the same group and prompt compete with each other.
         kind: what is known about it, such as `gold` or `wrong`, or empty.
-        truncated: whether it was truncated at the length limit.
         recorded: `{"total", "advantage"}` from a run.
-        tags: given by the user.
     """
 
     prompt: Any
@@ -173,7 +171,6 @@ def from_parquet_rows(rows: Iterable[Mapping[str, Any]], rewards: Iterable[str],
 
     Args:
         rewards: names of reward functions, whose columns hold scores instead of data.
-        origin: file name for messages.
 
     Raises:
         SampleError: the file has no rows, or not these columns.

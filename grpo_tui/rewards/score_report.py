@@ -50,9 +50,7 @@ class FunctionInfo:
 
     Attributes:
         index: position in TRL's order.
-        name: name in TRL's metrics.
         kind: `function`, `async`, `model`, or empty when it could not be loaded.
-        source: as written in the config.
         file, line: place of the definition, None for a reward model. Lines count from 1.
         sha256: hash of the file's text.
         params: names of the arguments bound by the config.
@@ -126,7 +124,6 @@ class Swallowed:
     """Exception that the user's code raised and caught while scoring.
 
     Attributes:
-        type: class of the exception.
         file, line: innermost place in the user's code. Lines count from 1.
     """
 
@@ -145,7 +142,6 @@ class FunctionScore:
         scores: one per sample. None where it abstained or failed. May be NaN or infinite.
         output: text that it printed, from Python or C.
         log_extra: columns it attached to the samples.
-        metrics: values it logged with `log_metric`.
         repeat: None when it was not called again.
         other_shape: None when it was not called with the other form.
         swallowed: exceptions it caught itself. Only checked where its source has a broad `except`.

@@ -157,7 +157,6 @@ class ScoreOptions:
     Attributes:
         weights: one per function. The config's when None.
         aggregation: the config's when None.
-        gold: whether to try reference answers.
         repeat: whether to call functions again, to see if they are deterministic and what they swallow.
     """
 

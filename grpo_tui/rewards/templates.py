@@ -31,7 +31,6 @@ class Stage:
 
     Attributes:
         role: `correctness`, `format`, `partial`, `length` or `style`.
-        says: its purpose, in a sentence.
         source: top-level Python statements.
     """
 
@@ -48,7 +47,6 @@ class Task:
 
     Attributes:
         column: dataset column with the reference answer.
-        words: maximum words per completion.
         asked: whether the prompts ask for the format. Otherwise a system prompt must.
     """
 
@@ -94,11 +92,7 @@ def stages(task: Task) -> tuple[Stage, ...]:
 
 
 def begun_with(stage: Stage, task: Task, file: str) -> str:
-    """Return the text of a new rewards file with one function.
-
-    Args:
-        file: its name, used in the text.
-    """
+    """Return the text of a new rewards file with one function."""
     return f"{_TEXTS['HEAD'].format(file=file)}\n\n{_TEXTS['TEXT_OF']}\n{stage.source}"
 
 
@@ -168,7 +162,6 @@ def _with_imports(text: str, tree: ast.Module, known: set[str]) -> str:
 
 
 def _names(tree: ast.Module) -> set[str]:
-    """Return the names that a module defines or imports at its top level."""
     found: set[str] = set()
     for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):

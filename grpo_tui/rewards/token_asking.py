@@ -28,7 +28,6 @@ from grpo_tui.store.status import read_status
 
 LOOK_S = 0.1
 LIVE_AGAIN_S = 2.0
-"""How often to check that the run is still alive."""
 QUIET_S = 1800.0
 """A child is ended after this long without a message. Loading a large model takes minutes."""
 

@@ -38,7 +38,6 @@ class FunctionTurn:
     """Change of one function.
 
     Attributes:
-        changed: number of completions with a different score.
         before, now: mean scores. None if the run, or the config, has no function of that name.
         failure: reason why it has no scores now, or empty.
     """
@@ -55,7 +54,6 @@ class GroupTurn:
     """Change of one group.
 
     Attributes:
-        group: its number in the run.
         before, now: totals, None where no function scored.
         advantages_before, advantages_now: by completion.
         changed: indices of completions with a different total.
@@ -85,7 +83,6 @@ class WhatIf:
         changed: number of completions with a different total.
         reordered, alive, dead: numbers of groups.
         correlation: Spearman's rank correlation of the advantages before and now. None without variance.
-        notes: for the user, such as failing functions.
     """
 
     functions: tuple[FunctionTurn, ...]
@@ -355,7 +352,6 @@ def _moved(turn: GroupTurn) -> bool:
 
 
 def _most_moved(turn: GroupTurn) -> float:
-    """Return the largest change of a completion's advantage."""
     pairs = zip(turn.advantages_before, turn.advantages_now, strict=True)
     return max((abs(a - b) for a, b in pairs if is_number(a) and is_number(b)), default=0.0)
 

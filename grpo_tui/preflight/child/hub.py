@@ -24,7 +24,6 @@ from grpo_tui.store.checkpoints import whole_safetensors
 T = TypeVar("T")
 
 ASK_S = 5.0
-"""Time limit for the Hub's answer."""
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
 _INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 _CONFIGS = ("config.json", "adapter_config.json")

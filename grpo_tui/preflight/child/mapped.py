@@ -177,7 +177,6 @@ def _columns_after(table: Table, section: Section) -> list[str]:
 
 
 def _judge_rows(mapped: Mapped, values: dict[str, list[Any]], section: Section, answers: Any) -> None:
-    """Set the fate of each row that is rejected or left out."""
     numbers, filters, spec = mapped.table.numbers, section.filters, section.answer
     prompts = values["prompt"]
     looked_at = [n for n in (filters.null_columns or values) if n != "prompt" and n in values]

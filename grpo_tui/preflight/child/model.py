@@ -131,7 +131,6 @@ def on_meta(found: Any, trusted: bool) -> tuple[Any, str]:
 
 
 def _part(path: str, embeddings: set[str], head: str | None) -> str:
-    """Return the part of the model that contains a module or parameter."""
     module = path.rpartition(".")[0] if path.endswith((".weight", ".bias")) else path
     if _VISION.search(path):
         return "vision"
@@ -152,7 +151,6 @@ def _part(path: str, embeddings: set[str], head: str | None) -> str:
 
 
 def _places(model: Any) -> tuple[set[str], str | None]:
-    """Return the paths of the embeddings and of the output layer."""
     import torch
 
     output = model.get_output_embeddings()

@@ -58,11 +58,7 @@ MOST_GOLD = 2_000
 
 
 class CheckSession:
-    """Facts of one config.
-
-    Args:
-        tell: called with the current stage.
-    """
+    """Facts of one config."""
 
     def __init__(self, config: RunConfig, hub: Hub, tell: Callable[[str], None]) -> None:
         self.config, self.hub, self.tell = config, hub, tell
@@ -406,13 +402,11 @@ class Looking:
         return table
 
     def _alone(self, table: Table, number: int) -> Table:
-        """Return a table of one row of the source."""
         rows = table.rows
         assert rows is not None  # a sampled table has its source
         return replace(table, columns=columns_of(rows.train, [number]), numbers=[number])
 
     def _bare(self, table: Table, place: int, problem: str) -> RowView:
-        """Return a row that could not be mapped."""
         number = table.numbers[place]
         source = table.row(place)
         return RowView(

@@ -25,7 +25,6 @@ from grpo_tui.preflight.facts import Whereabouts
 MOST_ROWS = 20_000
 """Maximum rows to check. A larger dataset is sampled with the config's seed."""
 STREAMED_ROWS = 1_000
-"""Maximum rows to read from a stream."""
 _SEEN = ("Image", "Audio", "Video")
 """Features whose values would have to be decoded, which no check needs."""
 
@@ -39,7 +38,6 @@ class Table:
         numbers: row numbers in the source, (N,), from 1.
         total: rows of the source, None for a stream.
         sampled: how the rows were chosen, empty if all are here.
-        rows: the source, for further reads.
         where: location of a Hub dataset.
         written: columns of mixed types as in the file, where reading changed them: the text "5" beside
             numbers is read as the number 5.

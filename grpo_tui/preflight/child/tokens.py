@@ -126,7 +126,6 @@ class LoadedTokenizer:
         """Return the number of tokens of each text.
 
         Args:
-            texts: from `written`.
             messages: whether they were rendered by a template, and so include special tokens.
         """
         if self._backend is None:

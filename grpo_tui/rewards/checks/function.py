@@ -26,7 +26,6 @@ def about(
     """Return a finding whose message starts with the function's name.
 
     Args:
-        message: rest of the sentence.
         line: the function's own line when None.
     """
     name = result.info.name

@@ -41,11 +41,7 @@ _TYPES = {"bool": "true and false", "int": "integers", "float": "numbers", "str"
 
 @dataclass(frozen=True, slots=True)
 class Retyped:
-    """Results with the answer column converted to another type.
-
-    Attributes:
-        words: the type, for a sentence.
-    """
+    """Results with the answer column converted to another type."""
 
     words: str
     results: Sequence[FunctionScore]
@@ -91,7 +87,6 @@ def gold_findings(
 
     Args:
         samples: from `gold_and_wrong`, alternating between `gold` and `wrong`, grouped by row.
-        retyped: results with the column in other types.
     """
     found = []
     for place, result in enumerate(results):

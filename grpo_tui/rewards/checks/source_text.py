@@ -22,7 +22,6 @@ class BroadHandler:
 
     Attributes:
         first, last: lines of the `try` body.
-        line: line of the `except`.
     """
 
     first: int

@@ -214,11 +214,7 @@ def seconds_per_batch(result: FunctionScore, completions: int) -> float:
 
 
 def cost_findings(results: Sequence[FunctionScore], completions: int) -> list[Finding]:
-    """Report functions that are slow for the config's batch.
-
-    Args:
-        completions: scored at once in a training step.
-    """
+    """Report functions that are slow for the config's batch."""
     found = []
     for result in results:
         seconds = seconds_per_batch(result, completions)

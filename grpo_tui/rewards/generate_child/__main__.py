@@ -81,10 +81,6 @@ class Child:
 
         Text prompts become messages where the config does that with the dataset.
 
-        Args:
-            adapter: folder of a LoRA adapter, or empty.
-            tokenizer: folder or id of the tokenizer. The model's own when empty.
-
         Returns:
             `{"load_s", "device", "temperature", "max_tokens", "engine"}`.
         """

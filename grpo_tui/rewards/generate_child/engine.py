@@ -97,7 +97,6 @@ def generate(
     """Return a completion's ids for each prompt, including the end token.
 
     Args:
-        settings: from `generation_settings`.
         seeds: one per prompt.
     """
     from vllm import SamplingParams

@@ -37,7 +37,6 @@ class Policy:
     Attributes:
         processor: the tokenizer, or the processor of a vision model.
         ends: ids of the tokens that end a completion.
-        device: in torch's terms.
         mixed: `bfloat16` or `float16` for mixed precision, else empty.
         engine: `transformers` or `vllm`.
         lora: vLLM's request for the adapter. With transformers the adapter is part of the model.
@@ -200,7 +199,6 @@ class Answer:
         row: index of its prompt.
         completion: a text, or a list with one message for a chat prompt.
         tokens: length, including the end token.
-        truncated: whether it was truncated at the length limit.
     """
 
     row: int

@@ -289,7 +289,6 @@ class Caller:
 
         Args:
             target: the function. For a reward model, a function that scores with it.
-            kwargs: from `arguments`.
             count: expected number of scores. The current number of completions when None, which may be wrong
                 if an earlier function changed their list.
         """
@@ -390,11 +389,9 @@ def place_of(error: BaseException, is_own: Callable[[str], bool]) -> tuple[str |
 
 
 CULPRIT_LIMIT_S = 5.0
-"""Time limit for trying single completions."""
 SHAPE_ERRORS = (AttributeError, TypeError, KeyError, IndexError)
 """Exceptions of code that mistakes lists for texts, or texts for lists."""
 MOST_VARIED = 8
-"""Number of samples to derive variants from."""
 _PASSING = (StopIteration, StopAsyncIteration, GeneratorExit)
 
 

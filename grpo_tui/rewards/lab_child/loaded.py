@@ -37,7 +37,6 @@ class UserModules:
     def __init__(self, kept: Iterable[str]) -> None:
         self._kept = frozenset(kept)
         self.roots: set[str] = set()
-        """Folders with the user's modules."""
 
     def files(self) -> list[str]:
         """Return the sorted files of the user's loaded modules."""
@@ -75,7 +74,6 @@ class Ready:
 
     Attributes:
         broad: by file, line ranges inside a broad `try` that continues with a constant.
-        again: loads a fresh copy.
     """
 
     name: str

@@ -75,7 +75,6 @@ def score(
     """Return the model's first logit for each prompt with its completion.
 
     Args:
-        model: a sequence classifier.
         prompts, completions: texts, or lists of messages.
         mixed: `bfloat16` or `float16` if training uses mixed precision, which applies to reward models too.
     """

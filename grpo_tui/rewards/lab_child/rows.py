@@ -115,7 +115,6 @@ class Tokens:
 
     Attributes:
         tokenizer: the policy's, or None.
-        reason: why there is none.
     """
 
     def __init__(self, model: str) -> None:
