@@ -194,7 +194,7 @@ def _watts(milliwatts: Any) -> float | None:
     return None if milliwatts is None else round(float(milliwatts) / 1000, 1)
 
 
-# -- placing ----------------------------------------------------------------------------------------
+# -- choosing ---------------------------------------------------------------------------------------
 
 HELD_BYTES = 500_000_000
 """A process that holds less memory than this is a display or a monitor rather than work."""

@@ -42,7 +42,6 @@ class Action:
     `zoom` holds what `chart` and `overlay` share.
     """
     group: str
-    """Heading in the help."""
     needs: str = ""
     """Required state; empty for none.
 
@@ -67,7 +66,6 @@ class Action:
 
     @property
     def method(self) -> str:
-        """The Textual action."""
         return self.does or self.id.replace(".", "_")
 
     @property
@@ -77,7 +75,6 @@ class Action:
 
     @property
     def key_shown(self) -> str:
-        """The key as the footer shows it."""
         return self.shown or self.key
 
     @property

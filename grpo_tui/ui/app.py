@@ -125,7 +125,7 @@ class GrpoApp(TunedApp):
             config = ConfigRequest(rewards.file, rewards.overrides, in_rewards=True)
         self._rewards_request, self._config_request = rewards, config
         self.before_leaving: Callable[[Callable[[], None]], bool] | None = None
-        """Called before the app exits. Returns True to defer: it then calls its argument itself, or stays."""
+        """Called before the app exits. Returns True to keep it open, and may exit later by calling its argument."""
         self._consent: list[ConsentAsked] = []
         """Questions waiting for an answer. The first one is on screen."""
         self._generations_request: tuple[str, int | None] | None = None
@@ -253,7 +253,7 @@ class GrpoApp(TunedApp):
         """Show a notification. Markup is off by default, because names and errors come from outside."""
         super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
 
-    # -- keys everywhere -------------------------------------------------------------------------
+    # -- global keys -----------------------------------------------------------------------------
 
     def action_pane(self, pane: str) -> None:
         """Show a pane. Without an open run, Train points to the list instead."""
@@ -268,7 +268,7 @@ class GrpoApp(TunedApp):
         self.switch_mode("config")
 
     def take_config_request(self) -> ConfigRequest | None:
-        """Return the config the pane was asked to open, once."""
+        """Return and clear the config that the pane was asked to open."""
         request, self._config_request = self._config_request, None
         return request
 
@@ -281,17 +281,16 @@ class GrpoApp(TunedApp):
         self._rewards_request = request
 
     def take_rewards_request(self) -> RewardsRequest | None:
-        """Return what the Rewards pane was asked to show, once."""
+        """Return and clear what the Rewards pane was asked to show."""
         request, self._rewards_request = self._rewards_request, None
         return request
 
     def show_generations(self, query: str = "", group: int | None = None) -> None:
-        """Show the matches of a query in Generations, with the cursor on a group."""
         self._generations_request = (query, group)
         self._to_pane("generations")
 
     def take_generations_request(self) -> tuple[str, int | None] | None:
-        """Return the query and the group that Generations was asked for, once."""
+        """Return and clear the query and the group that Generations was asked to show."""
         request, self._generations_request = self._generations_request, None
         return request
 
@@ -330,7 +329,6 @@ class GrpoApp(TunedApp):
             self.push_screen(HelpScreen(getattr(self.screen, "PANE", self.current_mode)))
 
     def action_app_suspend(self) -> None:
-        """Suspend the app and return to the shell. Training continues."""
         if can_be_continued():
             self.action_suspend_process()
         else:
@@ -342,7 +340,6 @@ class GrpoApp(TunedApp):
             self.leave_now()
 
     def leave_now(self) -> None:
-        """Exit. A live run keeps training."""
         if self._poller is None and self._first_run is not None:
             self._follow(self._first_run)
         self.exit(self.farewell)
@@ -354,7 +351,6 @@ class GrpoApp(TunedApp):
         self.action_app_leave()
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """Yield every action that is currently available, for the command palette."""
         for a in self.offered(screen):
             keys = f" ({a.key_alone})" if a.key_alone else ""
             yield SystemCommand(a.title, a.help + keys, partial(self.run_action, a.target))
@@ -539,7 +535,6 @@ class GrpoApp(TunedApp):
         self.notify(f"Copied {one_line(what, 60)}: {count}.{hint}")
 
     def copy_to_clipboard(self, text: str) -> None:
-        """Write the terminal's clipboard sequence. Works inside tmux and screen too."""
         self._clipboard = text
         self._write(sequences(text, os.environ))
 

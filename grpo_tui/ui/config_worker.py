@@ -50,13 +50,7 @@ class ConfigCheck:
         self._children: Children | None = None
 
     def run(self, snapshot: Snapshot, ranks: ConfigRanks, root: Path | None) -> None:
-        """Check a config. Each result is posted as soon as it is known.
-
-        Args:
-            snapshot: The config as it is in the editor.
-            ranks: Its processes.
-            root: Run folder, if the user named one.
-        """
+        """Check a config and post each result once known. `root` is the run folder, if the user named one."""
         from grpo_tui.preflight.run import Children, Memory, check
         from grpo_tui.preflight.static import Launch, Source
 
@@ -96,11 +90,9 @@ class ConfigCheck:
         return self._cancel.is_set()
 
     def cancel(self) -> None:
-        """Ask the check to end."""
         self._cancel.set()
 
     def close(self) -> None:
-        """End the check and its processes."""
         self._closed = True
         self._cancel.set()
         with self._turn:
@@ -110,7 +102,6 @@ class ConfigCheck:
 
 
 LOOK_S = 1.0
-"""Interval between checks of the file."""
 Stamp = tuple[int, int] | None
 
 
@@ -140,13 +131,11 @@ class ConfigWorker:
 
     @property
     def machine(self) -> Machine | None:
-        """This machine; None until it was inspected."""
         return self._machine
 
-    # -- asked by the screen; returns at once ------------------------------------------------------
+    # -- called by the screen; returns at once -----------------------------------------------------
 
     def evaluate(self, snapshot: Snapshot) -> None:
-        """Queue a config for evaluation."""
         self._jobs.ask("evaluate", snapshot)
 
     def follow(self, file: Path | None) -> None:
@@ -154,7 +143,6 @@ class ConfigWorker:
         self._followed = (file, None if file is None else stamp_of(file))
 
     def stop(self) -> None:
-        """Ask both threads to end."""
         self._jobs.stop()
 
     # -- the threads -----------------------------------------------------------------------------
@@ -178,7 +166,7 @@ class ConfigWorker:
                 self._followed = (file, now)
                 self._post(DiskChanged(file, gone=now is None))
 
-    # -- in the thread ---------------------------------------------------------------------------
+    # -- in the worker thread --------------------------------------------------------------------
 
     def _evaluate(self, snapshot: Snapshot) -> None:
         """Post the fields first. GPUs, model size and earlier runs take longer and follow when known."""

@@ -126,7 +126,6 @@ class LastingFile:
         self._file, self._gone = file, False
 
     def write(self, text: str) -> None:
-        """Write text if the terminal is still there."""
         if not self._gone:
             left = text.encode(self._file.encoding, errors="backslashreplace")
             try:

@@ -78,7 +78,6 @@ class SavedFiles:
         self._read: dict[str, Stamp] = {}
 
     def forget(self) -> None:
-        """Stop tracking all files."""
         self._stamps = {}
 
     def before_reading(self, files: Iterable[str]) -> None:
@@ -99,7 +98,6 @@ class SavedFiles:
         return [file for file, known in self._stamps.items() if stamp(file) not in (known, GONE)]
 
     def seen(self) -> None:
-        """Record the current state of all files."""
         self._stamps = {file: stamp(file) for file in self._stamps}
 
     def stale(self) -> bool:
@@ -110,7 +108,6 @@ class SavedFiles:
 MODEL = "model"
 """Kind of a sample that the model generated, and the name shown while it generates."""
 LOOK_S = 0.05
-"""Interval between checks of the reward files."""
 SETTLE_S = 0.02
 """Wait after a save: an editor may write a file in several steps."""
 LONG_S = 0.3
@@ -160,7 +157,7 @@ class LabWorker:
         self._unopened: Callable[[], None] | None = None
         """Opens the config again, while its code waits for the user's consent."""
 
-    # -- asked by the screen; returns at once ------------------------------------------------------
+    # -- called by the screen; returns at once -----------------------------------------------------
 
     @property
     def config_file(self) -> Path | None:
@@ -244,7 +241,6 @@ class LabWorker:
     # -- the threads -----------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Run jobs until stopped."""
         try:
             while (job := self._jobs.next()) is not None:
                 self._interrupted = False
@@ -294,7 +290,7 @@ class LabWorker:
         )
         self._post(LabTrouble(one_line(text, 600)))
 
-    # -- in the thread ---------------------------------------------------------------------------
+    # -- in the worker thread --------------------------------------------------------------------
 
     def _open(self, config: Callable[[], RunConfig], origin: Origin, title: str) -> None:
         self._report = self._before = self._good = self._weights = self._unopened = None

@@ -67,7 +67,6 @@ class Stores:
             self._file = file
 
     def close(self) -> None:
-        """Close the open readers."""
         for reader in (self._log, self._run, self._search):
             if reader is not None:
                 with contextlib.suppress(Exception):
@@ -111,7 +110,6 @@ class Pages:
         self._jobs.stop()
 
     def run(self) -> None:
-        """Answer questions until stopped."""
         try:
             while (asked := self._jobs.next()) is not None:
                 question, then, failed = asked

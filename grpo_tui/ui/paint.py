@@ -315,7 +315,6 @@ class LineScroll(ScrollView, Painter, can_focus=True):
         self._laid_width = -1
 
     def lines(self, width: int) -> Sequence[Line]:
-        """Return all lines for this width."""
         raise NotImplementedError
 
     def changed(self) -> None:

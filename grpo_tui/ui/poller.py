@@ -70,7 +70,6 @@ class Poller:
         self._wake.set()
 
     def stop(self) -> None:
-        """Ask the thread to end."""
         self._stopped.set()
         self._wake.set()
 
@@ -82,7 +81,6 @@ class Poller:
             return False
 
     def run(self) -> None:
-        """Poll until stopped."""
         try:
             while not self._stopped.is_set():
                 urgent = self._write_requests() | self._take_outcomes()

@@ -39,7 +39,6 @@ class RunsWatch:
         self._shown: tuple[RunRow, ...] | None = None
 
     def run(self) -> None:
-        """Search until stopped."""
         while not self._stopped.is_set():
             self.look()
             self._stopped.wait(LOOK_S)

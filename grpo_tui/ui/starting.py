@@ -65,7 +65,6 @@ def start_run(words: Sequence[str], done_word: str = "started") -> tuple[bool, s
 
 
 MOST_SAID = 400
-"""Maximum length of a command's message."""
 
 
 @dataclass(frozen=True, slots=True)

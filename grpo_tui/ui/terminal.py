@@ -96,7 +96,6 @@ class TerminalTitle:
             self._shown = title
 
     def give_back(self) -> None:
-        """Restore the previous title."""
         if self._shown is not None:
             self._write(TITLE_BACK)
         self._shown = None

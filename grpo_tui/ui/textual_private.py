@@ -134,7 +134,6 @@ class TunedApp(App[str]):
 
     @property
     def quiet(self) -> bool:
-        """Whether the user is idle."""
         return self.untouched_s() > QUIET_S
 
     def collect_when_quiet(self) -> bool:
@@ -151,7 +150,6 @@ class TunedApp(App[str]):
 
     @property
     def _sizes(self) -> set[str]:
-        """Classes that tell a screen its size."""
         return {name for _, name in (self.HORIZONTAL_BREAKPOINTS or []) + (self.VERTICAL_BREAKPOINTS or [])}
 
     def _get_screen(self, screen: Screen[Any] | str) -> tuple[Screen[Any], AwaitMount]:
@@ -189,7 +187,7 @@ class TunedApp(App[str]):
         return mounted
 
     def delay_update(self, delay: float = 0.05) -> None:
-        """Delay painting, except while `switch_mode` does so in a shorter way."""
+        """Delay painting, except in `switch_mode`, which batches its updates and needs no delay."""
         if not self._switches:
             super().delay_update(delay)
 
@@ -304,7 +302,6 @@ class Tint(BackgroundScreen):
 
     @classmethod
     def process_segments(cls, segments: Iterable[Segment], color: Color) -> Iterable[Segment]:
-        """Yield each segment in its dimmed style."""
         for text, style, control in segments:
             yield Segment(text, style if control else tinted(style or PLAIN, color), control)
 

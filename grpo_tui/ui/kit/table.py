@@ -89,7 +89,6 @@ class CursorList(LineScroll):
 
     @property
     def count(self) -> int:
-        """Number of rows."""
         raise NotImplementedError
 
     def moved(self) -> None:
@@ -233,7 +232,6 @@ class Table(CursorList, Generic[Row], inherit_bindings=False):
 
     BINDINGS: ClassVar[list[BindingType]] = MOVES
     MARK = "❙"
-    """Cursor sign at the start of a row."""
     ALWAYS_LIT = False
     """Highlight the row under the cursor even without focus."""
 
@@ -246,11 +244,9 @@ class Table(CursorList, Generic[Row], inherit_bindings=False):
         self._over: Heading | None = None
 
     def columns(self, width: int) -> Sequence[Column[Row]]:
-        """Return the columns to show at this width."""
         raise NotImplementedError
 
     def heading(self, width: int) -> Line:
-        """Return the heading line."""
         return heading(self.columns(width), width)
 
     def over(self, id: str) -> Heading:

@@ -87,7 +87,6 @@ class AnswersScreen(ReadingScreen):
         self._pair, self._names = pair, comparison.names
 
     def action_copy(self) -> None:
-        """Copy prompt and answers."""
         parts = [("prompt", self._pair.prompt)]
         for name, answers in zip(self._names, (self._pair.base, self._pair.policy), strict=True):
             parts += [(name, one.text) for one in answers]

@@ -73,12 +73,10 @@ class WindowLoader:
         self._wake.set()
 
     def stop(self) -> None:
-        """Ask the thread to end."""
         self._stopped.set()
         self._wake.set()
 
     def run(self) -> None:
-        """Read until stopped."""
         read: tuple[ChartOptions, int] | None = None
         try:
             while not self._stopped.is_set():
@@ -177,7 +175,6 @@ class ZoomScreen(LeftOnce, Screen[None], Shell):
             self._ask()
 
     def show_metric(self, key: str) -> None:
-        """Show another metric for the same part of the run."""
         self.change(replace(self.options, key=key))
 
     def _window(self, window: Window) -> None:
@@ -249,7 +246,6 @@ class ZoomScreen(LeftOnce, Screen[None], Shell):
         self.change(replace(self.options, cursor=place, window=window))
 
     def on_big_chart_pointed(self, event: BigChart.Pointed) -> None:
-        """Zoom around the mouse, or set the cursor."""
         if event.zoom is not None:
             self._zoom(event.zoom, event.place)
         else:
@@ -295,7 +291,6 @@ class ZoomScreen(LeftOnce, Screen[None], Shell):
         self.app.push_screen(MetricPicker(self._folders, self.options.key), chosen)
 
     def help_here(self) -> bool:
-        """Explain the metric."""
         from grpo_tui.ui.screens.reading import MeaningScreen
 
         self.app.push_screen(MeaningScreen(self.options.key))
@@ -334,7 +329,6 @@ class ChartScreen(ZoomScreen):
 
     @property
     def keys(self) -> list[str]:
-        """The charts of Train, in order."""
         view = self.shell.view
         return [chart.key for chart in view.charts] if view is not None else [self.options.key]
 

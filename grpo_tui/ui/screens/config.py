@@ -133,7 +133,6 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
             self.show()
 
     def _look(self) -> None:
-        """Update the elapsed time of what is running."""
         if self.is_active and self.start.busy_line():
             self.show_state()
 
@@ -156,7 +155,6 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
                 self.on_cursor_list_highlighted()
 
     def show(self) -> None:
-        """Update everything that depends on the config."""
         self._fit()
         view = self.view
         self.show_state()
@@ -165,7 +163,6 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         self.query_one(PlanStrip).show(self.start.plan_rows())
 
     def show_state(self) -> None:
-        """Update the summary: file, state, and what is running."""
         summary = self.query_one(ConfigSummary)
         summary.view, summary.busy, summary.state = self.view, self.start.busy_line(), self.start.state_line()
         if self._asked:
@@ -190,7 +187,6 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         self.tell_keys()
 
     def _waits(self) -> list[Line]:
-        """Return what the form shows while there are no fields."""
         if self.draft is None:
             return EMPTY if self._asked else []
         return UNREAD if self.view is not None else []
@@ -215,7 +211,6 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         return inside or None
 
     def tell_keys(self) -> None:
-        """Update the keys in the footer."""
         footer, view = self.query_one(Footer), self.view
         parts: list[str] = []
         if self.query_one(YamlArea).has_focus:
@@ -264,7 +259,6 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         self.show_chosen()
 
     def on_yaml_area_moved(self, event: YamlArea.Moved) -> None:
-        """Show the help for the field on the current line of the text."""
         if self.query_one(YamlArea).has_focus:
             self.show_chosen()
 
@@ -374,7 +368,6 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
             self.app.notify("No findings.")
 
     def chosen_finding(self, answer: tuple[str, Finding] | None) -> None:
-        """Go to a finding, or apply its fix or all fixes."""
         if answer is None:
             return
         what, finding = answer
@@ -397,7 +390,6 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
             self.to_line(finding.line)
 
     def to_line(self, line: int) -> None:
-        """Go to a line of the text."""
         area = self.query_one(YamlArea)
         area.display = True
         area.go_to(line)
@@ -432,7 +424,6 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         return next((finding for finding in self.findings_of(name) if finding.fix is not None), None)
 
     def findings_of(self, name: str) -> tuple[Finding, ...]:
-        """Return the findings of a field, errors first."""
         view = self.view
         if view is None:
             return ()
@@ -461,14 +452,12 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
             self.do(lambda draft: draft.apply_all(found))
 
     def apply(self, finding: Finding) -> None:
-        """Apply the fix of a finding."""
         if finding.fix is not None and self.readable():
             self.do(lambda draft: draft.apply(finding))
 
-    # -- what a field is -------------------------------------------------------------------------
+    # -- field help ------------------------------------------------------------------------------
 
     def help_of(self, name: str) -> FieldHelp:
-        """Return the help for a field."""
         value = self.value_of(name)
         found = self.findings_of(name)
         if value is None:
@@ -496,7 +485,6 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         return tuple(sentences)
 
     def whole_help(self, name: str) -> str:
-        """Return the complete help for a field as text."""
         shown = self.help_of(name)
         value = self.value_of(name)
         parts = [f"{name}\n{' · '.join(shown.facts)}", *shown.advice]
@@ -530,7 +518,6 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
 
     @property
     def view(self) -> ConfigView | None:
-        """The evaluated config, as far as it is known."""
         return self.evaluation.view if self.evaluation is not None else None
 
     def changed(self, *, typed: bool = False) -> None:
@@ -543,7 +530,6 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         self.worker.evaluate(self.snapshot())
 
     def snapshot(self) -> Snapshot:
-        """Return the current config for the worker thread."""
         from grpo_tui.present.config_evaluate import Snapshot
 
         draft, request = self.draft, self.request
@@ -593,7 +579,6 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         return False
 
     def edit(self, row: FieldRow) -> None:
-        """Edit a value in the way that suits the field."""
         from grpo_tui.present.config_evaluate import in_lines, refusal, way_of
 
         value = self.value_of(row.name)
@@ -637,7 +622,6 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         self.do(lambda draft: draft.set_words(name, words))
 
     def drop_value(self, name: str) -> None:
-        """Remove a field from the file."""
         self.do(lambda draft: draft.unset(name))
 
     def do(self, change: Callable[[Draft], object]) -> None:
@@ -676,7 +660,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
             else:
                 self.app.notify(otherwise)
 
-    # -- the field that is typed in --------------------------------------------------------------
+    # -- the input of a value --------------------------------------------------------------------
 
     def _open_field(self, row: FieldRow, text: str) -> None:
         form, field = self.query_one(ConfigForm), self.query_one(FormField)
@@ -716,7 +700,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         self.close_field()
         self.show_chosen()
 
-    # -- what its files and its start do ---------------------------------------------------------
+    # -- delegated to files and start ------------------------------------------------------------
 
     def action_config_diff(self) -> None:
         self.files.diff()
@@ -782,11 +766,9 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
 TYPED_S = 0.2
 """The form is updated this long after the last key typed in the text."""
 LEAST_FIELD = 14
-"""Minimum width of a value's input."""
 
 
 def _told(name: str, choice: str) -> str:
-    """Describe what a choice does and how it is computed."""
     from grpo_tui.config.advice import choice_advice
 
     said = choice_advice(name, choice)

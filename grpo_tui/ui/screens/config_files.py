@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from grpo_tui.ui.screens.config import ConfigScreen
 
 MOST_RUNS = 40
-"""Newest runs offered for a comparison."""
 
 
 class ConfigFiles:
@@ -205,7 +204,7 @@ class ConfigFiles:
         self.screen.request = replace(request, path=draft.path)
         self._saved(then)
 
-    # -- a file that changes ---------------------------------------------------------------------
+    # -- changes on disk -------------------------------------------------------------------------
 
     def disk_changed(self, message: DiskChanged) -> None:
         """Reload the file if there are no unsaved changes, else ask."""
@@ -228,7 +227,6 @@ class ConfigFiles:
             self._reload(f"{name} changed on disk and was reloaded. Press u for your version.")
 
     def _reload(self, word: str = "") -> None:
-        """Load the file from disk, or say why it cannot be read."""
         from grpo_tui.config.draft_file import DraftFileError
 
         assert self.screen.draft is not None
@@ -400,7 +398,6 @@ class ConfigFiles:
             self.open_request(ConfigRequest(file))
 
     def export(self) -> None:
-        """Export the current config as a script, saved or not."""
         from grpo_tui.present import config_paths
 
         draft, request = self.screen.draft, self.screen.request

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from grpo_tui.ui.starting import Trial
 
 MOST_TOLD = 4
-"""Errors listed in the question before a start."""
 
 
 class ConfigStart:
@@ -53,7 +52,6 @@ class ConfigStart:
         """When the displayed check completed; None if it was stopped before."""
 
     def plan_rows(self) -> list[list[tuple[int, Line]]]:
-        """Return the plan's lines."""
         evaluation = self.screen.evaluation
         if evaluation is None:
             return []
@@ -65,7 +63,6 @@ class ConfigStart:
         ]
 
     def busy_line(self) -> Line:
-        """Return what is running and for how long."""
         if not self._busy:
             return ()
         for_s = time.monotonic() - self._busy_since
@@ -75,7 +72,6 @@ class ConfigStart:
         return line
 
     def state_line(self) -> Line:
-        """Return when the current text was checked in full."""
         worker, draft = self.screen.worker, self.screen.draft
         if worker is None or draft is None or worker.checked is None or self._checking:
             return ()
@@ -172,7 +168,6 @@ class ConfigStart:
         return True
 
     def stop(self) -> None:
-        """End the trial and the processes of the check."""
         if self._trial is not None:
             self._trial.cancel()
         if self._check is not None:
@@ -284,7 +279,6 @@ class ConfigStart:
         return bool(codes)
 
     def _train_words(self, request: ConfigRequest) -> list[str]:
-        """Return the arguments of `grpo-tui train` for this config."""
         words = [str(request.path)]
         for override in request.overrides:
             words += ["--set", override]
@@ -310,7 +304,6 @@ class ConfigStart:
         self.screen.post_message(StartEnded(folder.absolute(), started, said))
 
     def start_ended(self, message: StartEnded) -> None:
-        """Open the run, or say why it did not start."""
         self._is_busy("")
         if message.started:
             self.screen.shell.open_run(message.folder)
@@ -368,7 +361,6 @@ class ConfigStart:
             self.screen.app.notify("Press W to save it first.")
 
     def data(self) -> None:
-        """Open the rows the current config trains on, saved or not."""
         evaluation = self.screen.evaluation
         if evaluation is None:
             return

@@ -74,17 +74,15 @@ class DataWorker:
         self._number: int | None = 1
         self._interrupt: Callable[[], None] | None = None
 
-    # -- asked by the screen; returns at once ------------------------------------------------------
+    # -- called by the screen; returns at once -----------------------------------------------------
 
     def row(self, number: int) -> None:
         self._jobs.ask("row", partial(self._show, number))
 
     def any_row(self) -> None:
-        """Show a random row."""
         self._jobs.ask("row", partial(self._show, None))
 
     def search(self, words: str) -> None:
-        """Find the rows that contain the words."""
         self._jobs.ask("search", partial(self._search, words))
 
     def stop(self) -> None:
@@ -334,7 +332,7 @@ class DataScreen(LeftOnce, Screen[None], Shell):
     def _load(self) -> RunConfig:
         return self._config or load_config(self._path, self._overrides, world_size=None)
 
-    # -- told by the threads ---------------------------------------------------------------------
+    # -- messages from the threads ---------------------------------------------------------------
 
     def on_data_busy(self, message: DataBusy) -> None:
         summary_line = self.query_one(DataSummary)
@@ -369,7 +367,6 @@ class DataScreen(LeftOnce, Screen[None], Shell):
             self.go_to(next((n for n in message.rows if n >= here), message.rows[0]))
 
     def on_data_trouble(self, message: DataTrouble) -> None:
-        """Report what failed."""
         self._refuse(message.text)
         self._ask_consent(message.codes)
 
@@ -393,7 +390,6 @@ class DataScreen(LeftOnce, Screen[None], Shell):
     # -- showing ---------------------------------------------------------------------------------
 
     def show(self) -> None:
-        """Update the whole view."""
         facts = self._checked.facts.data if self._checked is not None else None
         findings = self._checked.findings if self._checked is not None else ()
         parts = summary(facts, findings)
@@ -422,7 +418,6 @@ class DataScreen(LeftOnce, Screen[None], Shell):
     # -- moving ----------------------------------------------------------------------------------
 
     def go_to(self, number: int) -> None:
-        """Show a row instead of the statistics."""
         self._figures = False
         if self._worker is not None:
             self._worker.row(number)
@@ -492,7 +487,7 @@ class DataScreen(LeftOnce, Screen[None], Shell):
         self.query_one("#data-input", Input).display = False
         self.query_one(DataLines).focus()
 
-    # -- the rest --------------------------------------------------------------------------------
+    # -- other actions ---------------------------------------------------------------------------
 
     def action_data_back(self) -> None:
         if self.query_one("#data-input", Input).display:

@@ -41,7 +41,6 @@ class DialogText(LinePane):
         self._text = lines
 
     def tell(self, lines: list[Line]) -> None:
-        """Replace the lines."""
         self._text = lines
         self.changed(layout=True)
 
@@ -165,7 +164,6 @@ class SetDialog(Dialog[dict[str, object]]):
         yield DialogText([[Span(word, "dim")]], id="set-word")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Return the changed settings, or say what is wrong."""
         if not self.is_active:  # enter may arrive twice before the dialog closes
             return
         changed: dict[str, object] = {}
@@ -391,7 +389,6 @@ class MenuDialog(Dialog[Any]):
         self.on_cursor_list_highlighted()
 
     def on_cursor_list_highlighted(self) -> None:
-        """Show the description of the choice under the cursor."""
         self.query_one(About).tell(self._choices[self.query_one(Choices).cursor].about)
 
     def on_cursor_list_selected(self, event: CursorList.Selected) -> None:
@@ -458,7 +455,6 @@ class PathDialog(FieldDialog[Path]):
         self._check, self._replaces, self._warned = check, replaces, ""
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Return the path, or say what is wrong with it."""
         text = from_edit(event.value).strip()
         path = Path(text).expanduser()
         wrong = self._check(path) if text else "type the name of a file"
@@ -488,7 +484,6 @@ class OfferText(LinePane):
         return len(self.lines(width, 0))
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """Return the sentences, the first one emphasized, and the equivalent command."""
         lines: list[Line] = []
         for number, sentence in enumerate(self._offer.lines):
             role = "dim" if number else "strong"

@@ -76,7 +76,6 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
         self.searches: Pages | None = None
         self.found = Found()
         self.line = ""
-        """Current query."""
         self.newest = 0
         """Id of the run's newest group."""
         self.order = ""
@@ -160,7 +159,6 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
             self.look_again()
 
     def _open(self, folder: RunFolder | None) -> None:
-        """Switch to another run."""
         if folder == self._folder:
             return
         self._close()
@@ -186,7 +184,7 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
             table.changed()
             self.show_reading()
 
-    # -- what is chosen --------------------------------------------------------------------------
+    # -- selection -------------------------------------------------------------------------------
 
     @on(CursorList.Highlighted, "#group-table")
     def _chosen(self) -> None:
@@ -199,7 +197,6 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
         self.show_reading()
 
     def show_chosen(self) -> None:
-        """Show the group or completion under the cursor of the list."""
         chosen = self.query_one(GroupTable).selected
         if chosen is None:
             table = self.query_one(GroupTable)
@@ -213,7 +210,6 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
             self._ask_card(chosen.group, chosen.index)
 
     def _ask_card(self, group: int, index: int | None) -> None:
-        """Load a group and show it."""
         totals = self.query_one(GroupTable).totals
         self._brings = group
 
@@ -343,14 +339,12 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
         export(self)
 
     def action_generations_views(self) -> None:
-        """Open a saved query, or save the current one."""
         choose_view(self)
 
     # -- parts -----------------------------------------------------------------------------------
 
     @property
     def part(self) -> str:
-        """The focused part: `list`, `card` or `reader`."""
         names = {"group-table": "list", "card-table": "card", "reader": "reader"}
         focused = self.focused
         return names.get(focused.id or "", "list") if focused is not None else "list"
@@ -378,7 +372,6 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
         self.query_one(widgets[part]).focus()
 
     def action_generations_large(self) -> None:
-        """Toggle the focused part over the whole pane."""
         self._large = not self._large
         self._show_only(self.part if self._large else "")
 
@@ -403,7 +396,6 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
         return [function.name for function in view.functions] if view is not None else []
 
     def forget_found(self) -> None:
-        """Reset for another run."""
         self._cancel.set()
         self.found, self._groups, self.newest = Found(), (), 0
         self.query_one(GroupTable).forget()
@@ -596,7 +588,6 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
         self.query_one(Input).focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Report syntax errors while typing."""
         state = self.query_one(QueryState)
         try:
             read_query(event.value, self._functions())
@@ -655,7 +646,6 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
         self.app.push_screen(MenuDialog("sort by", choices, at=at), chosen)
 
     def _sort(self, field: str) -> None:
-        """Sort by a field. The same choice again reverses the order."""
         self.order = _reversed(field) if field == self.order else field
         self.find()
 
@@ -663,7 +653,6 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
 
     @property
     def row(self) -> CardRow | None:
-        """The completion shown in the reader."""
         return self.query_one(CardTable).selected
 
     def show_card(self, card: GroupCard | None, index: int | None, hits: frozenset[int]) -> None:
@@ -685,7 +674,6 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
         self.show_reading()
 
     def show_reading(self) -> None:
-        """Show the completion under the cursor in the reader."""
         row, heading = self.row, self.query_one(ReaderHeading)
         heading.card, heading.row, heading.reading = self.card, row, self.reading
         heading.changed()

@@ -23,7 +23,6 @@ CLOCKS = 16
 """More cells for the throttle reason, if `ROOMY`."""
 ROOMY = 100
 BARS = (4, 30)
-"""Shortest and longest bar."""
 LABEL = 6
 LATE_S = 5.0
 """A sample older than this shows its age."""

@@ -218,7 +218,6 @@ class MetricPicker(LeftOnce, ModalScreen[str | None], Shell):
         words.changed()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Search, and select the best match."""
         self._show(self._key if not event.value.strip() else "")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:

@@ -45,10 +45,8 @@ class ResultsSummary(LinePane):
     run = ""
     results: Results | None = None
     trouble = ""
-    """Why the run cannot be read."""
     comparing: Comparing | None = None
     failure = ""
-    """Why the last comparison failed."""
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
         return len(self.lines(width, 0))
@@ -285,7 +283,6 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
 
     @property
     def complete(self) -> bool:
-        """Whether the open run is completely shown."""
         return self._root is None or (self.results is not None and not self._reading)
 
     # -- reading ---------------------------------------------------------------------------------
@@ -396,7 +393,7 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
     def _chosen_model(self) -> None:
         self._show_detail()
 
-    # -- what the user does ----------------------------------------------------------------------
+    # -- actions ---------------------------------------------------------------------------------
 
     @on(CursorList.Selected)
     def _opened(self, event: CursorList.Selected) -> None:
@@ -421,7 +418,6 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
             chosen.action_open()
 
     def action_turn(self, by: int) -> None:
-        """Show another stored comparison."""
         results = self.results
         if results is None or len(results.comparisons) < 2:
             self.app.notify("No other comparison of this run is kept.")
@@ -571,7 +567,6 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
         self.app.run_worker(work, thread=True, group="fork", exit_on_error=False)
 
     def on_forked(self, message: Forked) -> None:
-        """Open the new run, or report the command's error."""
         if not message.started:
             self.app.notify(f"The run was not forked: {message.said}", severity="error", timeout=20)
             return
@@ -585,7 +580,6 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
 
 
 def _about(model: Model) -> str:
-    """Describe a model completely, as text to read and copy."""
     reward = f", reward {fixed(model.reward)}" if model.reward is not None else ""
     marks = f", {model.marks}" if model.marks else ""
     kind = "LoRA adapter, which needs its base model" if model.adapter else "whole model"

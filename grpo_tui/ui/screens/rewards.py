@@ -51,7 +51,6 @@ LOOK_S = 0.25
 AGGREGATIONS = ("sum_then_normalize", "normalize_then_sum")
 SCALES = ("group", "batch", "none")
 STEP = 0.1
-"""Change of a weight per arrow key."""
 YOURS = "yours"
 """Kind of a sample written by the user."""
 EMPTY: list[Line] = [
@@ -82,7 +81,6 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
         self._trouble = ""
         self.samples: tuple[Sample, ...] = ()
         self.origin: Origin | None = None
-        """Source of the samples."""
         self.scored: RewardsView | None = None
         self.report: Report | None = None
         self.worker: LabWorker | None = None
@@ -150,7 +148,7 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
         self.worker.open(request.config, request.origin or Origin(), request.title)
         self._show()
 
-    # -- what the lab says -----------------------------------------------------------------------
+    # -- messages from the lab -------------------------------------------------------------------
 
     def on_lab_busy(self, message: LabBusy) -> None:
         self._busy = message
@@ -187,7 +185,6 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
             self.app.push_screen(ProbesScreen(message.report))
 
     def on_baseline_done(self, message: BaselineDone) -> None:
-        """Show the baseline. The answers are listed as samples."""
         if self.app.screen is self:
             text = whole(message.found, message.generated, min(self.app.size.width - 10, 110))
             self.app.push_screen(TextScreen("baseline", text, prose=True))
@@ -377,7 +374,7 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
         if trouble:
             self.app.notify(one_line(trouble, 200), severity="warning")
 
-    # -- samples: written, changed, tagged, found, removed, kept, fetched ------------------------
+    # -- samples ---------------------------------------------------------------------------------
 
     def chosen_sample(self) -> int | None:
         """Return the index of the selected sample. If there is none, say what to do."""
@@ -391,7 +388,6 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
         return selected
 
     def gold_of(self, index: int) -> str:
-        """Return the reference answer of a sample's row."""
         view = self.scored
         return view.groups[view.rows[index].group].gold if view is not None else ""
 
@@ -416,7 +412,6 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
             self._insert(index + 1, replace(self.samples[index], recorded=None))
 
     def action_rewards_remove(self) -> None:
-        """Remove the sample from the list; its source does not change."""
         index = self.chosen_sample()
         if index is None:
             return
@@ -489,20 +484,17 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
         self.app.push_screen(dialog, named)
 
     def action_rewards_keep(self) -> None:
-        """Save the sample as a case with its current scores."""
         index = self.chosen_sample()
         if index is not None and self.worker is not None:
             self.worker.keep(index)
 
     def action_rewards_model(self) -> None:
-        """Generate answers to the selected row with the config's model."""
         index = self.chosen_sample()
         if index is not None and self.worker is not None:
             self.goes_to = index
             self.worker.generate(index)
 
     def action_rewards_baseline(self) -> None:
-        """Measure the baseline with the config's model."""
         if self.worker is not None and self.report is not None:
             self.goes_to = 0
             self.worker.baseline()
@@ -537,7 +529,7 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
 
         self.app.push_screen(DataScreen(config.path or Path(config.cwd), config=config))
 
-    # -- how -------------------------------------------------------------------------------------
+    # -- editing samples -------------------------------------------------------------------------
 
     def _ask_for(self, title: str, sample: Sample, index: int, then: Any) -> None:
         from grpo_tui.core.text import prompt_text
@@ -572,7 +564,7 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
     def _rows(self) -> FunctionRows:
         return self.query_one(FunctionRows)
 
-    # -- weights: nothing is scored again, and the config stays as it is -------------------------
+    # -- weights: apply to existing scores and do not change the config --------------------------
 
     @property
     def on_weights(self) -> bool:
@@ -591,7 +583,6 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
             self._muted = frozenset(k for k, column in enumerate(view.columns) if column.muted)
 
     def move_weight(self, by: float) -> None:
-        """Change the selected weight."""
         k = self._rows.chosen
         if k < len(self._weights):
             self.set_weight(k, round(self._weights[k] + by, 6))
@@ -666,10 +657,9 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
         if self.worker is not None:
             self.worker.weigh(self._weights, self._muted, self._modes)
 
-    # -- a rewards file that grows ---------------------------------------------------------------
+    # -- new rewards -----------------------------------------------------------------------------
 
     def action_rewards_new(self) -> None:
-        """Ask for a file name, write a new rewards file and open it."""
         from grpo_tui.ui.screens.rewards_dialogs import NewFileDialog
 
         def named(path: Path | None) -> None:
@@ -703,7 +693,6 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
             self.action_rewards_new()
 
     def on_growth_seen(self, message: GrowthSeen) -> None:
-        """Show the next reward, or what to fix first."""
         from grpo_tui.ui.screens.rewards_dialogs import NextRewardScreen
 
         if self.app.screen is not self:

@@ -74,7 +74,6 @@ class WeightDialog(FieldDialog[float]):
         super().__init__(f"weight of {one_line(name, 40)}", f"{weight:g}", hint, id="weight")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Return the number, or say that it is not one."""
         try:
             weight = float(event.value.replace(",", "."))
         except ValueError:
@@ -127,7 +126,6 @@ class SourceDialog(Dialog[Origin]):
         self.dismiss(self._choices[event.place].value)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Return a file, step or query, or say what is wrong."""
         text = event.value.strip()
         if text.isdigit() and self._run is not None:
             self.dismiss(Origin("run", run=self._run, step=int(text)))
@@ -144,7 +142,6 @@ class SourceDialog(Dialog[Origin]):
         self.query_one("#word", DialogText).tell([[Span(word, "bad" if text else "attention")]])
 
     def _ask(self, where: str) -> None:
-        """Return a query if it is valid."""
         try:
             read_query(where)
         except QueryError as error:
@@ -161,7 +158,6 @@ class NewFileDialog(FieldDialog[Path]):
         super().__init__("a new rewards file", _free_name(), hint, "begin", id="rewards-file")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Return the path, or say what is wrong with it."""
         path = Path(event.value.strip()).expanduser()
         word = ""
         if path.suffix != ".py":

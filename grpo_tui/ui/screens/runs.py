@@ -128,13 +128,11 @@ class RunsScreen(KeepsStyles, Screen[None], Shell):
         self.set_interval(TIMES_S, self._go_on)
 
     def _go_on(self) -> None:
-        """Update the ages."""
         if self.is_current:
             self._show()
 
     @property
     def listed(self) -> Listed:
-        """The selected run and the number of marks."""
         return Listed(self.query_one(RunsTable).selected, len(self._marked))
 
     # -- showing ---------------------------------------------------------------------------------
@@ -165,7 +163,6 @@ class RunsScreen(KeepsStyles, Screen[None], Shell):
         self._show_chosen()
 
     def _show_chosen(self) -> None:
-        """Show details and keys of the run under the cursor."""
         listed = self.listed
         self.query_one(RunDetail).show(listed.row, self.shell.clock())
         self.query_one(Footer).show(self.shell.view, listed)
@@ -288,7 +285,6 @@ class RunsScreen(KeepsStyles, Screen[None], Shell):
         self.post_message(ResumeOffered(read_offer(row)))
 
     def on_resume_offered(self, message: ResumeOffered) -> None:
-        """Ask once, or say why the run cannot be resumed."""
         from grpo_tui.ui.screens.dialogs import ResumeDialog
 
         offer = message.offer
@@ -319,7 +315,6 @@ class RunsScreen(KeepsStyles, Screen[None], Shell):
         self.post_message(ResumeEnded(offer, *resume_run(offer.path)))
 
     def on_resume_ended(self, message: ResumeEnded) -> None:
-        """Open the resumed run, or report the command's error."""
         self._resuming = None
         name, said = message.offer.name, message.said
         if not message.started:

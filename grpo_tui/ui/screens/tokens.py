@@ -109,7 +109,6 @@ class TokensHeat(LineScroll):
         return [*lines, (), *([Span(" "), *spans(line)] for line in laid_out([(LEGEND, "dim")], room))]
 
     def show_place(self, place: int) -> None:
-        """Mark a token and scroll to it."""
         self.chosen = place
         if self.scores is not None and not self.shows_prompt:
             room = max(8, self.scrollable_content_region.width - 2)
@@ -146,7 +145,6 @@ class TokenList(CursorList):
 
     @property
     def place(self) -> int | None:
-        """Index of the token under the cursor."""
         return self._places[self.cursor] if self.cursor < len(self._places) else None
 
     def show(self, scores: TokenScores | None) -> None:
@@ -208,7 +206,6 @@ class TokensScreen(LeftOnce, Screen[None], Shell):
         self._asker: TokenAsker | None = None
         self._busy = False
         self._working = threading.Lock()
-        """Held while the asker works."""
         self._cancel = threading.Event()
         self._left = False
 
@@ -256,7 +253,7 @@ class TokensScreen(LeftOnce, Screen[None], Shell):
         if self._busy:
             self.query_one(TokensHead).changed()
 
-    # -- in the thread ---------------------------------------------------------------------------
+    # -- in the worker thread --------------------------------------------------------------------
 
     def _find_policies(self) -> None:
         from grpo_tui.rewards.generating import GenerateError
@@ -411,14 +408,12 @@ class TokensScreen(LeftOnce, Screen[None], Shell):
         self._start()
 
     def action_tokens_prompt(self) -> None:
-        """Toggle between the prompt as the model gets it and the tokens."""
         heat = self.query_one(TokensHeat)
         heat.shows_prompt = not heat.shows_prompt
         heat.scroll_to(y=0, animate=False, force=True)
         heat.changed()
 
     def action_tokens_copy(self) -> None:
-        """Copy every token's figures, or the prompt if shown."""
         scores = self.query_one(TokensHead).scores
         if scores is None:
             self.app.notify("There is nothing to copy yet.", severity="warning")

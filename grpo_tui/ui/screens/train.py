@@ -49,7 +49,6 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
         self._held: TrainView | None = None
         self._offset = 0
         self._logarithmic: frozenset[str] = frozenset()
-        """Metrics drawn on a logarithmic axis."""
         self._part_wanted = ""
         self._large = False
         self._with_settings = False
@@ -176,7 +175,6 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
             self.app.push_screen(SetDialog(view), chosen)
 
     def action_run_sample(self) -> None:
-        """Ask for a prompt and show the policy's completions."""
         view = self._allowed(action("run.sample"))
         if view is not None:
 
@@ -203,7 +201,6 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
             self.shell.steer(kind)
 
     def action_moved(self, verb: str, key: str) -> None:
-        """Tell the user which key has replaced this one."""
         self.app.notify(f"{verb} is {key} now.")
 
     def _steer(self, asked: Action, kind: str) -> None:
@@ -244,7 +241,6 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
             widget.show(shown, logarithmic=shown is not None and shown.key in self._logarithmic)
 
     def _visible_charts(self) -> list[Chart]:
-        """Return the charts that fit at this size."""
         charts = (self.query_one(f"#chart-{i}", Chart) for i in range(CHARTS))
         return [c for c in charts if c.display and all(a.display for a in c.ancestors)]
 
@@ -374,7 +370,6 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
         return next(name for name in PARTS if self.query_one(f"#{name}").display)
 
     def show_parts(self, view: TrainView) -> None:
-        """Update the visible part."""
         self._open_pages()
         self.query_one(RunSettings).show(self._recorded, view.settings)
         self.query_one(GroupList).show(view, view.no_groups)
@@ -421,7 +416,6 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
             self.query_one(Footer).show(view)
 
     def _open_pages(self) -> None:
-        """Read pages from the open run."""
         folder = self.shell.run_folder
         if folder == self._pages_of:
             return
@@ -445,7 +439,6 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
         self._pages = self._pages_of = None
 
     def action_view_log(self) -> None:
-        """Cycle through log, groups, and before and after if there is one."""
         view = self.charts_shown()
         order = ["groups", "log"]
         if view is not None and view.before_after is not None:
@@ -488,7 +481,6 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
             self.app.push_screen(RunFindingsScreen(found, run, live=live), chosen)
 
     def _follow_finding(self, folder: RunFolder, what: str, one: RunFinding) -> None:
-        """Show a finding's chart or completions, or apply its remedy."""
         change, view = one.change, self.shell.view
         if what == "completions":
             self.shell.show_generations(one.query)

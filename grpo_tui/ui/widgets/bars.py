@@ -96,7 +96,6 @@ class Footer(LinePane):
         self._shown: tuple[str, ...] | None = None
 
     def show(self, view: TrainView | None, listed: Listed | None = None) -> None:
-        """Show the actions available for this view, or for the list of runs."""
         self._view, self._listed = view, listed
         shown = tuple(a.id for a in for_footer(self._pane, view, listed, self._parts()))
         if shown != self._shown:

@@ -43,7 +43,6 @@ class ChartOptions:
     """Position on the axis; None follows the newest value."""
     logarithmic: bool = False
     together: bool = False
-    """Train and eval as two lines."""
 
 
 class BigChart(LinePane, can_focus=True):
@@ -68,7 +67,6 @@ class BigChart(LinePane, can_focus=True):
         self._dragging = False
 
     def show(self, view: BigChartView | None, options: ChartOptions, waits: str = "") -> None:
-        """Show a view. Without one, show what is being waited for."""
         if (view, options, waits) != (self._view, self._request, self._waits):
             self._view, self._request, self._waits = view, options, waits
             self.changed()

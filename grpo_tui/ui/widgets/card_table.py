@@ -140,7 +140,6 @@ class CardTable(Table[CardRow]):
         self._hits: frozenset[int] = frozenset()
 
     def show(self, card: GroupCard | None, index: int, hits: frozenset[int] = frozenset()) -> None:
-        """Show a group with the cursor on one completion. Query matches are marked."""
         self.card, self._hits = card, hits
         self.rows = card.rows if card is not None else ()
         self.put(max(0, index))

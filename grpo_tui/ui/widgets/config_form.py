@@ -51,7 +51,6 @@ class ConfigForm(CursorList, inherit_bindings=False):
         self._rows: Sequence[FormRow] = ()
         self.waits: list[Line] = []
         self.words = ""
-        """Current search words."""
 
     @property
     def count(self) -> int:
@@ -59,7 +58,6 @@ class ConfigForm(CursorList, inherit_bindings=False):
 
     @property
     def chosen(self) -> FormRow | None:
-        """The row under the cursor."""
         return self._rows[self.cursor] if self.cursor < len(self._rows) else None
 
     @property
@@ -190,7 +188,6 @@ class FormField(Input):
         return refusal(self.name_edited, self.text) if self.name_edited else ""
 
     def open(self, name: str, text: str, region: Region) -> None:
-        """Edit a field's value in a region of the screen."""
         self.name_edited = name
         self.styles.offset = (region.x, region.y)
         self.styles.width = region.width

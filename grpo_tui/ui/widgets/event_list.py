@@ -73,7 +73,6 @@ class EventList(CursorList):
         self.scroll_to(y=self.scroll_offset.y + new, animate=False, force=True)
 
     def show_at(self, now: float) -> None:
-        """Update the ages of the same events."""
         self._now = now
         self.changed()
 
@@ -132,7 +131,6 @@ class EventSection(Vertical, Shell):
         self._take((), ())
 
     def look(self, view: TrainView) -> None:
-        """Load new events if the list is visible."""
         if not self.display or self._pages is None:
             return
         self._now = view.now

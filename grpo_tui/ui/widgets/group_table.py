@@ -61,7 +61,6 @@ class QueryState(LinePane):
 
 
 KEPT = 2_000
-"""Number of cards cached."""
 AHEAD = 40
 """Lines beyond the visible ones that are requested too."""
 STEP_W, NUMBER_W, ADVANTAGE_W, TOKENS_W = 6, 8, 7, 8
@@ -93,9 +92,8 @@ class GroupTable(Table[Any]):
         self.shared = SharedBeginning()
         """What the prompts of all loaded groups begin with."""
         self.order = ""
-        """Current sort order in one or two words."""
 
-    # -- what there is ---------------------------------------------------------------------------
+    # -- content ---------------------------------------------------------------------------------
 
     @property
     def key(self) -> int | None:
@@ -126,7 +124,6 @@ class GroupTable(Table[Any]):
             self._known.clear()
 
     def forget(self) -> None:
-        """Reset for another run."""
         self.rows, self.totals, self.shared = (), None, SharedBeginning()
         self._known.clear()
         self._asked.clear()
@@ -135,7 +132,6 @@ class GroupTable(Table[Any]):
         self.changed()
 
     def take(self, brought: Iterable[GroupCard | Rollout]) -> None:
-        """Add loaded data."""
         here, brought = self.key, tuple(brought)
         for one in brought:
             self._known[one.id] = one
@@ -151,7 +147,6 @@ class GroupTable(Table[Any]):
             self.moved()
 
     def ask(self) -> None:
-        """Request the visible lines that are not loaded."""
         top = self.scroll_offset.y
         seen = self.rows[max(0, top - AHEAD) : top + self._height + AHEAD]
         wanted = tuple(key for key in seen if key not in self._known and key not in self._asked)
@@ -160,12 +155,10 @@ class GroupTable(Table[Any]):
             self.post_message(self.Wanted(wanted, of_completions=self.of_completions))
 
     def fail(self, key: int, why: str) -> None:
-        """Show in its line why it could not be loaded."""
         self.unread[key] = why
         self.changed()
 
     def ask_again(self) -> None:
-        """Request the lines that failed to load again."""
         self._asked -= self.unread.keys()
         self.ask()
 

@@ -43,18 +43,15 @@ class CompletionLayout:
     """How completions are laid out."""
 
     names: tuple[str, ...]
-    """Names of the reward functions."""
     width: int
     most: int
     """Maximum lines of a completion when not `large`."""
     large: bool
     """Show texts in full, with line breaks."""
     digits: int = 2
-    """Decimals of the totals."""
 
     @property
     def columns(self) -> int:
-        """Number of reward functions with a column."""
         room = (self.width - LEFT_FOR_TEXT) // COLUMN_W if self.width >= COLUMNS_FROM else 0
         return min(len(self.names), MOST_COLUMNS, max(0, room))
 
@@ -201,7 +198,7 @@ class GroupList(LineScroll, Shell):
         self.unseen = 0
         """Number of groups newer than the first one shown."""
 
-    # -- what there is ---------------------------------------------------------------------------
+    # -- content ---------------------------------------------------------------------------------
 
     def follow(self, pages: Pages | None) -> None:
         self._pages = pages
@@ -259,7 +256,7 @@ class GroupList(LineScroll, Shell):
         self._groups = tuple(kept)
         self._layout()
 
-    # -- where a person reads --------------------------------------------------------------------
+    # -- scrolling -------------------------------------------------------------------------------
 
     def action_first(self) -> None:
         self._groups, self.cursor, self.unseen, self._more = self._newest, None, 0, True
@@ -280,7 +277,6 @@ class GroupList(LineScroll, Shell):
         self._whole(lambda what, text: self.app.push_screen(TextScreen(what, text)))
 
     def copy(self) -> None:
-        """Copy the full text of the completion."""
         self._whole(self.shell.copy)
 
     def _whole(self, then: Callable[[str, str], object]) -> None:

@@ -84,7 +84,6 @@ class LogList(CursorList):
     # -- pages -----------------------------------------------------------------------------------
 
     def look(self, now: float) -> None:
-        """Ask for new lines at the end."""
         self._now = now
         if not self._loaded:
             self.ask("end")
@@ -135,7 +134,6 @@ class LogList(CursorList):
             self.put(self.count - 1)
 
     def begin(self) -> None:
-        """Reset for another run."""
         self.window, self.words, self.follows = LogWindow(), "", True
         self.cursor = self.unseen = self._seen = 0
         self._loaded = False
@@ -154,7 +152,6 @@ class LogList(CursorList):
         self.ask("around", line, go=True)
 
     def show_line(self, line: int) -> None:
-        """Go to a line, loading it if needed."""
         self._leave_end()
         place = self.window.index(line)
         if place < self.count and self.window.rows[place].id == line:
@@ -163,7 +160,7 @@ class LogList(CursorList):
         else:
             self.ask("around", line, go=True)
 
-    # -- where a person reads --------------------------------------------------------------------
+    # -- scrolling -------------------------------------------------------------------------------
 
     def action_last(self) -> None:
         self.follows = True
@@ -327,12 +324,10 @@ class LogSection(Vertical, Shell):
         self._field.display = False
 
     def look(self, now: float) -> None:
-        """Load new lines if the log is visible."""
         if self.display:
             self.log_list.look(now)
 
     def copy(self) -> None:
-        """Copy the full line under the cursor."""
         line = self.log_list.selected
         if line is not None and line.level == FOLD:
             self.app.notify("Enter shows these lines.")
@@ -358,7 +353,6 @@ class LogSection(Vertical, Shell):
     # -- levels and search -----------------------------------------------------------------------
 
     def turn_level(self) -> None:
-        """Cycle through the levels."""
         log = self.log_list
         log.choose(LEVELS[(LEVELS.index(log.level) + 1) % len(LEVELS)], log.words)
         self._title.hit = None
@@ -367,7 +361,6 @@ class LogSection(Vertical, Shell):
         self._title.changed()
 
     def search(self) -> None:
-        """Open the search field."""
         self._field.display = True
         self._field.focus()
 
@@ -442,7 +435,6 @@ class LogSection(Vertical, Shell):
             self._whole(lambda text: self.app.push_screen(TextScreen(when, text)))
 
     def _whole(self, then: Callable[[str], object]) -> None:
-        """Fetch the full text of the line under the cursor."""
         line = self.log_list.selected
         if line is not None and self._pages is not None:
             number = line.id

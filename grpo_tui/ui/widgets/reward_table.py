@@ -149,7 +149,6 @@ class SampleTable(Table[Any]):
 
     @property
     def shown(self) -> int:
-        """Number of samples shown."""
         return sum(row >= 0 for _, row in self.rows)
 
     @property
@@ -339,7 +338,6 @@ def _time(seconds: float | None) -> str:
 FEW = 3
 """At this height or less, the completion is put on one line."""
 LEFT_W = 24
-"""Cells reserved for the title of the rewards."""
 SIGNS = {"error": ("✗", "bad"), "warning": ("⚠", "attention"), "info": ("●", "accent")}
 WORDS = {"sum_then_normalize": "sum, then normalize", "normalize_then_sum": "normalize, then sum"}
 
@@ -444,7 +442,6 @@ class FindingLines(LineScroll):
         self._trouble = ""
 
     def show(self, view: RewardsView | None, trouble: str) -> None:
-        """Show the findings, and an error of the lab."""
         self._findings = view.findings if view is not None else ()
         self._trouble = trouble
         self._whole = view is None or view.whole

@@ -130,7 +130,6 @@ class HealthLine(LinePane):
             self.changed(layout=self.get_content_height(size, size, size.width) != size.height)
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
-        """Return 1 to 3 lines."""
         return max(1, min(3, len(self.lines(width, 3))))
 
     def lines(self, width: int, height: int) -> list[Line]:
@@ -178,7 +177,6 @@ def _cause_and_way(spans: list[Span], width: int) -> list[Line]:
 
 
 def _fits(lines: list[Line], most: int, width: int) -> bool:
-    """Return whether `most` lines show every word."""
     return len(lines) <= most and all(width_of(line) <= width for line in lines)
 
 
@@ -271,7 +269,6 @@ def _weight(weight: float) -> str:
 
 
 OPENS = "screen.hardware_open"
-"""Action when the machine is clicked."""
 
 
 class NowLine(RunLine):
@@ -349,7 +346,6 @@ def _machine(hardware: HardwareView | None) -> list[Line]:
 
 
 def _ruled_fits(parts: list[Line], right: Line, width: int) -> bool:
-    """Return whether a ruled line shows everything."""
     return 2 + sum(map(width_of, parts)) + 4 * (len(parts) - 1) + 1 + width_of(right) + 3 <= width
 
 

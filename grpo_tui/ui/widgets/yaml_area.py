@@ -134,7 +134,7 @@ class YamlArea(TextArea):
         else:
             super().action_redo()
 
-    # -- what stands beside it -------------------------------------------------------------------
+    # -- notes -----------------------------------------------------------------------------------
 
     def note(self, notes: Mapping[int, tuple[str, str]]) -> None:
         """Mark lines (counted from 1) with a severity and a sentence."""
