@@ -88,8 +88,8 @@ def pair_findings(
         elif coefficient > SAME:
             message = (
                 f"{names} measure the same on these samples (correlation {coefficient:.3f} within groups): "
-                "here they act as one function of the summed weight. If they should differ, score more varied "
-                "completions"
+                "here they act as one function of the summed weight. If they should differ, score more "
+                "varied completions"
             )
             found.append(Finding("rewards.same", "info", a.info.name, None, message))
     return found
