@@ -1,1 +1,1 @@
-"""What the screen will say, as plain data: folded run state, series, rows, words. No widgets, no SQL."""
+"""Content of the screens as plain data: run state, series, rows, texts."""

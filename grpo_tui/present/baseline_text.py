@@ -1,7 +1,4 @@
-"""A baseline as a person reads it: the figures, a small table of group sizes, examples; findings elsewhere.
-
-For the command and the pane: plain text in columns. It computes nothing.
-"""
+"""Format a baseline as text in columns, for the command and the pane: figures, group sizes, examples."""
 
 from __future__ import annotations
 
@@ -14,14 +11,14 @@ from grpo_tui.rewards.generating import Generated, Progress
 
 EXAMPLES = 3
 PROGRESS = "progress: "
-"""How a line begins that tells another program what goes on."""
+"""Prefix of progress lines that another program reads."""
 REST_AT, LEAST_REST = 23, 30
 MOST_WIDTH = 140
 SIGNS = {"error": "✗", "warning": "⚠", "info": "·"}
 
 
 def progress(now: Progress) -> str:
-    """Return one line about what goes on."""
+    """Return one line about the current progress."""
     if not now.of:
         return now.what
     if now.what != "generating":
@@ -32,7 +29,7 @@ def progress(now: Progress) -> str:
 
 
 def heading(found: Baseline, width: int) -> Iterator[str]:
-    """Return what was asked, and how."""
+    """Yield what was measured, and how."""
     what = (
         f"{plural(found.rows, 'row')} × {found.group}, temperature {found.temperature:g}, at most "
         f"{found.max_tokens:,} tokens, seed {found.seed}, on {found.device}"
@@ -42,7 +39,7 @@ def heading(found: Baseline, width: int) -> Iterator[str]:
 
 
 def lines(found: Baseline, generated: Generated, width: int) -> Iterator[str]:
-    """Return the figures, the group sizes and some examples."""
+    """Yield the figures, the group sizes and some examples."""
     width = min(width, MOST_WIDTH)
     for name, value, rest in _figures(found):
         first, *more = wrapped(rest, max(LEAST_REST, width - REST_AT))
@@ -58,7 +55,6 @@ def lines(found: Baseline, generated: Generated, width: int) -> Iterator[str]:
 
 
 def _figures(found: Baseline) -> Iterator[tuple[str, str, str]]:
-    """Name, value and the rest of each line."""
     if found.judge is not None:
         judge = f"{one_line(found.judge.name, 40)} ≥ {compact(found.judge.least)} ({found.judge.why})"
         count = f"{found.right:,} of {found.completions:,}"
@@ -90,7 +86,7 @@ def _sizes(found: Baseline) -> Iterator[str]:
 
 
 def _examples(found: Baseline, generated: Generated, width: int) -> Iterator[str]:
-    """One row with a right and a wrong completion, or the first ones where there is no such row."""
+    """Yield completions of a row with both right and wrong ones, or of the first row."""
     mixed = (r for r in found.results if r.right is not None and 0 < r.right < r.of)
     row = next(mixed, found.results[0])
     mine = [sample for sample in generated.samples if sample.group == row.row]
@@ -104,7 +100,7 @@ def _examples(found: Baseline, generated: Generated, width: int) -> Iterator[str
 
 
 def whole(found: Baseline, generated: Generated, width: int) -> str:
-    """Return everything as one text that fits the width; what follows stands before the figures."""
+    """Return everything as one text that fits the width. Findings come before the figures."""
     rows = [*heading(found, width), ""]
     for finding in found.findings:
         first, *more = wrapped(one_line(finding.message), max(LEAST_REST, width - 4))

@@ -1,7 +1,7 @@
-"""A full-screen chart as frozen data: its window, lines of buckets, what happened, and all that in words.
+"""The content of a full-screen chart: its window, lines of buckets, events, and all that as text.
 
-The axis is in steps or in seconds since the start; both are plain numbers here. All names and texts are safe
-to show. Pieces of a reading are (text, role) pairs, most important first, for the widget to fit into a line.
+The axis is in steps or in seconds since the start, both as plain numbers. All names and texts are safe to
+show. A reading is a list of (text, role) pairs, most important first, which the widget fits into a line.
 """
 
 from __future__ import annotations
@@ -19,49 +19,48 @@ from grpo_tui.present.series import Average
 from grpo_tui.present.train_view import MARKS, Span
 
 ZOOM = 0.5
-"""What one press leaves of the width."""
+"""Factor of the width per key press."""
 PAN = 0.25
-"""What one press moves, as a share of the width."""
+"""Fraction of the width per key press."""
 NARROWEST = 8.0
-"""The least width, in steps or seconds."""
+"""Minimum width, in steps or seconds."""
 
 SMOOTHINGS: dict[str, tuple[int, float]] = {"off": (1, 0.0), "light": (7, 0.01), "strong": (39, 0.1)}
-"""Span of the moving average in values: at least so many, and at least so large a share of those shown."""
+"""Span of the moving average: a minimum number of values, and a minimum fraction of those shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What a person asked to see."""
+    """The part of the run that the user chose to see."""
 
     x: str = "step"
     """`step`, or `time` for seconds since the start."""
     span: tuple[float, float] | None = None
-    """First and last place on the axis; None for the whole run."""
+    """First and last position on the axis; None for the whole run."""
     following: bool = True
-    """True while the right edge goes along with the newest value; only the width of `span` counts then."""
+    """Whether the right edge follows the newest value. If so, only the width of `span` matters."""
     smoothing: str = "light"
 
 
 @dataclass(frozen=True, slots=True)
 class AxisRange:
-    """How far the data goes, in the unit of the axis."""
+    """Extent of the data, in the unit of the axis."""
 
     first: float
     newest: float
-    """Where the newest value stands."""
     end: float
-    """Right edge of the whole run; a little ahead of the newest value while it trains."""
+    """Right edge of the whole run, slightly ahead of the newest value while training."""
 
 
 def shown_range(window: Window, bounds: AxisRange) -> tuple[float, float]:
-    """First and last place of the axis."""
+    """Return first and last position of the axis."""
     if window.span is None:
         return bounds.first, max(bounds.end, bounds.first + 1)
     first, last = window.span
     if not window.following:
         return first, last
     width = last - first
-    # The edge moves on in leaps: a chart that shifted with every step would be restless to look at.
+    # Move the edge in leaps. A chart that shifted with every step would be restless.
     leap = width / 8
     ahead = (math.floor(bounds.newest / leap) + 1) * leap if bounds.end > bounds.newest else bounds.newest
     edge = min(bounds.end, ahead)
@@ -69,9 +68,9 @@ def shown_range(window: Window, bounds: AxisRange) -> tuple[float, float]:
 
 
 def zoomed(window: Window, bounds: AxisRange, factor: float, centre: float | None = None) -> Window:
-    """The window `factor` as wide around `centre`; a window as wide as the run shows all of it.
+    """Scale the window's width by `factor` around `centre`. Showing the whole run resets it.
 
-    Without a centre the right edge stays while the window follows, else the middle.
+    Without a centre, keep the right edge if the window follows the run, otherwise the middle.
     """
     first, last = shown_range(window, bounds)
     width = max(NARROWEST, (last - first) * factor)
@@ -84,7 +83,7 @@ def zoomed(window: Window, bounds: AxisRange, factor: float, centre: float | Non
 
 
 def panned(window: Window, bounds: AxisRange, share: float) -> Window:
-    """The window moved by a share of its width, at most to the ends of the run."""
+    """Move the window by a fraction of its width, at most to the ends of the run."""
     if window.span is None:
         return window
     first, last = shown_range(window, bounds)
@@ -95,17 +94,17 @@ def panned(window: Window, bounds: AxisRange, share: float) -> Window:
 
 
 def whole(window: Window) -> Window:
-    """The whole run, followed."""
+    """Show the whole run and follow it."""
     return replace(window, span=None, following=True)
 
 
 def newest(window: Window) -> Window:
-    """The same width at the newest value, followed."""
+    """Move to the newest value, keeping the width, and follow it."""
     return replace(window, following=True)
 
 
 def showing(window: Window, bounds: AxisRange, place: float) -> Window:
-    """The window moved so far that it shows a place."""
+    """Move the window if needed to show a position."""
     first, last = shown_range(window, bounds)
     if first <= place <= last:
         return window
@@ -116,16 +115,16 @@ def showing(window: Window, bounds: AxisRange, place: float) -> Window:
 def _placed(window: Window, bounds: AxisRange, first: float, width: float) -> Window:
     first = max(bounds.first, min(first, bounds.end - width))
     last = first + width
-    # Held against rounding: a window whose edge stands on the newest value follows it.
+    # The tolerance absorbs rounding: a window that ends at the newest value follows it.
     following = last >= bounds.newest - 1e-9 * max(1.0, abs(bounds.newest))
     return replace(window, span=(first, last), following=following)
 
 
 def average_span(smoothing: str, values: int) -> int:
-    """Span of the moving average, in values.
+    """Return the span of the moving average, in values.
 
-    It grows by doubling with what is shown, for the line to stay quiet over a long run and to keep its shape
-    from one step to the next.
+    It doubles with the number of values, so that a long run looks smooth and the line keeps its shape from
+    step to step.
     """
     least, share = SMOOTHINGS[smoothing]
     span = least
@@ -136,45 +135,45 @@ def average_span(smoothing: str, values: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ChartBucket:
-    """The values of one bucket of steps; a bucket of one value is that value."""
+    """The values of one bucket of steps."""
 
     first: int
     last: int
     x: float
-    """Where it stands on the axis."""
+    """Position on the axis."""
     at: float
     """When its last value was logged."""
     low: float | None
-    """None when it holds only missing values, which the chart shows as a gap."""
+    """None when all values are missing; the chart shows a gap."""
     high: float | None
     mean: float | None
     smooth: float | None
     count: int
-    """Values that are numbers."""
+    """Number of finite values."""
     missing: int = 0
-    """Values that are None, NaN or infinite."""
+    """Number of values that are None, NaN or infinite."""
     spread: float | None = None
-    """Mean of the standard deviation inside a group, for the reward alone."""
+    """Mean std within a group, for the reward only."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChartLine:
-    """One line: a metric of a run."""
+    """One metric of one run as a line."""
 
     key: str
     name: str
-    """What tells it from the other lines: `train`, `eval`, or the name of a run."""
+    """Label among the other lines: `train`, `eval`, or the name of a run."""
     buckets: tuple[ChartBucket, ...] = ()
     newest: float | None = None
     newest_step: int | None = None
     started_at: float = 0.0
     trouble: str = ""
-    """Why it cannot be shown, in a sentence."""
+    """Why it cannot be shown, as a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """Something that happened at a step."""
+    """An event at a step."""
 
     step: int
     x: float
@@ -185,46 +184,45 @@ class Happening:
 
 @dataclass(frozen=True, slots=True)
 class BigChartView:
-    """What a full-screen chart shows, at one moment."""
+    """Everything a full-screen chart shows at one moment."""
 
     key: str
     lines: tuple[ChartLine, ...]
     x: str
-    """`step` or `time`."""
     first: float
     last: float
     bounds: AxisRange
     happenings: tuple[Happening, ...] = ()
     smoothing_span: int = 1
-    """Values that the moving average spans; 1 for none."""
+    """Values in the moving average; 1 for none."""
     live: bool = False
 
     @property
     def known(self) -> bool:
-        """True when there is any number to draw."""
+        """Whether there is any number to draw."""
         return any(s.mean is not None for line in self.lines for s in line.buckets)
 
     @property
     def positive(self) -> bool:
-        """True when every value can stand on a logarithmic axis."""
+        """Whether every value fits on a logarithmic axis."""
         lows = [s.low for line in self.lines for s in line.buckets if s.low is not None]
         return bool(lows) and min(lows) > 0
 
     @property
     def places(self) -> list[float]:
-        """Where the cursor can stand: the buckets of the line that has most of them."""
+        """Cursor positions: the buckets of the line that has the most."""
         longest = max(self.lines, key=lambda line: len(line.buckets), default=None)
         if longest is None:
             return []
         return [s.x for s in longest.buckets if self.first <= s.x <= self.last]
 
     def happened_at(self, bucket: ChartBucket) -> list[Happening]:
-        """What happened within a bucket."""
+        """Return the events within a bucket."""
         return [h for h in self.happenings if bucket.first <= h.step <= bucket.last]
 
 
 def nearest(places: Sequence[float], x: float) -> int | None:
-    """Index of the place nearest to `x`, None when there is none."""
+    """Return the index of the position nearest to `x`; None without any."""
     if not places:
         return None
     after = bisect_left(places, x)
@@ -236,7 +234,7 @@ def nearest(places: Sequence[float], x: float) -> int | None:
 
 
 def bucket_at(line: ChartLine, x: float) -> ChartBucket | None:
-    """The bucket of a line nearest to a place, None when the place lies beyond its ends."""
+    """Return the bucket of a line nearest to a position; None beyond its ends."""
     xs = [s.x for s in line.buckets]
     index = nearest(xs, x)
     if index is None:
@@ -246,22 +244,22 @@ def bucket_at(line: ChartLine, x: float) -> ChartBucket | None:
 
 
 def _apart(xs: Sequence[float], index: int) -> float:
-    """Distance to the nearer neighbour; a single value reaches half a step."""
+    """Return the distance to the nearer neighbour; 1 for a single value."""
     gaps = [abs(xs[index] - xs[i]) for i in (index - 1, index + 1) if 0 <= i < len(xs)]
     return min(gaps, default=1.0)
 
 
 def moving_average(values: Iterable[tuple[float | None, int]], span: int) -> list[float | None]:
-    """Moving average, with `a = 2 / (span + 1)`, of buckets given as (mean, number of values).
+    """Return the moving average, with `a = 2 / (span + 1)`, of (mean, number of values) pairs.
 
-    A missing value leaves a gap and changes nothing.
+    A missing value leaves a gap and does not affect the average.
     """
     average = Average(1 - 2 / (span + 1))
     return [None if mean is None or count < 1 else average.add(mean, count) for mean, count in values]
 
 
 def converted(line: ChartLine, x: float, *, to_time: bool) -> float:
-    """A place on the axis of steps as one on the axis of time, or the other way, between known buckets."""
+    """Convert a position between steps and time, interpolating between known buckets."""
     pairs = [((s.first + s.last) / 2, s.at - line.started_at) for s in line.buckets]
     if not pairs:
         return x
@@ -277,7 +275,7 @@ def converted(line: ChartLine, x: float, *, to_time: bool) -> float:
 
 
 def number(value: float | None, like: tuple[float | None, ...] = ()) -> str:
-    """A value at the cursor, a digit more exact than on a small chart."""
+    """Format a value at the cursor, with one digit more than on a small chart."""
     if value is None:
         return MISSING
     if value != 0 and (abs(value) < 0.001 or abs(value) >= 1e7):
@@ -286,17 +284,17 @@ def number(value: float | None, like: tuple[float | None, ...] = ()) -> str:
 
 
 def title_of(key: str) -> str:
-    """The metric's title, safe."""
+    """Return the metric's title, safe to show."""
     return one_line(describe(key).title, 60)
 
 
 def smoothing_words(span: int) -> str:
-    """How the line is smoothed."""
+    """Describe the smoothing."""
     return "not smoothed" if span <= 1 else f"moving average of {span:,} values"
 
 
 def range_words(view: BigChartView) -> str:
-    """What part of the run is shown."""
+    """Describe the part of the run that is shown."""
     label = time_label if view.x == "time" else step_label
     last = min(view.last, view.bounds.newest) if view.last >= view.bounds.newest else view.last
     unit = "" if view.x == "time" else "steps "
@@ -307,7 +305,7 @@ def range_words(view: BigChartView) -> str:
 
 
 def cursor_place(view: BigChartView, cursor: float | None) -> float | None:
-    """Where the cursor stands: the bucket nearest to it, the newest one without a cursor."""
+    """Return the bucket position nearest to the cursor, or the newest one without a cursor."""
     places = view.places
     if not places:
         return None
@@ -318,7 +316,7 @@ def cursor_place(view: BigChartView, cursor: float | None) -> float | None:
 
 
 def where_words(view: BigChartView, bucket: ChartBucket, line: ChartLine) -> list[Span]:
-    """Step and time of a bucket."""
+    """Describe step and time of a bucket."""
     steps = f"step {bucket.first:,}"
     if bucket.last > bucket.first:
         steps = f"steps {bucket.first:,} to {bucket.last:,}"
@@ -328,12 +326,12 @@ def where_words(view: BigChartView, bucket: ChartBucket, line: ChartLine) -> lis
 
 
 def place_words(view: BigChartView, place: float) -> str:
-    """A place that several lines share; each run has a clock of its own."""
+    """Describe a position shared by several lines, without a clock time: each run has its own."""
     return f"{time_label(place)} after the start" if view.x == "time" else f"step {place:,.0f}"
 
 
 def value_words(bucket: ChartBucket | None) -> list[Span]:
-    """The values of a bucket: mean or raw, smoothed, and its extremes."""
+    """Describe the values of a bucket: mean or single value, smoothed value, and range."""
     if bucket is None:
         return [(MISSING, "dim")]
     if bucket.mean is None:
@@ -354,7 +352,7 @@ def value_words(bucket: ChartBucket | None) -> list[Span]:
 
 
 def short_value(bucket: ChartBucket | None) -> str:
-    """One value of a bucket, where several lines share the reading."""
+    """Return one value of a bucket, for a reading of several lines."""
     if bucket is None:
         return MISSING
     if bucket.mean is None:
@@ -363,7 +361,7 @@ def short_value(bucket: ChartBucket | None) -> str:
 
 
 def happened_words(view: BigChartView, place: float) -> list[Span]:
-    """What happened at the cursor."""
+    """Describe the events at the cursor."""
     for line in view.lines:
         bucket = bucket_at(line, place)
         if bucket is not None:

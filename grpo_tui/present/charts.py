@@ -1,7 +1,7 @@
-"""Which metrics make a chart, in which order, what its title says; and how the run is, in one line of words.
+"""Choose which metrics get a chart, their order and titles, and summarize a run's health in one line.
 
-That line tells the state, the cause of a failure and whether the reward moves. What metrics mean is in
-`core.metrics`.
+The health line gives the state, the cause of a failure and whether the reward moves. `core.metrics` describes
+the metrics.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from grpo_tui.store.read_series import TOKENS_PER_SECOND
 from grpo_tui.store.status import ENDED, MASKED, Status
 
 WINDOW = 20
-"""Rows that are compared with as many before them."""
+"""Number of values compared with as many before them."""
 FEWEST = 8
 LOST = 3
-"""Steps in a row without any signal that are told of while it is too early for a trend."""
+"""Consecutive steps without a signal to report while it is too early for a trend."""
 CERTAIN = 2.0
-"""How many standard errors apart two means must be to be called different."""
+"""Standard errors between two means that count as a difference."""
 
 
 def trend(recent: Sequence[Recent]) -> str | None:
-    """`rises`, `falls` or `flat`: the newer half of the last 40 values against the older; None when too few.
+    """Return `rises`, `falls` or `flat` for the last 40 values, newer half against older; None for too few.
 
-    The two halves differ when their means are more than two standard errors apart (Welch's statistic).
+    The halves differ when their means are more than two standard errors apart (Welch's statistic).
     """
     values = [r.value for r in recent][-2 * WINDOW :]
     if len(values) < FEWEST:
@@ -66,7 +66,7 @@ def health_spans(
     beta: float | None,
     no_signal: Series | None = None,
 ) -> tuple[Span, ...]:
-    """The health line: what matters most first, for what does not fit is left out from the end."""
+    """Return the health line, most important part first: what does not fit is dropped from the end."""
     state = status.state
     if state in ("failed", "crashed"):
         return _broken(status, folder)
@@ -102,7 +102,7 @@ def _broken(status: Status, folder: str) -> tuple[Span, ...]:
 
 
 def way_on(status: Status, folder: str) -> str:
-    """What starts an ended run again, in a sentence, as one would type it here."""
+    """Return a sentence with the command that restarts an ended run, as typed in this folder."""
     run = shell_word(from_here(Path(folder)))
     fresh = f"`grpo-tui train {run} --run-dir NEW` starts a new run."
     if any(checkpoint.complete for checkpoint in status.checkpoints):
@@ -119,7 +119,7 @@ def way_on(status: Status, folder: str) -> str:
 
 
 def _worst_words(findings: Sequence[Finding]) -> list[Span]:
-    """The worst finding that is open; nothing without an error or a warning."""
+    """Describe the worst open error or warning; empty without one."""
     worst = next((finding for finding in findings if finding.severity != "info"), None)
     if worst is None:
         return []
@@ -170,7 +170,7 @@ def _apart(one: float, other: float) -> tuple[str, str]:
 
 
 def _level_since(reward: Series, level: float, band: float) -> int:
-    """The first step after which the smoothed reward stays within `band` of `level`."""
+    """Return the first step after which the smoothed reward stays within `band` of `level`."""
     since = reward.last_step or 0
     for bucket in reversed(reward.buckets):
         if bucket.smooth is not None:
@@ -205,17 +205,17 @@ FIRST = (
     "learning_rate",
     "loss",
 )
-"""The charts a person looks at first, in this order; every other key follows in the catalogue's order."""
+"""The first charts, in order. Other keys follow in the order of the catalogue."""
 
 _SHARES = frozenset({FLAT, MASKED_SHARE, FLAT_TOP, FLAT_BOTTOM, "frac_reward_zero_std"})
-"""Shares of a handful of groups jump between 0 and 1: only their mean over a stretch says something."""
+"""Fractions of a few groups jump between 0 and 1, so only their mean over a stretch is meaningful."""
 _PLACES = {metric.key: place for place, metric in enumerate(METRICS)}
 _NO_CHART = frozenset({"epoch", "total_flos", "train_loss", "train_runtime"})
 _NO_CHART_PREFIXES = ("train_", "eval_runtime", "eval_samples_per", "eval_steps_per")
 
 
 def chart_keys(keys: Iterable[str]) -> list[str]:
-    """The keys that get a chart, in the order they are leafed through."""
+    """Return the keys that get a chart, in display order."""
     known = list(keys)
     rest = [
         k for k in known if k not in FIRST and k not in _NO_CHART and not k.startswith(_NO_CHART_PREFIXES)
@@ -225,7 +225,7 @@ def chart_keys(keys: Iterable[str]) -> list[str]:
 
 @lru_cache(maxsize=1024)
 def _place(key: str) -> tuple[bool, int, int, str]:
-    """Training before evaluation, then as the catalogue has it; a run's own metrics come last, by name."""
+    """Return the sort key: training before evaluation, catalogue order, then a run's own metrics by name."""
     metric = describe(key)
     plain = key.removeprefix(EVAL)
     return plain != key, GROUPS.index(metric.group), _PLACES.get(plain, len(_PLACES)), key
@@ -237,7 +237,7 @@ def _title(key: str) -> str:
 
 
 def chart_view(key: str, series: Mapping[str, Series], marks: Sequence[Mark], end: int) -> ChartView:
-    """One metric as a chart; `end` is the last step of its axis."""
+    """Return one metric as a chart; `end` is the last step of its axis."""
     own = series.get(key) or Series()
     change = own.change(CHANGE_STEPS)
     digits = digits_for([own.last])
@@ -261,7 +261,7 @@ def chart_view(key: str, series: Mapping[str, Series], marks: Sequence[Mark], en
 
 
 def _note(key: str, series: Mapping[str, Series]) -> tuple[str, str]:
-    """What stands beside a chart's value, in full and in a word or two."""
+    """Return the note beside a chart's value, in full and in a word or two."""
     if key == "loss":
         return "not a measure of progress: near 0 is healthy", "not a measure of progress"
     if key == "completions/mean_length":
@@ -283,10 +283,10 @@ def _last(series: Mapping[str, Series], key: str) -> float | None:
 
 
 def axis_end(step: int, total: int | None, *, live: bool) -> int:
-    """Last step of the axis of steps.
+    """Return the last step of the axis.
 
-    While a run goes on it lies a little ahead and moves seldom: a chart that shifted with every step would be
-    restless to look at and would be sent over the connection as a whole each time.
+    In a live run it is slightly ahead and moves rarely. A chart that shifted with every step would be
+    restless, and all of it would be sent over the connection each time.
     """
     if not live or step <= 0:
         return step

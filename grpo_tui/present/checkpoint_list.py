@@ -1,4 +1,4 @@
-"""The checkpoints of a run as a list: size, reward at their step, and which can be used or deleted."""
+"""List the checkpoints of a run: size, reward at their step, and which can be used or deleted."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class ListedCheckpoint:
     """One checkpoint folder.
 
     Attributes:
-        reason: why it is not complete; empty when it is.
-        requested: whether a user asked for it, so that rotation keeps it.
-        metrics: the training metrics of its step, or of the last logged step before it.
-        metrics_step: that step, None without metrics.
-        newest: whether it is the newest complete one.
-        best: whether its reward is the highest of the complete ones.
+        reason: Why it is not complete; empty when it is.
+        requested: Whether a user requested it, so that rotation keeps it.
+        metrics: Training metrics of its step, or of the last logged step before it.
+        metrics_step: That step; None without metrics.
+        newest: Whether it is the newest complete one.
+        best: Whether its reward is the highest of the complete ones.
     """
 
     step: int
@@ -48,13 +48,13 @@ class ListedCheckpoint:
 
     @property
     def reward(self) -> float | None:
-        """Mean reward of the step, None when it is not known."""
+        """Mean reward of the step; None when unknown."""
         return _number(self.metrics.get("reward"))
 
 
 @dataclass(frozen=True, slots=True)
 class FinalModel:
-    """The model that a finished run left in its folder; `size_bytes` of its weights."""
+    """The model of a finished run; `size_bytes` is that of its weights."""
 
     step: int
     path: str
@@ -63,12 +63,12 @@ class FinalModel:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointList:
-    """The checkpoints of a run by step.
+    """The checkpoints of a run, by step.
 
     Attributes:
-        live: whether the run is still training.
-        starting: whether it may be loading one of them.
-        free_bytes: on the disk they are on.
+        live: Whether the run is still training.
+        starting: Whether it may be loading a checkpoint.
+        free_bytes: Free space on their disk.
     """
 
     run: str
@@ -80,11 +80,11 @@ class CheckpointList:
 
     @property
     def disk_bytes(self) -> int:
-        """What the checkpoints and the final model take."""
+        """Size of the checkpoints and the final model."""
         return sum(c.size_bytes for c in self.checkpoints) + (self.final.size_bytes if self.final else 0)
 
     def to_json(self) -> dict[str, Any]:
-        """The documented JSON shape."""
+        """Return the documented JSON shape."""
         listed = [{**asdict(one), "reward": one.reward} for one in self.checkpoints]
         final = asdict(self.final) if self.final is not None else None
         return {
@@ -112,10 +112,10 @@ class CheckpointList:
 
 
 def list_checkpoints(root: Path) -> CheckpointList:
-    """Look at a run's folder.
+    """Return the checkpoints in a run's folder.
 
     Raises:
-        RunDatabaseError: the folder holds no run.
+        RunDatabaseError: The folder holds no run.
     """
     status = read_status(root)
     found = [_listed(path, live=status.live) for path in RunFolder(root).checkpoints()]
@@ -131,7 +131,7 @@ def list_checkpoints(root: Path) -> CheckpointList:
 
 
 def lines(found: CheckpointList) -> Iterator[str]:
-    """Return the list as a table with a sum below."""
+    """Yield the list as a table with a total below."""
     rewards = [fixed(one.reward) for one in found.checkpoints]
     width = max([len("reward"), *map(len, rewards)])
     yield f"{'step':>8}  {'size':>9}  {'reward':>{width}}"

@@ -1,4 +1,4 @@
-"""Say what a comparison of policies came to: verdict, measures, wins, and where a policy is worst."""
+"""Format the result of a comparison: verdict, measures, wins, and each policy's worst prompts."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from grpo_tui.store.comparisons import BASE
 
 MOST_WIDTH = 120
 NAME, VALUE = 15, 12
-"""Cells of a measure's name and of a column."""
+"""Widths in cells of a measure's name and of a column."""
 PRINTED_WORST = 3
 Body = Mapping[str, Any]
 
 
 def report(body: Body, width: int) -> Iterator[str]:
-    """Return the whole report as lines: verdict, measures, wins, and where each policy is worst."""
+    """Yield the whole report: verdict, measures, wins, and each policy's worst prompts."""
     width = min(width, MOST_WIDTH)
     for verdict in body["verdict"]:
         yield from wrapped(sentence(body, verdict), width)
@@ -28,7 +28,7 @@ def report(body: Body, width: int) -> Iterator[str]:
 
 
 def measured(body: Body, width: int, *, worst: bool = True) -> Iterator[str]:
-    """Return what was asked and what came out as lines, where each policy is worst only when wanted."""
+    """Yield what was compared and the results; `worst` adds each policy's worst prompts."""
     yield from wrapped(asked(body), width)
     yield from wrapped(judged(body), width)
     for note in body["notes"]:
@@ -54,7 +54,7 @@ def judged(body: Body) -> str:
 
 
 def sentence(body: Body, verdict: Body) -> str:
-    """Return the verdict on one policy in words."""
+    """Return the verdict on one policy as a sentence."""
     name, word = verdict["policy"], verdict["word"]
     found = difference(_measure(body, body["deciding"]), name)
     who = f"{one_line(name, 40)}: " if len(body["verdict"]) > 1 else ""
@@ -82,13 +82,13 @@ def _interval(found: Body) -> str:
 
 
 def signed(values: Sequence[float]) -> list[str]:
-    """Return values with a sign, with as many decimals as the largest needs."""
+    """Format values with a sign, with as many decimals as the largest needs."""
     digits = digits_of(values)
     return [f"{value:+.{digits}f}" for value in values]
 
 
 def digits_of(values: Sequence[float | None]) -> int:
-    """Decimals that show three figures of the largest value."""
+    """Return the decimals that give the largest value three significant digits."""
     largest = max((abs(value) for value in values if value is not None), default=0.0)
     return 3 if largest < 1 else 2 if largest < 10 else 1
 
@@ -99,7 +99,7 @@ def _measure(body: Body, name: str) -> Body:
 
 
 def difference(measure: Body, policy: str) -> Body | None:
-    """Return how a policy differs from the first in a measure, None when no prompt was scored for both."""
+    """Return a policy's difference from the first in a measure; None when no prompt was scored for both."""
     return next((one for one in measure["differences"] if one["policy"] == policy), None)
 
 
@@ -109,7 +109,7 @@ def _prompts(body: Body) -> str:
 
 
 def asked(body: Body) -> str:
-    """Return what was asked of all policies, and how."""
+    """Return what all policies were asked, and how."""
     sampling = body["sampling"]
     engine = " with vLLM" if sampling["engine"] == "vllm" else ""
     seen = (
@@ -126,7 +126,6 @@ def asked(body: Body) -> str:
 
 
 def _table(body: Body, at: int) -> Iterator[str]:
-    """The measures of the first policy and of another side by side."""
     base, policy = body["policies"][0], body["policies"][at]
     heads = "".join(f"{one_line(head(one), VALUE):>{VALUE + 2}}" for one in (base, policy))
     yield f"{'':{NAME}}{heads}   difference   95 % interval"
@@ -147,7 +146,7 @@ def _table(body: Body, at: int) -> Iterator[str]:
 
 
 def head(policy: Body) -> str:
-    """A policy's name over its column: of a path the end."""
+    """Return the column head of a policy: its name, or the last part of a path."""
     return Path(policy["name"]).name or str(policy["name"])
 
 
@@ -159,7 +158,6 @@ def _wins(body: Body, won: Body) -> str:
 
 
 def _worst(body: Body, policy: str, width: int) -> Iterator[str]:
-    """The prompts on which a policy falls behind the first most, with a completion of each."""
     found = [one for one in body["worst"] if one["name"] == policy]
     if not found:
         return

@@ -1,6 +1,6 @@
-"""What differs between an open config and something else, as lines for a screen.
+"""Differences between an open config and something else, as lines for a screen.
 
-The comparison is that of `config.config_diff`; this names its sides and spells its rows.
+`config.config_diff` compares; this module names the sides and formats the rows.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ NOW = "current"
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Two sides.
+    """Two compared sides.
 
     Attributes:
-        theirs: what the lines with `-` are.
-        mine: what the lines with `+` are.
-        lines: sign and text; `@` is a title.
+        theirs: Name of the side with `-` lines.
+        mine: Name of the side with `+` lines.
+        lines: (sign, text) pairs; `@` is a title.
     """
 
     theirs: str
@@ -39,15 +39,14 @@ class Compared:
 
 
 def against(what: str | Path, draft: Draft) -> Compared:
-    """Compare an open config.
+    """Compare an open config with something else.
 
     Args:
         what: `saved`, `preset`, `defaults`, or the folder of a run.
-        draft: the open config.
 
     Raises:
-        OSError: a run's config cannot be read.
-        ValueError: a file or a run's config cannot be understood.
+        OSError: A run's config cannot be read.
+        ValueError: A file or a run's config is invalid.
     """
     if isinstance(what, Path):
         config = RunConfig.from_json(read_spec(RunFolder(what).spec).config, what)
@@ -59,12 +58,12 @@ def against(what: str | Path, draft: Draft) -> Compared:
 
 
 def texts(theirs: str, title: str, draft: Draft) -> Compared:
-    """Compare an open config with another text of its file."""
+    """Compare an open config with another version of its text."""
     return _lines(diff(draft, Side.of(Draft(theirs, draft.path), title)))
 
 
 def _lines(found: Diff) -> Compared:
-    """Line by line; by fields where one of the sides has no text."""
+    """Compare line by line, or by fields where one side has no text."""
     if not found.lines:
         return _fields(found)
     lines: list[tuple[Sign, str]] = []

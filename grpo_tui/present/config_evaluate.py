@@ -1,7 +1,7 @@
-"""From the text of an open config to what the pane says of it, and how a value is asked for and shown.
+"""Evaluate the text of an open config for the Config pane, and format and parse field values.
 
-A pure function of a snapshot, so that a thread can make it while the user types on. It loads neither model
-nor data. The pane itself imports only `config_view`: all of `config` would hold up its first paint.
+A pure function of a snapshot, so that a thread can run it while the user keeps typing. It loads neither model
+nor data. The pane itself imports only `config_view`: importing all of `config` would delay its first paint.
 """
 
 from __future__ import annotations
@@ -37,10 +37,9 @@ class Way:
     """How one field is edited.
 
     Attributes:
-        kind: in which form it is asked for: at once, from a list, on one line, as a text of several lines, as
-            YAML.
-        text: what to begin with.
-        choices: what can be chosen.
+        kind: Toggled at once, chosen from a list, typed on one line, as multi-line text, or as YAML.
+        text: Initial text.
+        choices: Values to choose from.
     """
 
     kind: Kind
@@ -49,14 +48,14 @@ class Way:
 
 
 def as_written(value: FieldValue) -> Any:
-    """A field's value as a person would write it: as it stands, but for a text that is read as a number."""
+    """Return a field's value as the user would write it. Text that is parsed as another type is converted."""
     if value.origin == "default" or (isinstance(value.written, str) and not isinstance(value.value, str)):
         return value.value
     return value.written  # a path, say, which a start would use in full
 
 
 def way_of(value: FieldValue) -> Way:
-    """How a field is edited, now."""
+    """Return how a field is edited, given its current value."""
     kinds = kinds_of(value.info.annotation)
     now = as_written(value)
     if kinds == {"bool"}:
@@ -74,19 +73,19 @@ def way_of(value: FieldValue) -> Way:
 
 
 def words_of(value: Any) -> str:
-    """A value as a person would type it; nothing for none."""
+    """Return a value as the user would type it; empty for None."""
     if value is None or isinstance(value, NoDefault):
         return ""
     return value if isinstance(value, str) else inline(value)
 
 
 def in_lines(text: str) -> str:
-    """YAML that was typed over lines as words of a field: set in, as it would stand below the key."""
+    """Indent multi-line YAML as it would be below its key."""
     return "\n".join(f"  {line}" if line.strip() else "" for line in text.split("\n")) + "\n"
 
 
 def refusal(name: str, words: str, kind: Kind = "line") -> str:
-    """Why words do not fit a field, empty when they do; no words are the default."""
+    """Return why the typed text is invalid for a field; empty when it is valid. No text is the default."""
     if not words.strip():
         return ""
     try:
@@ -97,11 +96,11 @@ def refusal(name: str, words: str, kind: Kind = "line") -> str:
 
 
 TAKEN = ("folder.run", "folder.live")
-"""Rules about a folder that holds a run; their fix is the next free name beside it."""
+"""Rules about a folder that holds a run. Their fix is the next free name beside it."""
 
 
 def start_beside(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return the findings as they are for a start that goes beside a run: no error, and where it goes."""
+    """Return the findings for a start in a free folder beside a run: its error becomes a warning."""
     return tuple(_beside(found) if found.id in TAKEN else found for found in findings)
 
 
@@ -113,16 +112,16 @@ def _beside(found: Finding) -> Finding:
 
 
 def free_folder(findings: Iterable[Finding]) -> Path | None:
-    """Return the free folder beside the run that is in the way; None when none is."""
+    """Return the free folder beside the run that is in the way; None without such a run."""
     fixes = [found.fix for found in findings if found.id in TAKEN and found.fix is not None]
     return next((Path(str(fix.value)) for fix in fixes), None)
 
 
 MOST_VALUE = 400
-"""Characters of a value that the form holds; no form is wider."""
+"""Characters of a value in the form. No form is wider."""
 
 Judge = Callable[[Inspected, "ConfigRanks"], Iterable[Finding]]
-"""What is found of a config beyond its reading."""
+"""Returns findings about a config beyond those of parsing it."""
 Planner = Callable[[Inspected, "ConfigRanks"], "Plan | None"]
 
 
@@ -131,8 +130,8 @@ class ConfigRanks:
     """The training processes of a config.
 
     Attributes:
-        launcher: the words that start them, none for one process.
-        count: how many, None when the words do not say.
+        launcher: Command that starts them; empty for one process.
+        count: Number of processes; None when the command does not say.
     """
 
     launcher: tuple[str, ...] = ()
@@ -141,17 +140,16 @@ class ConfigRanks:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A config as it stands in the editor.
+    """The state of a config in the editor.
 
     Attributes:
-        number: counts the changes, so that an old answer is known.
-        text: the text.
-        path: the file it is or will be; names in it are looked up beside it.
-        saved: the text of the file, None when there is none yet.
-        preset: the preset it began as, None when it began otherwise.
-        title: what it is called while it has no file.
-        overrides: `K=V` words of the command line.
-        launcher: words of the command line that start the processes; those of the config when there are none.
+        number: Counts changes, to recognize outdated results.
+        path: The file, which may not exist yet. Relative names in the config refer to its folder.
+        saved: Text of the file; None when there is none yet.
+        preset: Preset it started from, if any.
+        title: Shown while it has no file.
+        overrides: `K=V` arguments of the command line.
+        launcher: Launcher of the command line; if empty, that of the config.
     """
 
     number: int
@@ -166,7 +164,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """A snapshot, looked at; `values` are those of the last text that could be read."""
+    """An evaluated snapshot; `values` are those of the last text that could be parsed."""
 
     snapshot: Snapshot
     view: ConfigView
@@ -182,13 +180,12 @@ def evaluate(
     judge: Judge | None = None,
     planner: Planner | None = None,
 ) -> Evaluation:
-    """Look at a snapshot.
+    """Evaluate a snapshot.
 
     Args:
-        snapshot: what stands in the editor.
-        before: the evaluation before; a text that cannot be read keeps its fields.
-        judge: finds more than the reading does.
-        planner: plans on a machine; without it the plan knows the config alone.
+        before: The previous evaluation. Its fields are kept if the text cannot be parsed.
+        judge: Adds findings beyond those of parsing.
+        planner: Plans for a machine. Without it the plan is based on the config alone.
     """
     draft, ranks = _read(snapshot)
     problem, inspected = draft.problem, draft.inspected
@@ -224,7 +221,7 @@ def evaluate(
 
 
 def _read(snapshot: Snapshot) -> tuple[Draft, ConfigRanks]:
-    """The text read for as many processes as its own launcher starts, or that of the command line."""
+    """Parse the text for as many processes as the launcher starts."""
 
     def read(count: int | None) -> Draft:
         return Draft(
@@ -255,7 +252,7 @@ def _count(words: tuple[str, ...]) -> int | None:
 def plan_of_parts(
     inspected: Inspected, ranks: ConfigRanks, shape: ModelShape | None = None, device: Device | None = None
 ) -> Plan | None:
-    """The plan of a config, also of one that is not whole: what does not fit counts as the default."""
+    """Return the plan of a config that may be incomplete: invalid values count as defaults."""
     if not inspected.fields:
         return None
     parts = inspected.parts
@@ -312,7 +309,7 @@ def _rows(
 
 
 def _unknown(values: Mapping[str, Any], known: Mapping[str, FieldValue]) -> list[tuple[str, Any]]:
-    """Keys of the file and of its section that are no field."""
+    """Return keys of the file and of its section that are not fields."""
     section = values.get(SECTION)
     found = [(str(key), value) for key, value in values.items() if key != SECTION]
     if isinstance(section, Mapping):
@@ -349,7 +346,7 @@ def _nested(text: str | None) -> Mapping[str, Any]:
 
 
 def shown(value: Any) -> str:
-    """A value on one line, as it would stand in a file."""
+    """Format a value on one line, as it would appear in a file."""
     if value is None:
         return "none"
     if isinstance(value, str):
@@ -358,6 +355,6 @@ def shown(value: Any) -> str:
 
 
 def read_fields() -> None:
-    """Read TRL's fields from its source, so that the first config need not wait for it."""
+    """Read TRL's fields from its source in advance, so that the first config does not wait for it."""
     with contextlib.suppress(FieldsUnavailableError):
         all_fields()

@@ -1,6 +1,6 @@
-"""Where configs are and may be written: those below a folder, the preset of one, what is wrong with a path.
+"""Find configs below a folder and the preset of a config, and check paths to read or write.
 
-Looks at names of files; reads and writes none.
+Only file names are examined; no file is opened.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from pathlib import Path
 from grpo_tui.config.presets import CASES, preset_of, presets
 
 MOST_FILES = 40
-"""Configs below a folder that are offered; any other is typed."""
+"""Maximum number of configs offered. The user can type any other."""
 DEEPEST = 3
-"""Folders below it that are looked into."""
+"""Levels of folders that are searched."""
 MOST_FOLDERS = 200
 PASSED_OVER = ("node_modules", "outputs", "site-packages")
 
 
 def configs_below(folder: Path) -> list[Path]:
-    """YAML files below a folder that look like configs, those in `configs` first, not far down."""
+    """Return YAML files below a folder that look like configs, those in `configs` first."""
     found: list[Path] = []
     level = [folder]
     for _ in range(DEEPEST):
@@ -40,25 +40,25 @@ def configs_below(folder: Path) -> list[Path]:
 
 
 def preset_file(text: str) -> Path | None:
-    """The preset that a config says it was copied from."""
+    """Return the preset that a config says it was copied from."""
     name = preset_of(text)
     return next((preset.path for preset in presets() if preset.name == name), None) if name else None
 
 
 def not_new(path: Path) -> str:
-    """Why no new config can be written there, empty when it can."""
+    """Return why no new config can be written there; empty when it can."""
     return f"{path} already exists" if path.exists() else _not_a_config(path)
 
 
 def not_readable(path: Path) -> str:
-    """Why no config can be read there, empty when it can."""
+    """Return why no config can be read there; empty when it can."""
     if path.is_dir():
         return f"{path} is a folder"
     return "" if path.is_file() else f"no such file: {path}"
 
 
 def not_writable(path: Path) -> str:
-    """Why no config can be written there, empty when it can."""
+    """Return why no config can be written there; empty when it can."""
     if path.is_dir():
         return f"{path} is a folder"
     if not path.absolute().parent.is_dir():
@@ -67,7 +67,7 @@ def not_writable(path: Path) -> str:
 
 
 def not_script(path: Path) -> str:
-    """Why no script can be written there, empty when it can."""
+    """Return why no script can be written there; empty when it can."""
     if path.exists():
         return f"{path} already exists"
     if not path.absolute().parent.is_dir():

@@ -1,4 +1,4 @@
-"""What the pane Config says of an open config: rows of the form, findings, notes, a field in words."""
+"""Content of the Config pane: rows of the form, findings, notes, help on a field."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FieldHelp:
-    """What is said of one field.
+    """Help on one field.
 
     Attributes:
-        name: the field.
-        facts: type, choices and default, each a few words.
-        findings: what was found of it, errors first.
-        advice: what we would do, and why.
+        facts: Type, choices and default, a few words each.
+        findings: Errors first.
+        advice: What we recommend, and why.
         help: TRL's own text.
     """
 
@@ -34,9 +33,9 @@ class FieldHelp:
 
 
 Origin = Literal["file", "preset", "default", "set", "edited"]
-"""Where a value comes from; `edited` is one that differs from the saved file."""
+"""Where a value comes from; `edited` means that it differs from the saved file."""
 NO_FIELD = "not a field of TRL or grpo_tui"
-"""The group of keys that nobody knows."""
+"""Group of unknown keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,25 +45,25 @@ class FieldRow:
     name: str
     group: str
     value: str
-    """On one line, safe to show, never cut."""
+    """On one line, safe to show, never truncated."""
     number: bool
-    """Whether it is set at the right, as numbers are."""
+    """Whether it is right-aligned, as numbers are."""
     origin: Origin
     severity: Severity | None
-    """The worst that was found of it."""
+    """Severity of its worst finding."""
     leading: bool
-    """One of the few of its group that matter."""
+    """Whether it is one of the important fields of its group."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """The title of a group in the form."""
+    """Title of a group in the form."""
 
     title: str
     shown: int
     all: int
     open: bool
-    """Whether every field of it shows."""
+    """Whether all of its fields are shown."""
 
 
 FormRow = FieldRow | GroupRow
@@ -75,14 +74,14 @@ class ConfigView:
     """An open config.
 
     Attributes:
-        title: the file's name, or what it is made from.
-        path: the file; None for a config that was never saved.
-        fields: every field, in the order of groups.
-        findings: all that was found, errors first.
-        unsaved: whether it differs from the file.
-        broken: why the text cannot be read, with its place; None when it can.
-        lines: line of a field in the text, from 1, for those that stand in it.
-        whole: whether everything that is found at once was looked for.
+        title: The file's name, or what it was made from.
+        path: The file; None for a config that was never saved.
+        fields: Every field, in the order of groups.
+        findings: Errors first.
+        unsaved: Whether it differs from the file.
+        broken: Why the text cannot be parsed, and where; None when it can.
+        lines: Line number of each field in the text, from 1.
+        whole: Whether all checks that need no loading have run.
     """
 
     title: str
@@ -95,7 +94,7 @@ class ConfigView:
     whole: bool = True
 
     def counts(self) -> tuple[int, int]:
-        """Errors and warnings."""
+        """Return the number of errors and of warnings."""
         found = [finding.severity for finding in self.findings]
         return found.count("error"), found.count("warning")
 
@@ -103,13 +102,12 @@ class ConfigView:
 def form_rows(
     fields: Sequence[FieldRow], opened: Collection[str], found: Collection[str] | None = None
 ) -> list[FormRow]:
-    """The lines of the form: groups and their fields.
+    """Return the lines of the form: groups and their fields.
 
     Args:
-        fields: every field, in the order of groups.
-        opened: groups that show all of their fields; the others show the few that matter, what is set, and
-            what something was found of.
-        found: names that a search has found; only these show, all groups open.
+        fields: Every field, in the order of groups.
+        opened: Groups that show all fields. Others show fields that are important, set, or have findings.
+        found: Names that match a search. Only these are shown, in open groups.
     """
     rows: list[FormRow] = []
     for title in dict.fromkeys(row.group for row in fields):
@@ -127,17 +125,17 @@ def form_rows(
 
 
 def shows(field: FieldRow) -> bool:
-    """Whether a field shows in a group that is not open."""
+    """Return whether a field is shown in a closed group."""
     return field.leading or field.origin != "default" or field.severity in ("error", "warning")
 
 
 def worst(findings: Sequence[Finding]) -> Severity | None:
-    """The worst severity among findings."""
+    """Return the worst severity among findings."""
     return min((f.severity for f in findings), key=SEVERITIES.index, default=None)
 
 
 def field_of(finding: Finding, names: Collection[str]) -> str | None:
-    """The field of the form that a finding is about: `model_init_kwargs.dtype` belongs to its first word."""
+    """Return the form field of a finding: `model_init_kwargs.dtype` belongs to its first part."""
     name = finding.field
     while name:
         if name in names:
@@ -147,7 +145,7 @@ def field_of(finding: Finding, names: Collection[str]) -> str | None:
 
 
 def notes(findings: Sequence[Finding]) -> dict[int, tuple[str, str]]:
-    """What to write beside the lines of the text: line to severity and sentence, the worst of each line."""
+    """Return notes beside the text: line to severity and message of its worst finding."""
     beside: dict[int, tuple[str, str]] = {}
     for finding in sorted(findings, key=lambda f: SEVERITIES.index(f.severity)):
         if finding.line is not None and finding.severity != "info":

@@ -1,6 +1,6 @@
-"""YAML for reading: what of a line is key, comment, number or sign; and text made safe to edit.
+"""Colour YAML by keys, comments, numbers and signs, and make text safe to edit.
 
-A light look at lines, not a parser: a broken file is coloured as far as it goes, and nothing is refused.
+This looks at single lines and is not a parser: a broken file is coloured as far as possible, never rejected.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ import re
 from collections.abc import Sequence
 
 Piece = tuple[int, int, str]
-"""First character, the one after the last, role of the colour."""
+"""Start, end (exclusive) and colour role of a piece."""
 
 MOST_LINES = 5_000
-"""A longer text stays plain: it is looked through anew with every key."""
+"""Longer texts stay plain: every key press colours all lines again."""
 
 _KEY = re.compile(
     r"""(?P<before>\s*(?:-\s+)*)(?P<key>"[^"]*"|'[^']*'|[^\s#'"\[\]{},&*!|>%@`-][^:#]*?|-[^\s:#][^:#]*?)\s*:(?=\s|$)"""
@@ -32,11 +32,11 @@ _SCALAR = re.compile(
 )
 ROLES = {"comment": "dim", "quoted": "text", "flow_key": "accent", "sign": "dim"}
 VALUE_ROLE = "line3"
-"""Numbers, truth values and null."""
+"""Numbers, booleans and null."""
 
 
 def pieces(lines: Sequence[str]) -> list[list[Piece]]:
-    """The coloured pieces of every line, in order; what no piece covers is plain text."""
+    """Return the coloured pieces of every line, in order. The rest is plain text."""
     if len(lines) > MOST_LINES:
         return [[] for _ in lines]
     found: list[list[Piece]] = []
@@ -77,7 +77,7 @@ def _line(line: str) -> list[Piece]:
 
 
 def _whole_value(line: str, start: int, end: int) -> bool:
-    """Whether the word stands alone: `8` is a number, the `8` of `8 GPUs` is not."""
+    """Return whether the word is the whole value: `8` is a number, the `8` of `8 GPUs` is not."""
     before, after = line[:start].rstrip(), line[end:].lstrip()
     return (not before or before[-1] in ":[,{-") and (not after or after[0] in ",]}#")
 
@@ -85,8 +85,9 @@ def _whole_value(line: str, start: int, end: int) -> bool:
 # -- text that can be edited ---------------------------------------------------------------------------
 
 _PRIVATE = 0xF0000
-"""Signs that a terminal would obey, or that end a line for an editor and not for YAML, are carried as private
-ones of one cell while they are edited."""
+"""While edited, characters that a terminal obeys, or that end a line in an editor but not in YAML, are
+replaced by private ones, one cell wide.
+"""
 _CARRIED = (
     *(code for code in range(0x20) if code not in (0x09, 0x0A)), 0x7F, *range(0x80, 0xA0), 0xAD, 0x34F, 0x61C,
     0x115F, 0x1160, *range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2060, 0x2070), 0x3164,
@@ -105,7 +106,7 @@ _GLYPHS = {
 
 
 def to_edit(text: str) -> str:
-    """The text as an editor may hold it; `from_edit` gives it back, byte for byte."""
+    """Return the text in a form that is safe in an editor; `from_edit` restores it byte for byte."""
     whole = "\r\n" in text and text.count("\r\n") == text.count("\n") == text.count("\r")
     if whole:
         return "\r\n".join(part.translate(_CARRY) for part in text.split("\r\n"))
@@ -113,10 +114,10 @@ def to_edit(text: str) -> str:
 
 
 def from_edit(text: str) -> str:
-    """What `to_edit` made of a text, undone."""
+    """Undo `to_edit`."""
     return text.translate(_BACK)
 
 
 def glyphs(text: str) -> str:
-    """One line of an edited text as it is shown, sign for sign: what a terminal would obey is visible."""
+    """Return one edited line as shown, character by character; control characters become visible."""
     return text if text.isascii() and text.isprintable() else text.translate(_GLYPHS)

@@ -1,7 +1,7 @@
-"""How groups and completions change over a run: kinds of groups, variety, lengths, shares of the rewards.
+"""Trends of groups and completions over a run: kinds of groups, variety, lengths, reward contributions.
 
-Kinds come from every group of the run; what needs texts comes from groups picked evenly, so that a long run
-is looked through as quickly as a short one. As lines: stacked columns of the kinds, then a small curve for
+Kinds are counted over every group of the run. Figures that need texts come from evenly spaced groups, so that
+a long run takes no longer than a short one. Shown as stacked columns of the kinds, then a small curve for
 each figure.
 """
 
@@ -20,25 +20,28 @@ from grpo_tui.store.reader import RunReader, StoredGroup, Visit
 
 STRETCHES = 48
 GROUPS_EACH = 6
-"""Groups of a stretch that are looked into."""
+"""Groups read per stretch."""
 MOST_TEXT = 8_000
-"""Characters of a completion that are looked at for repetition."""
+"""Characters of a completion checked for repetition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Some neighbouring steps.
+    """Some consecutive steps. Fractions are from 0 to 1, None where unknown.
 
     Attributes:
-        first_step, last_step: inclusive.
-        right, wrong, flat, masked: shares of groups flat at the highest total of the run, at the lowest, and
-            otherwise, and of those that the loss leaves out; what they leave of 1 is mixed. None where it is
-            not known, `masked` also in a run that has none.
-        looked_at: groups whose completions were read.
-        distinct: mean share of different texts in a group.
-        repeated: mean share of repeated runs of four words in a completion.
-        better_tokens, worse_tokens: mean length of completions with an advantage above 0, and below.
-        shares: per reward function, its share of the variance within groups.
+        first_step: Inclusive.
+        last_step: Inclusive.
+        right: Fraction of groups with equal totals, at the highest total of the run.
+        wrong: The same at the lowest total.
+        flat: The same at another total.
+        looked_at: Number of groups whose completions were read.
+        distinct: Mean fraction of different texts in a group.
+        repeated: Mean fraction of repeated four-word runs in a completion.
+        better_tokens: Mean length of completions with an advantage above 0.
+        worse_tokens: The same below 0.
+        shares: Each reward function's contribution to the variance within groups.
+        masked: Fraction of groups that the loss leaves out; None in a run without any.
     """
 
     first_step: int
@@ -56,7 +59,7 @@ class Stretch:
 
     @property
     def mixed(self) -> float | None:
-        """Share of groups that teach."""
+        """Fraction of groups with a signal."""
         rest = (self.right or 0) + (self.wrong or 0) + (self.masked or 0)
         return None if self.flat is None else max(0.0, 1 - self.flat - rest)
 
@@ -68,13 +71,12 @@ def course(
     stretches: int = STRETCHES,
     given_up: Callable[[], bool] = lambda: False,
 ) -> list[Stretch]:
-    """Look through a run.
+    """Return the stretches of a run.
 
     Args:
-        reader: the run.
-        weights: of the reward functions, in their order.
-        stretches: how many at most.
-        given_up: asked between stretches; True ends it with what there is.
+        weights: Weights of the reward functions, in order.
+        stretches: Maximum number of stretches.
+        given_up: Called between stretches. True ends the reading early.
     """
     flat = series_window(reader, "grpo_tui/flat_share", buckets=stretches)
     top = {b.first: b.mean for b in series_window(reader, "grpo_tui/flat_top", buckets=stretches)}
@@ -97,7 +99,7 @@ def course(
 
 
 def _picked(reader: RunReader, first_step: int, last_step: int) -> list[StoredGroup]:
-    """Groups of some steps of the stretch, evenly."""
+    """Return evenly spaced groups of the stretch."""
     steps = last_step - first_step + 1
     at = sorted({first_step + steps * n // GROUPS_EACH for n in range(min(GROUPS_EACH, steps))})
     each = -(-GROUPS_EACH // len(at))
@@ -140,13 +142,13 @@ def _looked_into(
 
 @dataclass(frozen=True, slots=True)
 class ProbeStep:
-    """What the probe prompts got at one step.
+    """Results of the probe prompts at one step.
 
     Attributes:
-        answered: completions.
-        total: their mean total, None when none was scored.
-        rewards: mean of each function, in order.
-        truncated: share that was cut off.
+        answered: Number of completions.
+        total: Mean total; None when none was scored.
+        rewards: Mean of each function, in order.
+        truncated: Fraction truncated.
     """
 
     step: int
@@ -157,12 +159,11 @@ class ProbeStep:
 
 
 def probe_course(reader: RunReader, functions: int, *, most: int = STRETCHES) -> list[ProbeStep]:
-    """The probe prompts over the run: the first and the last time and others between, at most `most`.
+    """Return the results of the probe prompts: first and last step, and others in between.
 
     Args:
-        reader: the run.
-        functions: how many reward functions it has.
-        most: steps at most.
+        functions: Number of reward functions.
+        most: Maximum number of steps.
     """
     steps = [stat.step for stat in step_stats(reader, mode="probe")]
     if len(steps) > most:
@@ -181,7 +182,7 @@ def probe_course(reader: RunReader, functions: int, *, most: int = STRETCHES) ->
 
 
 HEIGHT = 8
-"""Lines of the stacked columns."""
+"""Height of the stacked columns, in lines."""
 KINDS: tuple[tuple[str, str, str, str], ...] = (
     ("right", "▲", "good", "all right"),
     ("mixed", "░", "accent", "mixed: teaches"),
@@ -189,15 +190,15 @@ KINDS: tuple[tuple[str, str, str, str], ...] = (
     ("masked", "✂", "attention", "masked"),
     ("wrong", "▼", "bad", "all wrong"),
 )
-"""Attribute, sign, colour and words of each kind, from the top of a column down."""
+"""Attribute, sign, colour and label of each kind, from the top of a column down."""
 
 Line = list[Span]
 _Figure = tuple[str, Sequence[float | None], Callable[[float | None], str], tuple[float, float] | None]
-"""Title, values over the run, how one is spelled, and the ends of the scale."""
+"""Title, values over the run, formatter, and the ends of the scale."""
 
 
 def course_lines(stretches: Sequence[Stretch], names: Sequence[str], width: int) -> list[Line]:
-    """How the groups of a run change, in lines of at most `width` cells."""
+    """Return the trends of a run's groups as lines of at most `width` cells."""
     if not stretches:
         return [[("  No training group is recorded yet.", "dim")]]
     return [*_columns(stretches, width), [], *_figures(stretches, names, width)]
@@ -229,7 +230,7 @@ def _columns(stretches: Sequence[Stretch], width: int) -> list[Line]:
 
 
 def _column(stretch: Stretch) -> list[tuple[str, str]]:
-    """Sign and colour of each cell of a column, top first; the parts are rounded so that they fill it."""
+    """Return sign and colour of each cell of a column, top first, rounded so that they fill it."""
     shares = [getattr(stretch, name) or 0.0 for name, *_ in KINDS]
     whole = sum(shares) or 1.0
     found: list[tuple[str, str]] = []
@@ -254,7 +255,7 @@ def _figures(stretches: Sequence[Stretch], names: Sequence[str], width: int) -> 
 
 
 def _rows(rows: Sequence[_Figure], width: int) -> list[Line]:
-    """A line for each figure: its first and last value, and a small curve."""
+    """Return a line for each figure: first value, last value, and a small curve."""
     label = 32 if width >= 70 else 20
     room = max(4, min(48, width - label - 24))
     lines: list[Line] = [[(f"  {'':{label}}{'first':>8}{'last':>9}   over the run", "dim")]]
@@ -273,7 +274,7 @@ def _rows(rows: Sequence[_Figure], width: int) -> list[Line]:
 
 
 def probe_lines(steps: Sequence[ProbeStep], names: Sequence[str], width: int) -> list[Line]:
-    """How the probe prompts were answered over the run: the mean total and each function's mean."""
+    """Return the results of the probe prompts over the run as lines."""
     first, last = steps[0], steps[-1]
     rows: list[_Figure] = [("mean total", [s.total for s in steps], compact, None)]
     for number, name in enumerate(names):
@@ -284,7 +285,7 @@ def probe_lines(steps: Sequence[ProbeStep], names: Sequence[str], width: int) ->
 
 
 def visit_lines(visits: Sequence[Visit], here: int, width: int) -> list[Line]:
-    """Each time that a prompt was answered: step, mean, the best total and its text; the newest first."""
+    """Return the appearances of a prompt as lines, newest first."""
     lines: list[Line] = [[(f"    {'step':>7}{'mean':>8}{'best':>8}  best completion", "dim")]]
     for visit in reversed(visits):
         mark = "❙" if visit.group == here else " "

@@ -1,7 +1,7 @@
-"""What the data view says, as blocks of labelled text: one row as training sees it, or all rows in figures.
+"""Content of the data view as blocks of labelled text: one row as trained on, or statistics of all rows.
 
-The command prints the blocks, the screen paints them. Text comes from a dataset and is made safe by who shows
-it. It knows facts, and neither the child that found them nor a width.
+The command prints the blocks, the screen paints them. Whoever shows them must make the text safe, because it
+comes from a dataset.
 """
 
 from __future__ import annotations
@@ -20,20 +20,19 @@ from grpo_tui.present.formatting import MISSING, compact, percent, plural
 
 BAR = 30
 SIGNS = {"error": ("✗", "bad"), "warning": ("⚠", "attention"), "info": ("·", "dim")}
-"""Severity of a finding to its sign and the role of its colour."""
+"""Severity of a finding to its sign and colour role."""
 _SPECIAL = re.compile(r"<[|｜]?[\w▁ /]{1,40}[|｜]?>|\[/?INST\]|</?s>")
-"""Tokens in angle signs, which chat templates are made of."""
+"""Special tokens of chat templates, mostly in angle brackets."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledRow:
-    """A line with its label; the text may have several lines, and is wrapped by who shows it.
+    """A line with its label. The text may have several lines and is wrapped when shown.
 
     Attributes:
-        label: in front; empty for none.
-        text: what is said.
-        role: of its colour: `text`, `dim`, `strong`, `good`, `bad`, `attention` or `accent`.
-        marks: parts of the text that stand out, such as special tokens.
+        label: In front; empty for none.
+        role: Of its colour: `text`, `dim`, `strong`, `good`, `bad`, `attention` or `accent`.
+        marks: Parts of the text to highlight, such as special tokens.
     """
 
     label: str
@@ -52,7 +51,7 @@ class DataBlock:
 
 
 def summary(facts: DataFacts | None, findings: Sequence[Finding]) -> list[tuple[int, str, str]]:
-    """One line on the whole data as (rank, text, role), in their order; where room is short, rank 0 stays."""
+    """Return a one-line summary as (rank, text, role), in order. Where space is short, rank 0 stays."""
     if facts is None:
         return [(0, "reading the data …", "dim")]
     parts = [(0, one_line(facts.short, 40), "strong")]
@@ -79,12 +78,11 @@ def summary(facts: DataFacts | None, findings: Sequence[Finding]) -> list[tuple[
 
 
 def row_blocks(view: RowView, golds: Sequence[GoldReward] | None, waiting: str = "") -> list[DataBlock]:
-    """One row: what the model gets, the answer, the rewards of the gold; then what they are made of.
+    """Return one row: the prompt, the reference answer, its rewards; then the row's source.
 
     Args:
-        view: the row, a `RowView`.
-        golds: `GoldReward`s of its right answer; None while they are not known.
-        waiting: why they are not, when that is for good.
+        golds: Rewards of the reference answer; None while unknown.
+        waiting: Why they are unknown, when that is permanent.
     """
     of = f" of {view.total:,}" if view.total is not None else ""
     notes = ["trained on" if view.fate == "train" else one_line(view.fate, 60)]
@@ -138,7 +136,7 @@ def _gold_block(golds: Sequence[GoldReward] | None, waiting: str) -> DataBlock:
 
 
 def statistics_blocks(facts: DataFacts, findings: Sequence[Finding]) -> list[DataBlock]:
-    """All rows in figures: findings, columns, lengths, answers, filters."""
+    """Return statistics of all rows: findings, columns, lengths, answers, filters."""
     blocks = [_finding_block(findings)] if findings else []
     blocks.append(DataBlock("columns", (f"{facts.looked_at:,} rows checked",), tuple(_columns(facts))))
     if facts.filters:
@@ -168,7 +166,7 @@ def statistics_blocks(facts: DataFacts, findings: Sequence[Finding]) -> list[Dat
 
 
 def finding_row(finding: Finding) -> LabelledRow:
-    """A finding as a line, with its fix."""
+    """Return a finding as a line, with its fix."""
     sign, role = SIGNS[finding.severity]
     fix = ""
     if finding.fix is not None:
@@ -226,7 +224,7 @@ def _lengths(title: str, spread: Lengths) -> DataBlock:
 
 
 def _bar(count: int, most: int) -> str:
-    """A bar of at most `BAR` cells; the least that is there has one."""
+    """Draw a bar of at most `BAR` cells. A count above 0 gets at least one."""
     return "▇" * max(1 if count else 0, round(BAR * count / max(1, most)))
 
 

@@ -1,7 +1,7 @@
 """Write a text with tables and charts as Markdown or as one HTML page.
 
-A document is a list of blocks that hold plain text. Everything is escaped here and nowhere else: names,
-prompts and messages come from run folders of anyone.
+A document is a list of blocks of plain text. All escaping happens here: names, prompts and messages can come
+from anyone's run folder.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from grpo_tui.present.svg_chart import Curve, line_chart
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """A heading of a level from 1."""
+    """A heading; levels start at 1."""
 
     text: str
     level: int = 1
@@ -27,14 +27,14 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
-    """Some sentences."""
+    """A paragraph."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """A list."""
+    """A bulleted list."""
 
     texts: tuple[str, ...]
 
@@ -49,7 +49,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """Lines as they are, in a language or in none."""
+    """Preformatted lines, optionally in a language."""
 
     lines: tuple[str, ...]
     language: str = ""
@@ -57,7 +57,7 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Lines over the steps, with what they show."""
+    """Lines over the steps, with a label."""
 
     label: str
     curves: tuple[Curve, ...]
@@ -66,19 +66,19 @@ class Chart:
 Block = Heading | Paragraph | Items | Table | Code | Chart
 
 CURVE = 48
-"""Blocks of a line in a text."""
+"""Width of a line in a text chart, in block characters."""
 _SPECIAL = re.compile(r"[\\`*\[\]~|#!$@]|(?<![^\W_])_|_(?![^\W_])|(?<=:)/(?=/)|(?<=www)\.|^[-+=]")
-"""What Markdown would take for markup or a link; an underscore inside a word is none."""
+"""What Markdown treats as markup or a link, except an underscore inside a word."""
 _NUMBERED = re.compile(r"^(\d+)([.)])(?=\s|$)")
 
 
 def markdown(blocks: Iterable[Block]) -> str:
-    """Return a document as Markdown of the GitHub kind."""
+    """Return a document as GitHub-flavored Markdown."""
     return "\n".join(f"{_markdown(block)}\n" for block in blocks)
 
 
 def escaped(text: str) -> str:
-    """Return a text on one line that Markdown shows as it is."""
+    """Return text on one line, escaped for Markdown."""
     shown = _SPECIAL.sub(r"\\\g<0>", html.escape(one_line(text), quote=False))
     return _NUMBERED.sub(r"\1\\\2", shown)
 
@@ -101,14 +101,14 @@ def _markdown(block: Block) -> str:
 
 
 def _fenced(lines: Sequence[str], language: str) -> str:
-    """Return lines in a fence that is longer than any in them."""
+    """Return lines in a fence that is longer than any inside."""
     text = safe("\n".join(lines))
     fence = "`" * max([3, *(len(ticks) + 1 for ticks in re.findall("`+", text))])
     return f"{fence}{language}\n{text}\n{fence}"
 
 
 def _in_text(chart: Chart) -> Table:
-    """Return a chart as a table of small lines on one scale, with their ends."""
+    """Return a chart as a table of sparklines on one scale, with their first and last values."""
     lines = [[bucket.smooth for bucket in curve.buckets] for curve in chart.curves]
     known = [value for line in lines for value in line if value is not None]
     low, high = (min(known), max(known)) if known else (None, None)
@@ -134,7 +134,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def html_page(title: str, blocks: Iterable[Block]) -> str:
-    """Return a document as a page that loads nothing and runs nothing."""
+    """Return a document as a page that loads nothing and runs no code."""
     head = (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'

@@ -1,4 +1,4 @@
-"""What happened to a run, in words: commands and outcomes, checkpoints, changed settings."""
+"""Events of a run as text: commands and outcomes, checkpoints, changed settings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DONE = {
     "abort_reward": ("reward call aborted", "; its rewards are None"),
     "tokens": ("tokens scored", ""),
 }
-"""What was done, and what stands behind who did it."""
+"""What was done, and text after the name of who did it."""
 ASKED = {
     "pause": "pause requested",
     "resume": "resume requested",
@@ -48,7 +48,7 @@ def event_rows(
     live: bool,
     most: int | None = MOST_EVENTS,
 ) -> tuple[EventRow, ...]:
-    """Everything that happened, newest first, at most `most` rows."""
+    """Return all events, newest first, at most `most`."""
     rows = [_setting_row(change) for change in settings]
     rows += [_checkpoint_row(saved) for saved in checkpoints]
     rows += [_attempt_row(a) for a in attempts if a.resumed_from is not None]
@@ -56,7 +56,7 @@ def event_rows(
         ("checkpoint", saved.step) for saved in checkpoints
     }
     for command, outcome in commands:
-        # An applied change or checkpoint already stands there with its own, better words.
+        # An applied change or checkpoint already has a better row of its own.
         if outcome is not None and outcome.applied and (command.kind, outcome.step) in told:
             continue
         rows.append(command_row(command, outcome, live=live))
@@ -64,11 +64,10 @@ def event_rows(
 
 
 def whole_history(reader: RunReader, *, live: bool) -> tuple[EventRow, ...]:
-    """Everything that happened, how each start of the run ended too, newest first.
+    """Return all events including how each attempt ended, newest first.
 
     Args:
-        reader: The run; all of its commands are read.
-        live: Whether the run goes on, so that a command may still be taken.
+        live: Whether the run continues, so that a waiting command may still be carried out.
     """
     attempts = reader.attempts()
     rows = event_rows(
@@ -84,7 +83,7 @@ def whole_history(reader: RunReader, *, live: bool) -> tuple[EventRow, ...]:
 
 
 def alert_rows(alerts: Iterable[Mapping[str, Any]], step: int, now: float) -> tuple[EventRow, ...]:
-    """What is wrong at this moment, as events of it."""
+    """Return current alerts as events."""
     return tuple(
         EventRow(now, step, "⚠", "attention", one_line(str(alert["message"]), 400)) for alert in alerts
     )
@@ -99,7 +98,7 @@ def _end_row(attempt: Attempt) -> EventRow:
 
 
 def command_row(command: Command, outcome: Outcome | None, *, live: bool = True) -> EventRow:
-    """A command and what became of it."""
+    """Return a command and its outcome as an event."""
     kind = command.kind
     if outcome is None:
         waits = "waits for the end of the step" if live else "not carried out: the run has ended"
@@ -121,7 +120,7 @@ def command_row(command: Command, outcome: Outcome | None, *, live: bool = True)
 
 
 def sampled_texts(outcome: Outcome) -> tuple[str, ...]:
-    """The texts a `sample` command produced."""
+    """Return the texts that a `sample` command produced."""
     found = outcome.result.get("completions") or outcome.result.get("samples") or []
     if isinstance(found, str):
         found = [found]

@@ -1,4 +1,4 @@
-"""Numbers, durations and times as they are shown."""
+"""Format numbers, durations and times."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 MISSING = "–"
-"""Stands where a value is not known."""
+"""Shown where a value is unknown."""
 
 LARGE = 1e7
 
@@ -23,13 +23,13 @@ DOING = {
     "eval": "evaluating",
     "wait": "waiting",
 }
-"""Phases of a run in words."""
+"""Phases of a run, as shown."""
 
 
 def fixed(value: float | None, digits: int = 2) -> str:
-    """A number with so many decimals, a dash when there is none; `-0.00` is written `0.00`.
+    """Format a number with fixed decimals; a dash for None. `-0.00` becomes `0.00`.
 
-    From ten million on it is an exponent: a column that cuts `1,000,000,000` shows another number.
+    From ten million on an exponent is used: a truncated `1,000,000,000` would look like another number.
     """
     if value is None:
         return MISSING
@@ -44,9 +44,9 @@ def fixed(value: float | None, digits: int = 2) -> str:
 
 
 def within(value: float | None, cells: int, digits: int = 2) -> str:
-    """A number in so many cells: it loses decimals, then gets an exponent, and is never cut.
+    """Format a number to fit into cells: first with fewer decimals, then an exponent, never truncated.
 
-    Four cells hold whatever a float32 can be but the negative ones; those want five.
+    Four cells fit any float32 value that is not negative; negative ones need five.
     """
     texts = [fixed(value, n) for n in range(digits, -1, -1)]
     if value is not None and math.isfinite(value):
@@ -55,7 +55,7 @@ def within(value: float | None, cells: int, digits: int = 2) -> str:
 
 
 def digits_for(values: Iterable[float | None]) -> int:
-    """Decimals that tell the values of one column apart, at most 4: 1,234 · 40.5 · 1.84 · 0.061."""
+    """Return the decimals for a column of values, at most 4: 1,234 · 40.5 · 1.84 · 0.061."""
     known = [abs(v) for v in values if v is not None and math.isfinite(v) and v != 0]
     largest = max(known, default=1.0)
     if largest >= 1000:
@@ -66,7 +66,7 @@ def digits_for(values: Iterable[float | None]) -> int:
 
 
 def digits_apart(values: Iterable[float | None]) -> int:
-    """Decimals that show how values of one column differ, at most 4: 0.051 and 0.054, not 0.05 twice."""
+    """Return the decimals that show how values of a column differ, at most 4: 0.051 and 0.054."""
     known = [v for v in values if v is not None and math.isfinite(v)]
     digits = digits_for(known)
     span = max(known) - min(known) if known else 0.0
@@ -74,7 +74,7 @@ def digits_apart(values: Iterable[float | None]) -> int:
 
 
 def compact(value: float | None) -> str:
-    """One number on its own: three significant figures, exponents only for the very small and large."""
+    """Format a single number with three significant digits, very small and large ones with an exponent."""
     if value is None or not math.isfinite(value):
         return fixed(value)
     size = abs(value)
@@ -84,12 +84,12 @@ def compact(value: float | None) -> str:
 
 
 def figure(value: float | None) -> str:
-    """Return a number with two decimals, or as many as three figures of a small one need."""
+    """Format a number with two decimals, or as many as a small one needs for three digits."""
     return fixed(value, max(2, digits_for([value])))
 
 
 def told_apart(values: Sequence[float]) -> tuple[str, ...]:
-    """Very small or large values as exponents, with the fewest decimals by which they differ; 0 is `0`."""
+    """Format very small or large values as exponents, with enough decimals to differ; 0 is `0`."""
     texts: tuple[str, ...] = ()
     for decimals in range(1, 7):
         texts = tuple(_exponent(v, decimals) if v else "0" for v in values)
@@ -103,7 +103,7 @@ def _exponent(value: float, decimals: int = 1) -> str:
 
 
 def setting(value: object) -> str:
-    """A setting's value, short and exact enough to be set again."""
+    """Format a setting's value, short and exact enough to be set again."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         if isinstance(value, list | tuple):
             return " ".join(setting(v) for v in value)
@@ -115,12 +115,12 @@ def setting(value: object) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share as whole percent, `–` when it is not known."""
+    """Format a fraction as whole percent; `–` when unknown."""
     return MISSING if share is None or not math.isfinite(share) else f"{fixed(share * 100, 0)} %"
 
 
 def duration(seconds: float | None) -> str:
-    """A stretch of time: `0.3 s`, `42 s`, `2m10s`, `3h05m`, `2d4h`."""
+    """Format a duration: `0.3 s`, `42 s`, `2m10s`, `3h05m`, `2d4h`."""
     if seconds is None or not math.isfinite(seconds):
         return MISSING
     seconds = max(0.0, seconds)
@@ -137,14 +137,14 @@ def duration(seconds: float | None) -> str:
 
 
 def step_time(seconds: float | None) -> str:
-    """Seconds per step at a precision that shows a change of some percent."""
+    """Format seconds per step, precisely enough to show a change of a few percent."""
     if seconds is None:
         return MISSING
     return f"{seconds:.2f} s/step" if seconds < 9.995 else f"{duration(seconds)}/step"
 
 
 def moment(at: float | None, now: float) -> str:
-    """When something was: relative while it is recent, else by the local clock."""
+    """Format a point in time: relative while recent, otherwise by the local clock."""
     if not at:
         return MISSING
     age_s = max(0.0, now - at)
@@ -163,17 +163,17 @@ def moment(at: float | None, now: float) -> str:
 
 
 def clock(at: float) -> str:
-    """The local time of day, to the second."""
+    """Format the local time of day, to the second."""
     return time.strftime("%H:%M:%S", time.localtime(at))
 
 
 def step_label(step: float) -> str:
-    """A step on the axis."""
+    """Format a step on the axis."""
     return f"{step:,.0f}"
 
 
 def time_label(seconds: float) -> str:
-    """Time since the start, as short as it is exact: `45s`, `12m`, `1h30m`, `2d6h`."""
+    """Format time since the start, exact but short: `45s`, `12m`, `1h30m`, `2d6h`."""
     whole = round(seconds)
     parts = [(whole // 86_400, "d"), (whole // 3600 % 24, "h"), (whole // 60 % 60, "m"), (whole % 60, "s")]
     known = [index for index, (count, _) in enumerate(parts) if count]
@@ -187,22 +187,22 @@ def time_label(seconds: float) -> str:
 
 
 def clock_label(at: float, span_s: float) -> str:
-    """A moment by the local clock, with its day when the axis spans most of one."""
+    """Format a local clock time, with the day when the axis spans most of one."""
     return time.strftime("%d %b %H:%M" if span_s >= 72_000 else "%H:%M", time.localtime(at))
 
 
 def decimals(values: Sequence[float | None]) -> int:
-    """Decimals that tell the values of one reading apart."""
+    """Return the decimals that distinguish the values of a reading."""
     return min(6, digits_for(values) + 1)
 
 
 def date(at: float) -> str:
-    """The local day, with the month in letters."""
+    """Format the local day, with the month's name."""
     return time.strftime("%d %b", time.localtime(at))
 
 
 def size(count: float) -> str:
-    """Bytes as a person says them: `512 B`, `3.2 MB`, `1.6 GB`."""
+    """Format a byte count: `512 B`, `3.2 MB`, `1.6 GB`."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
@@ -211,7 +211,7 @@ def size(count: float) -> str:
 
 
 def from_here(path: Path) -> str:
-    """A path as one would type it here: relative where it lies below the current folder."""
+    """Return a path relative to the current folder if it is inside."""
     try:
         return str(path.relative_to(Path.cwd()))
     except (ValueError, OSError):
@@ -219,5 +219,5 @@ def from_here(path: Path) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """`1 step`, `2 steps`."""
+    """Return `1 step`, `2 steps`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

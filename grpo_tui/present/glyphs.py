@@ -1,6 +1,6 @@
-"""The few signs of the interface, small curves made of blocks, and plain letters where a locale has no more.
+"""The symbols of the interface, sparklines, and plain ASCII where a locale has no more.
 
-Everything else speaks in these signs; `to_ascii` is applied last, where it is painted.
+Everything else uses these symbols; `to_ascii` is applied last, when painting.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 BLOCKS = "▁▂▃▄▅▆▇"
-"""Without the full block, so that curves in neighbouring lines stay apart."""
+"""Without the full block, so that curves in adjacent lines stay separate."""
 
 STATES: Mapping[str, tuple[str, str]] = {
     "starting": ("◌", "accent"),
@@ -22,7 +22,7 @@ STATES: Mapping[str, tuple[str, str]] = {
     "crashed": ("✗", "bad"),
     "broken": ("✗", "bad"),
 }
-"""State of a run to its sign and the role of its colour."""
+"""State of a run to its symbol and colour role."""
 
 _ASCII = str.maketrans(
     {
@@ -37,22 +37,22 @@ _ASCII = str.maketrans(
 
 
 def state_sign(state: str) -> tuple[str, str]:
-    """Sign and colour role of a state; an unknown one gets a plain dot."""
+    """Return symbol and colour role of a state; a plain dot for an unknown one."""
     return STATES.get(state, ("·", "dim"))
 
 
 def spark(
     values: Sequence[float | None], width: int, low: float | None = None, high: float | None = None
 ) -> str:
-    """A curve one line high: the values, averaged to `width` blocks; a missing stretch is a blank.
+    """Draw a curve one line high: values averaged to `width` blocks, with blanks where values are missing.
+
+    If the ends of the scale are equal, values are at half height, or at the bottom when they are zero.
 
     Args:
         values: In order of time.
-        width: Number of characters, fewer when there are fewer values.
+        width: Number of characters; fewer when there are fewer values.
         low: Lower end of the scale, by default the lowest value.
         high: Upper end of the scale, by default the highest value.
-
-    Where both ends are one the values are at half height, at the foot when they are zero.
     """
     if not values or width <= 0:
         return ""
@@ -78,25 +78,25 @@ def spark(
 
 
 def to_ascii(text: str) -> str:
-    """The text in ASCII, one character for one, unknown ones as `?`."""
+    """Return the text in ASCII, character by character, unknown ones as `?`."""
     plain = text.translate(_ASCII)
     return plain if plain.isascii() else "".join(c if c.isascii() else "?" for c in plain)
 
 
 _FEW_GLYPHS = ("linux", "vt", "ansi", "cons", "sun")
-"""Terminals, by the start of their name, whose fonts hold no braille and hardly a sign."""
+"""Prefixes of terminal names whose fonts lack braille and most symbols."""
 
 
 def few_glyphs(environment: Mapping[str, str]) -> bool:
-    """True when only ASCII is sure to be shown: an ASCII locale, or a console without such glyphs."""
+    """Return whether only ASCII is sure to be shown: an ASCII locale, or a console without such symbols."""
     return ascii_locale(environment) or environment.get("TERM", "").startswith(_FEW_GLYPHS)
 
 
 def ascii_locale(environment: Mapping[str, str]) -> bool:
-    """True when the person asked for a locale that has no more than ASCII.
+    """Return whether the user asked for an ASCII locale.
 
-    Python itself turns `LANG=C` into `LC_CTYPE=C.UTF-8`, so that pair still counts as plain C; nothing
-    set at all is taken as a terminal of today.
+    Python itself turns `LANG=C` into `LC_CTYPE=C.UTF-8`, so that pair counts as plain C. With nothing set, a
+    modern terminal is assumed.
     """
     lang = environment.get("LANG", "")
     chosen = environment.get("LC_ALL") or environment.get("LC_CTYPE") or lang

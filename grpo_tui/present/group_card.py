@@ -1,6 +1,7 @@
-"""One group as it is debugged: prompt, right answer, columns, every completion with its parts; or as a line.
+"""One group for debugging: prompt, reference answer, columns and every completion in detail, or one line.
 
-Texts of a card are as the run has them, for places in them count: whoever paints them makes them safe.
+Texts of a card are exactly as recorded, because positions in them matter. Whoever paints them makes them
+safe.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ from grpo_tui.store.reader import StoredGroup
 
 KEPT_GROUPS = 64
 LATELY, FEWEST_GROUPS = 3, 8
-"""Steps, and at least so many groups, in which a function must differ to have a contribution."""
+"""A function needs different values within a group in this many steps, or groups, to have a contribution."""
 SHOWN_GROUPS = 12
 MOST_TEXT = 6_000
-"""Characters of a completion that are shown in a group."""
+"""Characters shown of a completion in a group."""
 GOLD_COLUMNS = ("answer", "solution", "ground_truth", "target", "gold", "label")
 
 
 class GroupFold:
-    """Groups of the training batches, folded in order of recording."""
+    """Accumulates training groups in order of recording."""
 
     def __init__(self) -> None:
         self._newest: deque[StoredGroup] = deque(maxlen=KEPT_GROUPS)
@@ -45,46 +46,46 @@ class GroupFold:
         self._covariances: dict[int, list[float]] = {}
 
     def add(self, groups: Iterable[StoredGroup]) -> None:
-        """Take in groups that came after all others."""
+        """Add groups that came after all others."""
         for group in groups:
             if group.mode == "train":
                 self._newest.append(group)
 
     @property
     def newest_prompt(self) -> Any:
-        """The prompt of the newest group, as the dataset gave it."""
+        """Prompt of the newest group, as in the dataset."""
         return self._newest[-1].prompt if self._newest else None
 
     def newest_step(self) -> list[StoredGroup]:
-        """The groups of the newest step."""
+        """Return the groups of the newest step."""
         if not self._newest:
             return []
         return [group for group in self._newest if group.step == self._newest[-1].step]
 
     def spread_now(self) -> float | None:
-        """Mean spread inside a group at the newest step."""
+        """Return the mean group std at the newest step."""
         return mean(group.std for group in self.newest_step())
 
     def flat_share(self) -> float | None:
-        """Share of the newest step's groups that teach nothing."""
+        """Return the fraction of the newest step's groups without a signal."""
         return mean(group.signal != "some" for group in self.newest_step())
 
     def masked_share(self) -> float | None:
-        """Share of the newest step's completions that the loss leaves out."""
+        """Return the fraction of the newest step's completions that the loss leaves out."""
         return mean(c.masked for group in self.newest_step() for c in group.completions)
 
     def function_means(self, count: int) -> list[float | None]:
-        """Per reward function, the mean over the completions of the newest step."""
+        """Return each reward function's mean over the completions of the newest step."""
         rows = [c.rewards for group in self.newest_step() for c in group.completions]
         return [mean(row[k] for row in rows if k < len(row)) for k in range(count)]
 
     def shares(self, weights: list[float], *, normalized: bool = False) -> list[float | None]:
-        """Per reward function, its share of the within-group variance over the newest groups.
+        """Return each reward function's contribution to the variance within the newest groups.
 
-        It is None for a function that has told no completions of a group apart lately.
+        None for a function that recently gave all completions of a group the same value.
         """
         width = len(weights)
-        # Another start of the run may have had fewer functions than this one.
+        # An earlier start of the run may have had fewer functions.
         blank = (None,) * width
         if weights != self._weights:
             self._weights, self._covariances = list(weights), {}
@@ -101,14 +102,14 @@ class GroupFold:
         return [share if varies else None for share, varies in zip(shares, varied, strict=True)]
 
     def _varied(self, width: int) -> list[bool]:
-        """Per reward function, whether it differs within a group of the newest steps."""
+        """Return for each reward function whether it differs within a group of the newest steps."""
         steps = sorted({group.step for group in self._newest})[-LATELY:]
         late = [group for group in self._newest if steps and group.step >= steps[0]]
         late = late if len(late) >= FEWEST_GROUPS else list(self._newest)[-FEWEST_GROUPS:]
         return [any(_varies(group, k) for group in late) for k in range(width)]
 
     def views(self) -> tuple[GroupView, ...]:
-        """The newest groups, newest first; those of one step in the order of its batch."""
+        """Return the newest groups, newest batch first, in batch order within a step."""
         ordered = sorted(self._newest, key=lambda g: (-g.attempt, -g.batch, g.rank, g.index))
         known, shown = self._views, ordered[:SHOWN_GROUPS]
         self._views = {group.id: known.get(group.id) or group_view(group) for group in shown}
@@ -121,7 +122,7 @@ def _varies(group: StoredGroup, function: int) -> bool:
 
 
 def gold_of(columns: Mapping[str, Any]) -> str | None:
-    """The right answer a dataset row carries, as one safe line, None when no column is known to hold it."""
+    """Return a dataset row's reference answer as one safe line; None without a known column."""
     for name in GOLD_COLUMNS:
         value = columns.get(name)
         if value is not None and value != "":
@@ -130,7 +131,7 @@ def gold_of(columns: Mapping[str, Any]) -> str | None:
 
 
 def group_view(group: StoredGroup) -> GroupView:
-    """A group as it is shown, its texts safe."""
+    """Return a group in displayable form, with safe texts."""
     return GroupView(
         id=group.id,
         step=group.step,
@@ -150,20 +151,20 @@ def group_view(group: StoredGroup) -> GroupView:
 
 
 MOST_COLUMN = 20_000
-"""Characters of a dataset column that are shown."""
+"""Characters shown of a dataset column."""
 
 
 @dataclass(frozen=True, slots=True)
 class CardRow:
-    """One completion of the group.
+    """One completion of a group.
 
     Attributes:
-        index: its place in the group, from 0.
-        tokens, truncated: None when somebody else's log does not say.
-        rewards: what each function returned, in their order; None where one abstained.
-        same_as: place of the first completion with the same text, None for a text that comes first.
-        extra: what the functions said of it through `log_extra`.
-        masked: whether the loss leaves it out.
+        index: Position in the group, from 0.
+        tokens: None, like `truncated`, when imported logs do not say.
+        rewards: By function, in order; None where one abstained.
+        same_as: Position of the first completion with the same text; None for the first itself.
+        extra: Values from `log_extra`.
+        masked: Whether the loss leaves it out.
     """
 
     index: int
@@ -183,11 +184,12 @@ class GroupCard:
     """One group.
 
     Attributes:
-        messages: the prompt as (role, text); one with an empty role for a string prompt.
-        columns: every column of the dataset row but the prompt, spelled.
-        kind: whether it teaches, and if not, why.
-        distinct: share of different texts, 1 when no two are the same.
-        best, worst: places of the highest and the lowest total; None when none is scored.
+        messages: The prompt as (role, text); a string prompt has one with an empty role.
+        columns: Every dataset column except the prompt, as text.
+        kind: Whether it has a signal, and if not, why.
+        distinct: Fraction of different texts.
+        best: Position of the highest total; None when none is scored.
+        worst: Position of the lowest total, likewise.
     """
 
     id: int
@@ -213,12 +215,11 @@ class GroupCard:
 def group_card(
     group: StoredGroup, totals: tuple[float, float] | None, absent: Collection[str] = ()
 ) -> GroupCard:
-    """Fold a group.
+    """Build the card of a stored group.
 
     Args:
-        group: the stored group.
-        totals: lowest and highest total of the run, for its kind.
-        absent: fields that the log this was copied from does not have.
+        totals: Lowest and highest total of the run, which determine the group's kind.
+        absent: Fields that imported logs lack.
     """
     values = [completion.total for completion in group.completions]
     first: dict[str, int] = {}
@@ -277,7 +278,7 @@ def _spelled(values: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 
 def spelled(value: Any) -> str:
-    """A value of a column as text: a string as it is, the rest as JSON."""
+    """Return a column's value as text: strings unchanged, the rest as JSON."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= MOST_COLUMN else text[: MOST_COLUMN - 1] + "…"
 
@@ -290,7 +291,7 @@ KINDS: Mapping[GroupKind, tuple[str, str]] = {
     "unscored": ("⚠ unscored", "attention"),
     "masked": ("✂ masked", "attention"),
 }
-"""A group's kind in words and the role of its colour."""
+"""Label and colour role of each kind of group."""
 MEANINGS: Mapping[GroupKind, str] = {
     "mixed": "its advantages differ, so it teaches",
     "all right": "every completion has the highest total of the run: it teaches nothing",
@@ -301,19 +302,19 @@ MEANINGS: Mapping[GroupKind, str] = {
 }
 MOST_BARS = 16
 LEAST_SHARED = 24
-"""Characters from which on what all prompts begin with is left out of a line."""
+"""Minimum length of a shared beginning that is left out of a line."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedBeginning:
-    """What every prompt seen so far begins with: instructions, which do not tell one prompt from another."""
+    """The beginning shared by all prompts so far: instructions that do not help to identify a prompt."""
 
     words: str | None = None
     several: bool = False
-    """Whether two prompts that differ were seen."""
+    """Whether two different prompts were seen."""
 
     def seen(self, prompt: str) -> SharedBeginning:
-        """With one prompt more; what is shared only grows shorter, so that lines keep what they say."""
+        """Return the beginning shared with one more prompt. It can only get shorter."""
         if self.words is None:
             return SharedBeginning(prompt)
         if prompt == self.words or (self.several and prompt.startswith(self.words)):
@@ -323,7 +324,7 @@ class SharedBeginning:
         return SharedBeginning(prompt[:differ], several=True)
 
     def left_out(self, prompt: str) -> str:
-        """The prompt from the word on in which prompts differ; whole where they share little."""
+        """Return the prompt from the first word that differs, or all of it when little is shared."""
         words = self.words
         if words is None or not self.several or len(words) < LEAST_SHARED or not prompt.startswith(words):
             return prompt
@@ -332,7 +333,7 @@ class SharedBeginning:
 
 
 def bars(card: GroupCard, totals: tuple[float, float] | None, width: int = MOST_BARS) -> str:
-    """The totals as blocks, best first, on the scale of the run; where there are many, some share one."""
+    """Draw the totals as blocks, best first, on the run's scale. Many totals share blocks."""
     values = sorted(scored(row.total for row in card.rows), reverse=True)
     if totals is None:
         return "▄" * min(len(values), width)

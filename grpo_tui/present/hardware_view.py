@@ -1,6 +1,6 @@
-"""The machine of a run in words and rows: its figures, its GPUs and their users, its ranks, warnings.
+"""The machine of a run as text and rows: figures, GPUs and their users, ranks, warnings.
 
-Memory is told in units of 2^30 bytes, as cards are named and sold: an "80 GB" card has 79.6 of them.
+Memory is in units of 2^30 bytes, as GPUs are named: an "80 GB" card has 79.6 of them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from grpo_tui.store.live import Gpu, GpuProcess, Hardware
 from grpo_tui.store.status import RankNow, Status
 
 BEHIND_S = 1.0
-"""How long ranks may be in different phases before the slowest is named."""
+"""How long ranks may be in different phases before the slowest is marked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +30,14 @@ class RankRow:
     gpu: int | None = None
     """Index of its GPU on this machine."""
     reward_function: str | None = None
-    """The one that runs, in one safe line."""
     behind: bool = False
-    """True when it is still in a phase that others have left."""
+    """Whether it is still in a phase that others have left."""
 
 
 def rank_rows(status: Status, now: float) -> tuple[RankRow, ...]:
-    """The ranks that live on this machine, the slowest marked.
+    """Return the ranks on this machine, with the slowest marked.
 
     Args:
-        status: The store's look at the run.
         now: Wall clock, in seconds since the epoch.
     """
     gpus = status.hardware.gpus if status.hardware is not None else ()
@@ -60,12 +58,12 @@ def rank_rows(status: Status, now: float) -> tuple[RankRow, ...]:
 
 
 def sits_on(gpu: Gpu, rank: RankNow) -> bool:
-    """True when this GPU is the rank's own."""
+    """Return whether this GPU belongs to the rank."""
     return rank.gpu is not None and rank.gpu.upper() in (gpu.pci_bus_id.upper(), gpu.uuid.upper())
 
 
 def _behind(ranks: Sequence[RankNow], now: float) -> frozenset[int]:
-    """Ranks still in the phase that was entered first, when others have gone on for a while."""
+    """Return the ranks still in the phase entered first, once others have left it for a while."""
     known = [rank for rank in ranks if rank.phase_since]
     phases = {rank.phase for rank in known}
     if phases == {"reward"}:
@@ -80,7 +78,7 @@ def _behind(ranks: Sequence[RankNow], now: float) -> frozenset[int]:
 
 
 def _still_scoring(ranks: Sequence[RankNow], now: float) -> frozenset[int]:
-    """Ranks whose reward function runs while others have been through theirs and wait in the same phase."""
+    """Return the ranks still running a reward function while others have finished theirs and wait."""
     busy = frozenset(rank.rank for rank in ranks if rank.reward_func)
     done = [
         rank.reward_since for rank in ranks if not rank.reward_func and rank.reward_since >= rank.phase_since
@@ -89,14 +87,14 @@ def _still_scoring(ranks: Sequence[RankNow], now: float) -> frozenset[int]:
 
 
 FULL = 0.95
-"""Share of a GPU's memory from which the next larger batch may fail."""
+"""Fraction of a GPU's memory above which the next larger batch may fail."""
 FOREIGN_BYTES = 1 << 30
-"""Memory from which another's process on a GPU of ours is worth a word."""
+"""Memory from which another user's process on our GPU is reported."""
 IDLE_S = 30.0
-"""How long a GPU may do nothing while others work: a rank that waits for the slowest is idle for seconds."""
+"""How long a GPU may be idle while others work. Waiting for the slowest rank takes only seconds."""
 AT_WORK_S = 5.0
 HARMLESS = frozenset({"power limit"})
-"""Reasons for lower clocks that are the rule under full load."""
+"""Reasons for lower clocks that are normal under full load."""
 GIB = 1 << 30
 
 
@@ -106,7 +104,7 @@ class ProcessRow:
 
     pid: int
     name: str
-    """What it is, or that it cannot be seen from here."""
+    """Its name, or that it is not visible from here."""
     memory: str
     user: str
     ours: bool
@@ -115,7 +113,7 @@ class ProcessRow:
 
 @dataclass(frozen=True, slots=True)
 class GpuRow:
-    """A GPU; shares are 0 to 1, None when the figure cannot be had."""
+    """A GPU; fractions are 0 to 1, None when not available."""
 
     index: int
     name: str
@@ -126,15 +124,15 @@ class GpuRow:
     temperature_c: float | None = None
     power: str = MISSING
     idle_s: float | None = None
-    """Seconds since it was last seen at work."""
+    """Seconds since it was last busy."""
     ours: bool = False
     ranks: tuple[int, ...] = ()
     throttle: str = ""
     attention: frozenset[str] = frozenset()
-    """Which of `use`, `memory`, `throttle` and `processes` deserve a look."""
+    """Which of `use`, `memory`, `throttle` and `processes` need attention."""
     processes: tuple[ProcessRow, ...] = ()
     hidden: bool = False
-    """True when memory is taken but no process can be seen."""
+    """Whether memory is in use but no process is visible."""
 
     @property
     def temperature(self) -> str:
@@ -148,7 +146,7 @@ class GpuRow:
 
 
 def gib(count: float | None) -> str:
-    """Bytes in units of 2^30: `0.4`, `1.1`, `41`; one decimal below ten."""
+    """Format bytes in units of 2^30: `0.4`, `1.1`, `41`; one decimal below ten."""
     if count is None:
         return MISSING
     value = count / GIB
@@ -156,7 +154,7 @@ def gib(count: float | None) -> str:
 
 
 def gpu_row(gpu: Gpu, gpus: Sequence[Gpu], status: Status) -> GpuRow:
-    """One of `gpus` as a row, with what about it deserves a look."""
+    """Return one of `gpus` as a row, marking what needs attention."""
     ranks = tuple(rank.rank for rank in status.ranks if sits_on(gpu, rank))
     listed = gpu.processes or ()
     own_seen = any(process.ours for process in listed)
@@ -170,7 +168,7 @@ def gpu_row(gpu: Gpu, gpus: Sequence[Gpu], status: Status) -> GpuRow:
         attention.add("throttle")
     if status.phase != "load" and _idles(gpu, gpus, status):
         attention.add("use")
-    # Where none of the processes is ours although a rank sits here, process ids are of another namespace.
+    # If no process is ours although a rank uses this GPU, process ids are of another namespace.
     foreign = [p for p in listed if own_seen and _is_foreign(p)]
     if foreign:
         attention.add("processes")
@@ -216,7 +214,7 @@ def _power(gpu: Gpu) -> str:
 
 
 def _idles(gpu: Gpu, gpus: Sequence[Gpu], status: Status) -> bool:
-    """True when a GPU of the run has done nothing for a while and another of the run works."""
+    """Return whether a GPU of the run has been idle for a while as another one works."""
     if gpu.idle_s is None or gpu.idle_s < IDLE_S or not _has_work(gpu, status):
         return False
     return any(
@@ -231,7 +229,7 @@ def _has_work(gpu: Gpu, status: Status) -> bool:
 
 
 def of_the_run(gpus: tuple[GpuRow, ...]) -> tuple[GpuRow, ...]:
-    """The GPUs of the run; all, when nobody can say which they are."""
+    """Return the GPUs of the run, or all if that is unknown."""
     return tuple(gpu for gpu in gpus if gpu.ours) or gpus
 
 
@@ -240,7 +238,7 @@ FREE_W = 16
 
 
 def gpu_lines(gpus: Sequence[Gpu]) -> list[str]:
-    """One line for a GPU and one for each process on it."""
+    """Return one line per GPU and one per process on it."""
     lines = []
     for gpu in gpus:
         use = "" if gpu.use_percent is None else f"{percent(gpu.use_percent / 100)} at work"
@@ -258,7 +256,7 @@ def gpu_lines(gpus: Sequence[Gpu]) -> list[str]:
 
 
 def gpu_json(gpus: Sequence[Gpu], trouble: str = "") -> dict[str, Any]:
-    """The documented shape: every GPU with its free memory and processes, or why there is none."""
+    """Return the documented JSON shape: every GPU with free memory and processes, or why there is none."""
     return {
         "gpus": [
             {
@@ -282,7 +280,7 @@ def gpu_json(gpus: Sequence[Gpu], trouble: str = "") -> dict[str, Any]:
 
 
 def free_bytes(gpu: Gpu) -> int | None:
-    """Memory that nobody holds, None when the driver does not say."""
+    """Return the free memory; None when the driver does not report it."""
     if gpu.memory_total_bytes is None or gpu.memory_used_bytes is None:
         return None
     return max(0, gpu.memory_total_bytes - gpu.memory_used_bytes)
@@ -300,12 +298,12 @@ def _holder(process: GpuProcess) -> str:
 
 
 OLD_S = 15.0
-"""A sample older than this is no longer the machine of now: one is due every two seconds."""
+"""An older sample is outdated: a new one is due every two seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something about the machine that deserves a look."""
+    """Something about the machine that needs attention."""
 
     text: str
     short: str
@@ -319,7 +317,7 @@ class HardwareView:
     age_s: float
     gpus: tuple[GpuRow, ...] = ()
     figures: tuple[str, ...] = ()
-    """The machine in one line, longest first; the first that fits is shown."""
+    """One-line summaries, longest first. The first that fits is shown."""
     warnings: tuple[Notice, ...] = ()
     no_gpu: str = ""
     """Why there is no GPU to show."""
@@ -335,12 +333,12 @@ class HardwareView:
 
     @property
     def old(self) -> bool:
-        """True when nobody has sampled for a while: a driver hangs, or the supervisor is gone."""
+        """Whether sampling has stopped: a driver hangs, or the supervisor is gone."""
         return self.age_s > OLD_S
 
 
 def hardware_view(status: Status) -> HardwareView | None:
-    """The machine of a live run, None when nobody samples it."""
+    """Return the machine of a live run; None when it is not sampled."""
     sample = status.hardware
     if sample is None or not status.live:
         return None
@@ -369,7 +367,7 @@ def hardware_view(status: Status) -> HardwareView | None:
 
 
 def gpu_line(gpu: GpuRow) -> str:
-    """A GPU in one line of plain words."""
+    """Return a GPU as one line of text."""
     use = MISSING if gpu.use is None else f"{100 * gpu.use:.0f} %"
     ranks = f"  rank {', '.join(map(str, gpu.ranks))}" if gpu.ranks else ""
     slowed = f"  clocks lowered: {gpu.throttle}" if gpu.throttle else ""
@@ -410,7 +408,6 @@ def _attention(sample: Hardware, warnings: tuple[Notice, ...], *, supervised: bo
 
 
 def _figures(sample: Hardware, mine: tuple[GpuRow, ...]) -> tuple[str, ...]:
-    """The machine in one line, longest first."""
     if sample.age_s > OLD_S:
         return ()
     if not mine:

@@ -1,6 +1,6 @@
-"""How fast runs of this machine went, for the plan of another: from their records and from trials.
+"""Measured speeds of earlier runs and trials on this machine, used to plan another run.
 
-Reads a bounded number of runs, the newest first, and of each only what a rate needs. Makes no estimate.
+Reads a bounded number of runs, newest first, and only what a rate needs.
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ from grpo_tui.store.spec import read_spec
 from grpo_tui.store.trials import TrialFigures, read_trials
 
 MOST_RUNS = 40
-"""Runs that are looked at."""
 NEWEST_STEPS = 50
-"""Steps whose median counts: the first ones warm up."""
+"""Number of steps for the median. The first steps of a run are warm-up."""
 KEPT_S = 30.0
 MOST_CHILDREN = 500
 PEAK_FACT = "peak_memory"
@@ -37,11 +36,11 @@ PEAK_FACT = "peak_memory"
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What trials of a model on this machine say.
+    """Measurements of a model's trials on this machine.
 
     Attributes:
-        correction: measured ÷ planned memory of the newest on the same device, 1 without one.
-        rates: how fast they went.
+        correction: Measured ÷ planned memory of the newest trial on the same device; 1 without one.
+        rates: Their speeds.
     """
 
     correction: float = 1.0
@@ -49,13 +48,13 @@ class Measured:
 
 
 def measured(model: str, device: Device | None, *, lora: bool, folder: Path | None = None) -> Measured:
-    """What trials measured of a model.
+    """Return what trials measured for a model.
 
     Args:
-        model: The model as a config names it.
-        device: The device that is planned for.
+        model: As named in a config.
+        device: The device to plan for.
         lora: Whether an adapter is trained.
-        folder: Where trials are kept, by default the cache.
+        folder: Where trials are stored, by default the cache.
     """
     trials = [trial for trial in read_trials(folder) if trial.model == model]
     kind, machine = "lora" if lora else "full", machine_name(device)
@@ -64,25 +63,25 @@ def measured(model: str, device: Device | None, *, lora: bool, folder: Path | No
 
 
 def machine_name(device: Device | None) -> str:
-    """What a trial's figures are kept under: the card, or the host whose processor trains."""
+    """Return the name under which trials are stored: the GPU, or the host when training on the CPU."""
     if device is None or device.kind == "cpu":
         return f"cpu of {socket.gethostname()}"
     return device.name
 
 
 def known_rates(folders: Iterable[Path], model: str) -> tuple[Rate, ...]:
-    """Rates of the runs of a model on this machine: those below `outputs/`, and those right in some folders.
+    """Return rates of a model's runs on this machine: those below `outputs/` and directly in `folders`.
 
     Args:
-        folders: Folders whose own folders may be runs; they are not walked, for one may be a home.
-        model: The model as a config names it.
+        folders: Only their direct subfolders are checked, because one may be a home directory.
+        model: As named in a config.
     """
     return _known(tuple(folders), model, str(Path.cwd()), int(time.monotonic() // KEPT_S))
 
 
 @lru_cache(maxsize=8)
 def _known(folders: tuple[Path, ...], model: str, cwd: str, moment: int) -> tuple[Rate, ...]:
-    """What was found a moment ago is not looked for again: a check asks after each of its parts."""
+    """Cached for `KEPT_S`: a check asks after each of its parts."""
     runs = [run for folder in folders for run in _right_in(folder)]
     newest = sorted({run.resolve() for run in runs}, key=_written_at, reverse=True)
     looked_at = dict.fromkeys([*find_runs([Path(cwd) / "outputs"])[:MOST_RUNS], *newest[:MOST_RUNS]])
@@ -103,7 +102,7 @@ def _written_at(run: Path) -> float:
 
 
 def trial_rates(trials: Iterable[TrialFigures], model: str) -> tuple[Rate, ...]:
-    """Rates that trials measured."""
+    """Return the rates that trials measured."""
     return tuple(
         Rate(
             "a trial",

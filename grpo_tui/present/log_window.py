@@ -1,4 +1,4 @@
-"""The part of a run's output that is on the screen: a small window that moves over all stored lines."""
+"""The visible part of a run's output: a small window that moves over all stored lines."""
 
 from __future__ import annotations
 
@@ -19,60 +19,60 @@ LEVEL_WORDS = {
     "all": "all lines",
 }
 FOLD = "fold"
-"""The level of a row that stands for lines which are folded; its number is that of the first of them."""
+"""Level of a row that represents folded lines. Its number is that of the first of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogQuestion:
-    """Which lines are wanted."""
+    """Which lines to load."""
 
     where: str
-    """`end`, `older`, `newer`, `around` a line; `count` wants no lines, only how many are unseen."""
+    """`end`, `older`, `newer`, or `around` a line; `count` loads no lines and only counts unseen ones."""
     line: int = 0
     level: str = "all"
     words: str = ""
     seen: int = 0
-    """The last line a person has seen at the end; later ones are counted."""
+    """Last line the user has seen at the end. Later ones are counted."""
     go: bool = False
-    """Whether the line is gone to, not only kept in sight."""
+    """Whether to move to the line instead of only keeping it in view."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogPage:
-    """Lines for a window, and what lies around them."""
+    """Lines for a window, and what is around them."""
 
     asked: LogQuestion
     lines: tuple[StoredLine, ...]
     older: bool
-    """True when there are lines before these."""
+    """Whether there are lines before these."""
     newer: bool
-    """True when there are lines after these."""
+    """Whether there are lines after these."""
     unseen: int = 0
     last: int = 0
-    """Number of the newest line there is, of any level."""
+    """Number of the newest line of any level."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A line that holds the words looked for."""
+    """A line that matches the search."""
 
     words: str
     line: int | None
     place: int = 0
-    """Counted from the oldest, from 1."""
+    """Position among all matches, from 1 for the oldest."""
     count: int = 0
     around_end: bool = False
-    """True when the search went on at the other end."""
+    """Whether the search wrapped around."""
 
 
 def load(reader: LogReader, asked: LogQuestion) -> LogPage:
-    """Answer a question about lines."""
+    """Load the requested lines."""
     level, words = asked.level, asked.words
     end = reader.newest()
     if asked.where == "count":
         return LogPage(asked, (), True, True, _unseen(reader, asked), end)
     if asked.where == "newer":
-        # From the last known line on, not after it: a progress bar changes in place.
+        # Include the last known line: a progress bar changes in place.
         found = reader.page(first=asked.line, level=level, words=words, limit=PAGE)
         return LogPage(asked, tuple(found), True, len(found) == PAGE, _unseen(reader, asked), end)
     if asked.where == "older":
@@ -94,15 +94,14 @@ def _unseen(reader: LogReader, asked: LogQuestion) -> int:
 
 
 def find(reader: LogReader, words: str, level: str, start: int, *, forward: bool, here: bool = False) -> Hit:
-    """The next line that holds the words, going on at the other end when there is none in this direction.
+    """Find the next line with these words, wrapping around at the end.
 
     Args:
-        reader: The run's output.
-        words: What to look for, in any case.
+        words: Searched for in any case.
         level: Levels that are shown.
-        start: The line to start from.
+        start: Line to start from.
         forward: Towards newer lines.
-        here: Whether the line itself may be the hit.
+        here: Whether the start line itself may match.
     """
     count = reader.count(words, level=level)
     if not count:
@@ -118,17 +117,17 @@ def find(reader: LogReader, words: str, level: str, start: int, *, forward: bool
 
 @dataclass(slots=True)
 class LogWindow:
-    """Lines in their order; what comes in at one end pushes out at the other."""
+    """Lines in order. Lines added at one end displace those at the other."""
 
     lines: list[StoredLine] = field(default_factory=list)
     older: bool = False
     newer: bool = False
     last: int = 0
     rows: list[StoredLine] = field(default_factory=list)
-    """The lines, and one row for each stretch between them that is folded."""
+    """The lines, with one row for each folded stretch between them."""
 
     def take(self, page: LogPage) -> None:
-        """Take in a page; one that does not join on is passed over."""
+        """Add a page. One that is not adjacent is ignored."""
         self.last = page.last
         self._take(page)
         self.rows = self._folded() if page.asked.level == "folded" else self.lines
@@ -167,12 +166,11 @@ class LogWindow:
             self.older = True
 
     def index(self, line: int) -> int:
-        """Where a line stands, or the next one after it."""
+        """Return the row of a line, or of the next one after it."""
         return bisect_left(self.rows, line, key=lambda stored: stored.id)
 
 
 def _fold(before: int, after: int, at: float) -> list[StoredLine]:
-    """Return a row for the lines between two, if there are any."""
     count = after - before - 1
     text = f"▸ {plural(count, 'line')} of metrics and progress bars"
     return [StoredLine(before + 1, at, FOLD, text)] if count > 0 else []

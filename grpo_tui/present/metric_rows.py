@@ -1,4 +1,4 @@
-"""The metrics of a run as rows to choose from, and what each came to over a stretch of the run."""
+"""The metrics of a run as rows to choose from, with figures over a stretch of the run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class MetricListRow:
     trend: tuple[float | None, ...] = ()
 
     def rank(self, words: str) -> int | None:
-        """How well it fits what was typed: 0 best, None when a word is nowhere in it."""
+        """Return how well it matches the typed words: 0 is best, None when a word is missing."""
         wanted = words.lower().split()
         names = f"{self.title} {self.shown_key} {self.key}".lower()
         if all(word in names for word in wanted):
@@ -37,7 +37,7 @@ class MetricListRow:
 
 
 def metric_row(key: str, value: float | None = None, trend: Sequence[float | None] = ()) -> MetricListRow:
-    """A row for a key as logged."""
+    """Return the row of a logged key."""
     metric = describe(key)
     return MetricListRow(
         key,
@@ -51,7 +51,7 @@ def metric_row(key: str, value: float | None = None, trend: Sequence[float | Non
 
 
 def rows_of_charts(charts: Iterable[ChartView]) -> dict[str, MetricListRow]:
-    """The metrics that Train has charts of, by key."""
+    """Return the metrics with a chart in Train, by key."""
     found = {}
     for chart in charts:
         row = metric_row(chart.key, None, tuple(b.mean for b in chart.buckets))
@@ -62,13 +62,13 @@ def rows_of_charts(charts: Iterable[ChartView]) -> dict[str, MetricListRow]:
 
 
 def matching(rows: Iterable[MetricListRow], words: str) -> list[MetricListRow]:
-    """The rows that hold every word, best first, then by group and as they were first logged."""
+    """Return the rows that contain every word, best match first, then by group in logged order."""
     found = [(rank, row) for row in rows if (rank := row.rank(words)) is not None]
     return [row for _, row in sorted(found, key=lambda f: (f[0], _place(f[1].group)))]
 
 
 def in_groups(keys: Iterable[str]) -> list[str]:
-    """The keys by group, the reward first; within a group in their order."""
+    """Sort keys by group, the reward first. The sort is stable."""
     return sorted(keys, key=lambda key: _place(describe(key).group))
 
 
@@ -77,36 +77,36 @@ def _place(group: str) -> int:
 
 
 STRETCHES = 40
-"""Into so many stretches the steps are divided; a tenth of them is four."""
+"""Number of stretches the steps are divided into; a tenth is four."""
 NEAR = 64
 
 
 @dataclass(frozen=True, slots=True)
 class MetricFigures:
-    """One metric of one run between two steps."""
+    """Figures of one metric of a run between two steps."""
 
     key: str
     first: int
     last: int
     newest: float | None
-    """The value at the last step, None when that one is no number."""
+    """Value at the last step; None unless it is finite."""
     change: float | None
-    """Mean over the last tenth of the steps less that over the first; None with too few values."""
+    """Mean over the last tenth of the steps minus that over the first; None with too few values."""
     low: float | None
     high: float | None
     count: int
     missing: int
-    """Rows that hold None, NaN, an infinity or a text."""
+    """Rows with None, NaN, an infinity or a text."""
     curve: tuple[float | None, ...]
 
 
 def keys_of(reader: RunReader, *, computed: bool) -> list[str]:
-    """The metrics of a run: those logged, in the order of first sight, then those computed here."""
+    """Return the metrics of a run: logged ones in order of first appearance, then computed ones."""
     return list(dict.fromkeys([*metric_keys(reader), *(COMPUTED if computed else ())]))
 
 
 def keys_matching(keys: Iterable[str], patterns: Sequence[str]) -> list[str]:
-    """The keys that a pattern names: shell globs whose `*` also stands for `/`; no pattern means all."""
+    """Return the keys that match a shell glob, in which `*` also matches `/`; all without a pattern."""
     if not patterns:
         return list(keys)
     return [key for key in keys if any(fnmatch.fnmatchcase(key, pattern) for pattern in patterns)]
@@ -115,7 +115,7 @@ def keys_matching(keys: Iterable[str], patterns: Sequence[str]) -> list[str]:
 def figures(
     reader: RunReader, key: str, first_step: int | None = None, last_step: int | None = None
 ) -> MetricFigures | None:
-    """The figures of one metric, None when it has no row between the steps."""
+    """Return the figures of one metric; None when it has no row between the steps."""
     window = series_window(reader, key, first_step, last_step, STRETCHES)
     if not window:
         return None

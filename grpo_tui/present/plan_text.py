@@ -1,6 +1,6 @@
-"""A plan as lines: for `plan`, `check` and whoever prints one, and the few at the bottom of Config.
+"""Format a plan as lines: in full for commands, in brief for the bottom of the Config pane.
 
-Each of those few lines is parts by rank: where not all fit, the highest number goes first.
+A brief line is made of parts with ranks: where not all fit, the highest rank is dropped first.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ PART_W = 20
 SIZE_W = 9
 BAR_W = 40
 SHADES = "█▓▒░"
-"""Shades of neighbouring parts in the bar."""
+"""Shades of adjacent parts in the bar."""
 FREE = "─"
 
 
 def plan_list(plan: Plan) -> list[str]:
-    """Everything a plan says, a line for each thing and one for each part of the memory."""
+    """Return the whole plan, one line per item and per part of the memory."""
     lines = [
         _line("batch", batch_sum(plan.batches)),
         _line("", prompt_sum(plan.batches)),
@@ -42,7 +42,7 @@ def plan_list(plan: Plan) -> list[str]:
 
 
 def memory_list(plan: Plan) -> list[str]:
-    """The memory: the peak and its bar, then each part with its sum."""
+    """Return the memory plan: the peak and its bar, then each part with its formula."""
     memory = plan.memory
     if memory is None:
         return [_line("memory", memory_missing(plan))]
@@ -70,7 +70,7 @@ def memory_missing(plan: Plan) -> str:
 
 
 def memory_words(memory: MemoryPlan) -> str:
-    """The peak, when it comes, and what would fit."""
+    """Describe the peak, when it occurs, and what would fit."""
     peak = f"{size(memory.peak_bytes)} at the peak, {WORDS[memory.peak_moment]}"
     if memory.correction != 1.0:
         peak += f" (× {memory.correction:.2f} by a trial)"
@@ -91,7 +91,7 @@ def memory_words(memory: MemoryPlan) -> str:
 
 
 def memory_bar(memory: MemoryPlan, width: int) -> str:
-    """The parts at the peak side by side, the largest first, then what is free; empty without a device."""
+    """Draw the parts at the peak, largest first, then free memory; empty without a device."""
     device = memory.device
     if device is None or device.memory_bytes <= 0 or width <= 0:
         return ""
@@ -106,7 +106,7 @@ def memory_bar(memory: MemoryPlan, width: int) -> str:
 
 
 def checkpoint_words(plan: Plan) -> tuple[str, str]:
-    """How many checkpoints of which size, and what is free; the second is empty when nobody looked."""
+    """Return number and size of checkpoints, and the free space; the second is empty when unknown."""
     kept = plan.checkpoints
     if kept.written == 0:
         return "no checkpoint", ""
@@ -167,22 +167,21 @@ def _sum(part: MemoryPart) -> str:
 
 
 Text = tuple[str, str]
-"""A piece and the role of its colour."""
+"""Text and its colour role."""
 PlanLine = Sequence[tuple[int, Sequence[Text]]]
 NARROW_CURVE_W = 12
 NARROW_BAR_W = 20
 READING = "reading the model's sizes …"
 UNCOUNTED = "rows not counted"
 LEAST_PART = 0.02
-"""A part of the memory below this share of the peak is not named."""
+"""Parts of the memory below this fraction of the peak are not named."""
 
 
 def plan_lines(plan: Plan | None, *, looking: bool = False) -> list[PlanLine]:
-    """The lines of a plan; none when there is nothing to plan from.
+    """Return the brief lines of a plan; none when there is nothing to plan from.
 
     Args:
-        plan: the plan.
-        looking: whether the model's sizes are still being read.
+        looking: Whether the model's sizes are still being read.
     """
     if plan is None:
         return []
@@ -271,7 +270,6 @@ def _memory(plan: Plan) -> PlanLine:
 
 
 def _bar(memory: MemoryPlan) -> list[Text]:
-    """The parts in shades, the largest first; what is free is a line."""
     device = memory.device
     assert device is not None
     bar = memory_bar(memory, NARROW_BAR_W)
@@ -282,13 +280,13 @@ def _bar(memory: MemoryPlan) -> list[Text]:
 
 
 def devices(gpus: Sequence[tuple[int, str, int | None, int | None]]) -> list[tuple[str, str, Device]]:
-    """What a run can be planned for: the GPUs of this machine, then the cards that are known.
+    """Return the devices to plan for: the GPUs of this machine, then known GPU models.
 
     Args:
-        gpus: index, name, bytes of memory and bytes free of each GPU here.
+        gpus: Index, name, total and free bytes of each GPU here.
 
     Returns:
-        Name, what is said of it, and the device.
+        Name, description and device.
     """
     listed = [
         (

@@ -1,7 +1,7 @@
 """Draw a chart into a grid of characters: ticks, lines over a faint band, gaps, marks on the axis, a cursor.
 
-A cell is two by four braille dots; where only ASCII is to be had, it is one character. Which colour a role
-has is the widget's concern.
+A cell is two by four braille dots, or one character where only ASCII is available. The widget chooses the
+colour of each role.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _Masks = tuple[tuple[int, ...], ...]
 
 
 def _masks(across: int, *, shaded: bool) -> _Masks:
-    """The dots of a cell's left or right half, by first and last row."""
+    """Return the dots of a cell's left or right half, by first and last row."""
     kept = [_DOTS[y][across] if not shaded or (across + y) % 2 == 0 else 0 for y in range(4)]
     return tuple(tuple(sum(kept[low : high + 1]) for high in range(4)) for low in range(4))
 
@@ -41,15 +41,16 @@ PATTERNS: tuple[tuple[int, ...], ...] = (
     (1, 0, 0),
     (1, 1, 1, 1, 1, 1, 0, 0, 1, 0, 0),
 )
-"""Which dots along a line are set, to tell lines apart without colour: solid, dashed, dotted, dash-dot."""
+"""Dot patterns that distinguish lines without colour: solid, dashed, dotted, dash-dot."""
 
 
 class Dots:
-    """Layers of dots; in a cell that several layers cross, the first of them is shown.
+    """Layers of dots. Where several cross in a cell, the topmost is shown.
 
     Args:
-        width, height: In cells.
-        braille: False for one ASCII character to a cell.
+        width: In cells.
+        height: In cells.
+        braille: False for one ASCII character per cell.
         layers: Name of each layer, topmost first, and its ASCII character.
     """
 
@@ -62,13 +63,13 @@ class Dots:
         self._layers: dict[str, dict[tuple[int, int], int]] = {name: {} for name in layers}
 
     def copy(self) -> Dots:
-        """The same dots, to be added to without changing these."""
+        """Return an independent copy."""
         twin = copy(self)
         twin._layers = {name: dict(cells) for name, cells in self._layers.items()}
         return twin
 
     def dot(self, layer: str, x: int, y: int) -> None:
-        """Set one dot; one outside the grid is left out."""
+        """Set one dot. Dots outside the grid are ignored."""
         if not (0 <= x < self.columns and 0 <= y < self.dots):
             return
         cell = (x // self._across, y // self._down)
@@ -76,15 +77,15 @@ class Dots:
         self._layers[layer][cell] = self._layers[layer].get(cell, 0) | bit
 
     def column(self, layer: str, x: int, top: int, bottom: int) -> None:
-        """A full column of dots."""
+        """Fill a column of dots."""
         self._fill(layer, x, top, bottom, _FULL)
 
     def shade(self, layer: str, x: int, top: int, bottom: int) -> None:
-        """A faint column: every second dot, so that an area reads as grey."""
+        """Fill a column with every second dot, so that an area looks grey."""
         self._fill(layer, x, top, bottom, _SHADED)
 
     def _fill(self, layer: str, x: int, top: int, bottom: int, masks: Sequence[_Masks]) -> None:
-        """The dots of a mask between two rows, a cell at a time."""
+        """Set the dots of a mask between two rows, a cell at a time."""
         top, bottom = max(0, top), min(self.dots - 1, bottom)
         if not 0 <= x < self.columns or top > bottom:
             return
@@ -99,9 +100,9 @@ class Dots:
     def line(
         self, layer: str, x0: int, y0: int, x1: int, y1: int, pattern: Sequence[int] = PATTERNS[0]
     ) -> None:
-        """A straight line of dots (Bresenham), with gaps where the pattern has them.
+        """Draw a straight line of dots (Bresenham), with the gaps of a pattern.
 
-        The pattern runs along the axis the line mostly follows, so a line that grows does not change before.
+        The pattern follows the line's main axis, so the existing part of a growing line does not change.
         """
         dx, dy = abs(x1 - x0), -abs(y1 - y0)
         sx, sy = (1 if x0 < x1 else -1), (1 if y0 < y1 else -1)
@@ -123,7 +124,7 @@ class Dots:
                 y0 += sy
 
     def rows(self) -> list[list[Cell]]:
-        """The cells row by row, a blank of role `text` where nothing is set."""
+        """Return the cells row by row, blank with role `text` where nothing is set."""
         blank = (" ", "text")
         lines = [[blank] * self._width for _ in range(self.dots // self._down)]
         for layer, cells in reversed(self._layers.items()):
@@ -139,12 +140,12 @@ _SECONDS = (
 )  # fmt: skip
 _TINY = 1e-12
 _LARGEST = 4e307
-"""Beyond it the distance of two values is no number any more; such values stand at the edge."""
+"""Larger values are drawn at the edge: the distance of two of them would overflow."""
 
 
 @dataclass(frozen=True, slots=True)
 class ValueAxis:
-    """The range of values a plot spans, with round ticks; `logarithmic` only above zero."""
+    """Range of values of a plot, with round ticks; `logarithmic` requires values above zero."""
 
     low: float
     high: float
@@ -153,7 +154,7 @@ class ValueAxis:
     logarithmic: bool = False
 
     def share(self, value: float) -> float:
-        """Where a value stands, 0 at the bottom and 1 at the top, clamped to the plot."""
+        """Return a value's position from 0 (bottom) to 1 (top), clamped to the plot."""
         if self.logarithmic:
             low, high = math.log10(self.low), math.log10(self.high)
             at = (math.log10(max(value, self.low)) - low) / (high - low)
@@ -162,13 +163,13 @@ class ValueAxis:
         return min(1.0, max(0.0, at))
 
     def row(self, value: float, rows: int) -> int:
-        """Row of a value, 0 at the top."""
-        # A value just between two rows must not flicker with its last digit.
+        """Return the row of a value, 0 at the top."""
+        # A value halfway between two rows must not flicker with its last digit.
         return min(rows - 1, max(0, math.floor((1 - self.share(value)) * (rows - 1) + 0.5 - 1e-6)))
 
 
 def value_axis(low: float, high: float, most: int, *, logarithmic: bool = False) -> ValueAxis:
-    """An axis around `low` to `high` with at most `most` (at least two) round ticks, ends included."""
+    """Return an axis around `low` to `high` with at most `most` (two or more) round ticks, ends included."""
     low, high = (min(max(end, -_LARGEST), _LARGEST) for end in (low, high))
     if logarithmic and low > 0:
         return _logarithmic(low, high, most)
@@ -197,7 +198,7 @@ def _linear_labels(ticks: Sequence[float]) -> tuple[str, ...]:
 
 
 def _logarithmic(low: float, high: float, most: int) -> ValueAxis:
-    """Whole powers of ten where they are enough, else with 2 and 5 between them."""
+    """Use whole powers of ten if there are enough, else also 2 and 5 times them."""
     first, last = math.floor(math.log10(low) + 1e-9), math.ceil(math.log10(high) - 1e-9)
     last = max(last, first + 1)
     steps = [m * 10.0**e for e in range(first, last + 1) for m in (1, 2, 5)]
@@ -221,7 +222,7 @@ def _power(value: float) -> str:
 
 
 def step_ticks(first: float, last: float, most: int) -> list[float]:
-    """Round steps inside the range, at most `most` of them."""
+    """Return at most `most` round steps inside the range."""
     span = last - first
     if span <= 0 or most < 1:
         return []
@@ -231,7 +232,7 @@ def step_ticks(first: float, last: float, most: int) -> list[float]:
 
 
 def time_ticks(first: float, last: float, most: int) -> list[float]:
-    """Round moments, in seconds since the start, inside the range."""
+    """Return round times inside the range, in seconds since the start."""
     span = last - first
     if span <= 0 or most < 1:
         return []
@@ -241,11 +242,11 @@ def time_ticks(first: float, last: float, most: int) -> list[float]:
 
 Reach = tuple[float, float]
 LAYERS = {"line": "*", "band": "."}
-"""Layers of a small chart, topmost first; its other roles are `axis`, `tick`, `mark`, `text`."""
+"""Layers of a small chart, topmost first. Its other roles are `axis`, `tick`, `mark`, `text`."""
 
 
 class Stroke(NamedTuple):
-    """From one place to the next, each with the reach of its values; strokes may be drawn in any order."""
+    """From one position to the next, each with its range of values. The order of drawing does not matter."""
 
     kind: str
     """`band` shades, `reach` fills around the line, `line` draws it."""
@@ -256,7 +257,7 @@ class Stroke(NamedTuple):
 
 
 class Sketch:
-    """What stands of a chart already: a new step draws the last stroke of it, not all of them."""
+    """Cache of drawn strokes: a new step draws only the last stroke."""
 
     def __init__(self) -> None:
         self._frame: tuple[object, ...] = ()
@@ -266,7 +267,7 @@ class Sketch:
     def dots(
         self, layers: list[list[Stroke]], axis: ValueAxis, frame: tuple[object, ...], blank: Dots
     ) -> Dots:
-        """All strokes drawn into `blank`, which is equal for an equal `frame`."""
+        """Draw all strokes into `blank`, which must be equal for an equal `frame`."""
         known = self._frame == (axis, frame) and len(layers) == len(self._drawn)
         if not known or any(new[: len(old)] != old for new, old in zip(layers, self._drawn, strict=True)):
             self._frame, self._dots, self._drawn = (axis, frame), blank, [[] for _ in layers]
@@ -291,10 +292,10 @@ def plot(
     logarithmic: bool = False,
     sketch: Sketch | None = None,
 ) -> list[list[Cell]]:
-    """The chart in `height` rows of `width` cells; empty rows when there is no room or nothing to draw.
+    """Draw the chart in `height` rows of `width` cells; empty without space or data.
 
-    `sketch` remembers strokes from one call to the next; the picture is the same without. An axis is
-    `logarithmic` only where every value is above zero.
+    `sketch` caches strokes between calls and does not affect the picture. `logarithmic` applies only where
+    every value is above zero.
     """
     blank: list[list[Cell]] = [[(" ", "text")] * width for _ in range(height)]
     known = [b for b in chart.buckets if b.smooth is not None]
@@ -330,7 +331,7 @@ def plot(
 
 
 def above_zero(chart: ChartView) -> bool:
-    """Return whether every value can stand on a logarithmic axis."""
+    """Return whether every value fits on a logarithmic axis."""
     lows = [b.low for b in chart.buckets if b.low is not None]
     return bool(lows) and min(lows) > 0
 
@@ -348,7 +349,7 @@ def log_scale_of(chart: ChartView) -> ValueAxis:
 
 
 def scale_of(chart: ChartView) -> ValueAxis:
-    """Round ends around all that is drawn; zero is one of them when it is near."""
+    """Return an axis with round ends around everything drawn, including zero when it is near."""
     lows = [b.low for b in chart.buckets if b.low is not None] + [r[0] for r in chart.band if r is not None]
     highs = [b.high for b in chart.buckets if b.high is not None] + [
         r[1] for r in chart.band if r is not None
@@ -362,11 +363,11 @@ def scale_of(chart: ChartView) -> ValueAxis:
     if high - low < 1e-12:
         pad = abs(high) * 0.1 or 1.0
         low, high = (0.0 if low == 0 else low - pad), high + pad
-    # Two steps of a round size, so that the tick in the middle is as round as those at the ends.
+    # Two steps of a round size, so that the middle tick is as round as the ends.
     unit = 10 ** math.floor(math.log10((high - low) / 2))
     for factor in (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 15, 20):
         step = factor * unit
-        # Across zero half a step is round enough; whole ones would leave half of the plot empty.
+        # Across zero, half a step is round enough. Whole steps would leave half of the plot empty.
         grain = step / 2 if low < 0 < high else step
         bottom = math.floor(low / grain + 1e-9) * grain
         if bottom + 2 * step >= high - 1e-9 * step:
@@ -377,7 +378,7 @@ def scale_of(chart: ChartView) -> ValueAxis:
 
 
 def _strokes(chart: ChartView, frame: Frame, across: int) -> list[list[Stroke]]:
-    """What is to be drawn: the band or the raw values, and the line; `across` is in dots."""
+    """Return the strokes of the band or the raw values, and of the line; `across` is in dots."""
     columns = [frame.column(b.middle, across // frame.width) for b in chart.buckets]
     dense = len(columns) > across
     found: list[list[Stroke]] = []
@@ -419,7 +420,7 @@ def _area(grid: Dots, axis: ValueAxis, left: int, right: int, a: Reach, b: Reach
 
 
 def _extremes(grid: Dots, axis: ValueAxis, left: int, right: int, a: Reach, b: Reach, through: Reach) -> None:
-    """A faint line through two values, and the reach of the values around each."""
+    """Draw a faint line through two values, and the range of values around each."""
     for x, (low, high) in ((left, a), (right, b)):
         grid.column("band", x, axis.row(high, grid.dots), axis.row(low, grid.dots))
     grid.line("band", left, axis.row(through[0], grid.dots), right, axis.row(through[1], grid.dots))
@@ -428,7 +429,7 @@ def _extremes(grid: Dots, axis: ValueAxis, left: int, right: int, a: Reach, b: R
 def _gathered(
     columns: Sequence[int], values: Sequence[Reach | None], join: Callable[[list[Reach]], Reach]
 ) -> tuple[list[int], list[Reach | None]]:
-    """One value for each column that several share; a column is missing when all of its values are."""
+    """Join the values that share a column. A column is missing when all of its values are."""
     places: list[int] = []
     found: list[Reach | None] = []
     for place, group in groupby(zip(columns, values, strict=True), key=itemgetter(0)):
@@ -449,11 +450,11 @@ def _middle(values: list[Reach]) -> Reach:
 def _neighbours(
     known: Sequence[bool], near: Callable[[int], bool] | None = None
 ) -> Iterator[tuple[int, int]]:
-    """Pairs of places to be joined; a missing value joins nothing, a value alone joins itself.
+    """Yield pairs of positions to join. Missing values are skipped; a single value joins itself.
 
     Args:
-        known: Whether there is a value in each place.
-        near: Whether a place is near enough to the next one; by default all are.
+        known: Whether there is a value at each position.
+        near: Whether a position is near enough to the next; by default all are.
     """
     alone = True
     for i, here in enumerate(known):
@@ -464,7 +465,6 @@ def _neighbours(
 
 
 def _rows(grid: Dots, labels: Mapping[int, str], gutter: int, edge: str = "│") -> list[list[Cell]]:
-    """The rows of a grid behind their labels; `edge` is the axis beside one."""
     lines: list[list[Cell]] = []
     for row, cells in enumerate(grid.rows()):
         label = labels.get(row, "")
@@ -473,7 +473,6 @@ def _rows(grid: Dots, labels: Mapping[int, str], gutter: int, edge: str = "│")
 
 
 def _bottom(frame: Frame, marks: Iterable[tuple[float, str]], ticks: Sequence[int] = ()) -> list[Cell]:
-    """The axis below a plot, with its ticks and what happened along it."""
     cells: list[Cell] = [("└", "axis"), *[("─", "axis")] * frame.width]
     for column in ticks:
         cells[1 + column] = ("┴", "axis")
@@ -484,7 +483,6 @@ def _bottom(frame: Frame, marks: Iterable[tuple[float, str]], ticks: Sequence[in
 
 
 def _step_labels(inner: int, first: int, last: int) -> list[Cell]:
-    """First, middle and last step under the axis, each where it stands."""
     left, right, middle = f"{first:,}", f"{last:,}", f"{(first + last) // 2:,}"
     text = list(" " * inner)
     text[: len(left)] = left
@@ -498,15 +496,15 @@ def _step_labels(inner: int, first: int, last: int) -> list[Cell]:
 LINE_ROLES = ("line", "line2", "line3", "line4", "line5", "line6")
 ASCII_LINES = "*o+x#%"
 SIGNS = ("━━", "╍╍", "┈┈", "╍┈", "━━", "╍╍")
-"""How a line's pattern is written in a title."""
+"""Line patterns as shown in a title."""
 LONG_S = 6 * 3600.0
-"""From so long a span on, the axis of time has the wall clock at its ends."""
+"""Time spans from this length on show the wall clock at the ends of the axis."""
 MOST_LINES = len(LINE_ROLES)
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Where the plot stands within its cells, for turning a column into a place and back."""
+    """Position of the plot within its cells; converts between columns and positions on the axis."""
 
     left: int
     """First column of the plot."""
@@ -515,19 +513,19 @@ class Frame:
     last: float
 
     def place(self, column: int) -> float:
-        """The place on the axis in the middle of a column."""
+        """Return the axis position at the middle of a column."""
         share = (column - self.left + 0.5) / max(1, self.width)
         return self.first + min(1.0, max(0.0, share)) * (self.last - self.first)
 
     def column(self, x: float, across: int = 1) -> int:
-        """Column within the plot, in cells, or in dots with two of them `across` a cell."""
+        """Return the column within the plot, in units of 1/`across` of a cell."""
         share = (x - self.first) / (self.last - self.first)
         return round(share * (self.width * across - 1))
 
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """Rows of cells, and where the plot stands in them."""
+    """Rows of cells, and the position of the plot in them."""
 
     rows: list[list[Cell]]
     frame: Frame
@@ -535,7 +533,7 @@ class Drawing:
 
 
 def line_sign(index: int, *, ascii_only: bool) -> str:
-    """How a line looks, in two characters."""
+    """Return a two-character sample of a line."""
     return ASCII_LINES[index % MOST_LINES] * 2 if ascii_only else SIGNS[index % MOST_LINES]
 
 
@@ -547,13 +545,11 @@ def draw(
     braille: bool = True,
     logarithmic: bool = False,
 ) -> Drawing | None:
-    """The chart in `height` rows of `width` cells, None without room or values.
+    """Draw the chart in `height` rows of `width` cells; None without space or values.
 
     Args:
-        view: What to draw.
-        width, height: In cells.
-        braille: False for one ASCII character to a cell.
-        logarithmic: The axis of values; only where all of them are positive.
+        braille: False for one ASCII character per cell.
+        logarithmic: Applies only where all values are positive.
     """
     rows = height - 2
     if width < 24 or rows < 2 or not view.known:
@@ -572,7 +568,7 @@ def draw(
 
 
 def with_cursor(drawing: Drawing, place: float | None) -> list[list[Cell]]:
-    """The rows with the column of a place marked; as they are without one, or with one outside."""
+    """Return the rows with the column of a position marked; unchanged without one inside the plot."""
     frame = drawing.frame
     if place is None or not frame.first <= place <= frame.last:
         return drawing.rows
@@ -593,7 +589,7 @@ def _value_axis(view: BigChartView, rows: int, *, logarithmic: bool) -> ValueAxi
     highs: list[float] = []
     for line in view.lines:
         for s in line.buckets:
-            # The lead-in of the average, left of the window, must not stretch the axis.
+            # Values left of the window, read for the moving average, must not stretch the axis.
             if s.low is None or s.high is None or s.mean is None or not view.first <= s.x <= view.last:
                 continue
             lows.append(s.low)
@@ -625,7 +621,7 @@ def _grid(view: BigChartView, frame: Frame, axis: ValueAxis, rows: int, braille:
 
 
 def _band(grid: Dots, axis: ValueAxis, a: ChartBucket, b: ChartBucket, left: int, right: int) -> None:
-    """The spread inside the groups as an area, else the raw values as a faint line through their extremes."""
+    """Draw the group std as an area, or the raw values as a faint line through their ranges."""
     if a.mean is None or b.mean is None or a.low is None or a.high is None or b.low is None or b.high is None:
         return
     if a.spread is not None and b.spread is not None:
@@ -636,9 +632,9 @@ def _band(grid: Dots, axis: ValueAxis, a: ChartBucket, b: ChartBucket, left: int
 
 
 def _joined(view: BigChartView, line: ChartLine) -> list[tuple[ChartBucket, ChartBucket]]:
-    """Neighbours to be joined.
+    """Return the pairs of adjacent buckets to join.
 
-    On the axis of time, neighbours many times farther apart than usual stay apart: the run stood still there.
+    On the time axis, buckets much farther apart than usual are not joined: the run was interrupted there.
     """
     inside = [s for s in line.buckets if view.first <= s.x <= view.last]
     apart = [b.x - a.x for a, b in pairwise(inside)]
@@ -648,7 +644,6 @@ def _joined(view: BigChartView, line: ChartLine) -> list[tuple[ChartBucket, Char
 
 
 def _ticks(view: BigChartView, frame: Frame) -> list[tuple[int, str]]:
-    """Columns and labels of the round places along the axis."""
     most = max(1, frame.width // 14)
     if view.x == "time":
         return [(frame.column(t), time_label(t)) for t in time_ticks(view.first, view.last, most)]
@@ -678,7 +673,7 @@ def _labels(view: BigChartView, frame: Frame, ticks: Sequence[tuple[int, str]]) 
 
 
 def _clock_ends(view: BigChartView, frame: Frame) -> tuple[str, str] | None:
-    """The wall clock at both ends, for one run and a long stretch of time."""
+    """Return wall-clock labels for both ends, for one run over a long time."""
     span = view.last - view.first
     starts = {line.started_at for line in view.lines if line.started_at}
     if view.x != "time" or span < LONG_S or len(starts) != 1 or frame.width < 40:

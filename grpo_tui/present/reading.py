@@ -1,14 +1,14 @@
-"""Lay a completion out for reading: structure coloured and folded, compared with another one, or raw.
+"""Format a completion for reading: structure coloured and folded, compared with another one, or raw.
 
-A block is what stands between an opening tag and its closing one (`<think> … </think>`), or a fenced stretch
-of code; the outermost ones fold. Marks are the tags themselves, a boxed answer, mathematics between dollars,
-fences, and keys of JSON. Reading takes time in proportion to the text, whatever a model wrote.
+A block is what is between an opening and a closing tag (`<think> … </think>`), or a fenced piece of code;
+outermost blocks fold. Marks are the tags themselves, a boxed answer, mathematics between dollars, fences, and
+JSON keys. Parsing takes linear time, whatever a model wrote.
 
-A comparison is word by word: runs of letters and digits, runs of white space, and each other character alone,
-so that `23` against `22` differs in one word and a changed bracket does not take its neighbours along.
+A comparison is word by word: runs of letters and digits, runs of white space, and every other character
+alone. So `23` against `22` differs in one word, and a changed bracket does not affect its neighbours.
 
-Words wrap at the width, line breaks stay; only blanks at the end of a line and what is folded are left out.
-What leaves here is safe to show.
+Words wrap at the width and line breaks stay. Only trailing blanks and folded text are left out. The output is
+safe to show.
 """
 
 from __future__ import annotations
@@ -37,14 +37,15 @@ _KEY = re.compile(r'"(?:[^"\\\n]|\\.){1,80}"(?=\s{0,4}:)')
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A stretch of the text; blocks follow each other without a gap.
+    """A piece of the text. Blocks follow each other without a gap.
 
     Attributes:
         kind: `text` between blocks, `tag`, or `code`.
-        name: name of the tag, or the language of the code.
-        start, end: places in the text, the tags or fences included.
-        inner: start and end of what is inside.
-        closed: whether it ends as it should; a truncated completion leaves one open.
+        name: Name of the tag, or language of the code.
+        start: Position in the text, including the tag or fence.
+        end: End position, likewise.
+        inner: Start and end of the content.
+        closed: Whether it is closed; a truncated completion leaves one open.
     """
 
     kind: Kind
@@ -57,7 +58,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """A stretch to colour."""
+    """A range to colour."""
 
     start: int
     end: int
@@ -65,7 +66,7 @@ class Marked:
 
 
 def blocks(text: str) -> list[Block]:
-    """The outermost blocks and what stands between them, in order; they spell the text."""
+    """Split a text into its outermost blocks and the text between them."""
     found: list[Block] = []
     at = 0
     for block in _outermost(text):
@@ -79,7 +80,7 @@ def blocks(text: str) -> list[Block]:
 
 
 def marks(text: str) -> list[Marked]:
-    """What is coloured, by place; of two that overlap the first one stays."""
+    """Return the ranges to colour, in order. Of two that overlap the first is kept."""
     wanted = [Marked(m.start(), m.end(), "tag") for m in _TAG.finditer(text)]
     wanted += [Marked(start, end, "boxed") for start, end in boxed_spans(text)]
     wanted += [Marked(m.start(), m.end(), "fence") for m in _FENCE.finditer(text)]
@@ -94,7 +95,7 @@ def marks(text: str) -> list[Marked]:
 
 
 def _outermost(text: str) -> Iterator[Block]:
-    """Tags and fences that no other one holds, in order."""
+    """Yield tags and fences that are not inside another, in order."""
     openings = sorted([*_TAG.finditer(text), *_FENCE.finditer(text)], key=lambda match: match.start())
     closings = _closings(openings)
     at = 0
@@ -112,7 +113,7 @@ def _outermost(text: str) -> Iterator[Block]:
 
 
 def _closings(openings: list[re.Match[str]]) -> dict[int, re.Match[str]]:
-    """The match that closes each opening one, by the number of the opening one."""
+    """Return the closing match of each opening one, by the number of the opening one."""
     found: dict[int, re.Match[str]] = {}
     waiting: dict[str, list[int]] = {}
     fence: int | None = None
@@ -138,7 +139,7 @@ def _closings(openings: list[re.Match[str]]) -> dict[int, re.Match[str]]:
 
 
 def _leads(text: str, opening: re.Match[str]) -> bool:
-    """True for an unclosed tag that begins the text or a line, as one that ran into the limit does."""
+    """Return whether an unclosed tag starts the text or a line, as in a truncated completion."""
     before = text[: opening.start()].rstrip(" \t")
     return not before or before.endswith(("\n", ">"))
 
@@ -147,24 +148,23 @@ Change = Literal["same", "gone", "new"]
 
 _TOKENS = re.compile(r"\w+|\s+|[^\w\s]")
 MOST_WORDS = 4_000
-"""Per side, of what lies between the common beginning and end; longer texts are compared line by line."""
+"""Words per side between the common beginning and end. Longer texts are compared by lines."""
 MOST_LINES = 4_000
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A stretch of text that both have, only the first, or only the second."""
+    """A piece of text that is in both, only in the first, or only in the second."""
 
     kind: Change
     text: str
 
 
 def word_diff(before: str, after: str) -> list[Piece]:
-    """Return the pieces in reading order, what went before what came in its place.
+    """Return the pieces in reading order, removed text before its replacement.
 
-    All pieces but the `new` ones spell `before`, all but the `gone` ones spell `after`. Texts whose
-    difference is longer than `MOST_WORDS` words are compared by lines, and beyond `MOST_LINES` lines as one
-    whole, so that the answer comes at once.
+    All pieces except `new` ones spell `before`, all except `gone` ones spell `after`. A difference of more
+    than `MOST_WORDS` words is compared by lines, and beyond `MOST_LINES` lines as a whole, to bound the time.
     """
     return _merged(_pieces(before, after))
 
@@ -193,7 +193,6 @@ def _matched(first: Sequence[str], second: Sequence[str]) -> Iterator[Piece]:
 
 
 def _shared_start(first: Sequence[str], second: Sequence[str]) -> int:
-    """How many words both begin with."""
     count = 0
     for one, other in zip(first, second, strict=False):
         if one != other:
@@ -203,7 +202,7 @@ def _shared_start(first: Sequence[str], second: Sequence[str]) -> int:
 
 
 def _merged(pieces: Iterator[Piece]) -> list[Piece]:
-    """A blank between two changed words belongs to the change; without that every word would be a piece."""
+    """Merge a blank between two changed words into the change, so that not every word is its own piece."""
     runs: list[list[Piece]] = [[]]
     for piece in pieces:
         if not piece.text:
@@ -219,7 +218,7 @@ def _merged(pieces: Iterator[Piece]) -> list[Piece]:
 
 
 def _joined(run: list[Piece]) -> list[Piece]:
-    """Pieces without a common word between them, as one that went and one that came."""
+    """Join changes without a common word in between into one removal and one addition."""
     changed = [n for n, piece in enumerate(run) if piece.kind != "same"]
     if not changed:
         return run
@@ -232,18 +231,17 @@ def _joined(run: list[Piece]) -> list[Piece]:
 
 ROLES = {"tag": "accent", "math": "strong", "boxed": "good", "key": "accent", "fence": "dim"}
 FOLDED_HEAD = 60
-"""Characters of a folded block that still show."""
+"""Characters shown of a folded block."""
 TAB = "    "
 _WORDS = re.compile(r"\s+|\S+")
 
 
 def structured(text: str, folded: Collection[str] = (), found: Sequence[tuple[int, int]] = ()) -> list[Span]:
-    """The text with its structure in colours.
+    """Return the text with its structure in colours.
 
     Args:
-        text: a completion.
-        folded: names of the blocks that are shown as one line.
-        found: places that a search has hit, start and end each.
+        folded: Names of the blocks to show as one line.
+        found: Start and end of each search match.
     """
     spans: list[Span] = []
     coloured = [(mark.start, mark.end, ROLES[mark.role]) for mark in marks(text)]
@@ -257,19 +255,19 @@ def structured(text: str, folded: Collection[str] = (), found: Sequence[tuple[in
 
 
 def block_name(block: Block) -> str:
-    """The name by which a block folds."""
+    """Return the name by which a block is folded."""
     return block.name or "code"
 
 
 def foldable(text: str) -> list[str]:
-    """Names of the blocks that can be folded, each once, in order."""
+    """Return the distinct names of the blocks that can be folded, in order."""
     return list(dict.fromkeys(block_name(block) for block in blocks(text) if block.kind != "text"))
 
 
 def compared(before: str, after: str) -> list[Span]:
-    """What `after` has that `before` has not, and the other way round, in the notation of wdiff.
+    """Return the differences in the notation of wdiff.
 
-    What went stands as `[-…-]`, what came as `{+…+}`: the brackets say it without colours.
+    Removed text is `[-…-]`, added text `{+…+}`, which works without colours.
     """
     spans: list[Span] = []
     for piece in word_diff(before, after):
@@ -283,7 +281,7 @@ def compared(before: str, after: str) -> list[Span]:
 
 
 def raw(text: str) -> list[Span]:
-    """The text with its white space visible: `·` a blank, `→` a tab, `⏎` a line break, `␍` a return."""
+    """Return the text with visible white space: `·` a blank, `→` a tab, `⏎` a line break, `␍` a return."""
     spans: list[Span] = []
     for part in re.split(r"([ \t\r\n]+)", text):
         if part.strip(" \t\r\n"):
@@ -314,7 +312,7 @@ def _painted(
     coloured: Sequence[tuple[int, int, str]],
     hits: Sequence[tuple[int, int, str]],
 ) -> Iterator[Span]:
-    """A stretch of the text in spans; a hit of the search goes over the colours of the structure."""
+    """Yield a range of the text in spans. Search matches override the colours of the structure."""
     cuts = {start, end}
     inside = [place for place in (*coloured, *hits) if place[0] < end and place[1] > start]
     for first, last, _ in inside:
@@ -327,7 +325,7 @@ def _painted(
 
 
 def _roles(edges: Sequence[int], places: Iterable[tuple[int, int, str]]) -> list[str]:
-    """The role of each stretch between two edges; empty where no place covers it."""
+    """Return the role of each range between two edges; empty where there is none."""
     found = [""] * max(0, len(edges) - 1)
     number = {edge: n for n, edge in enumerate(edges)}
     for first, last, role in places:
@@ -337,7 +335,7 @@ def _roles(edges: Sequence[int], places: Iterable[tuple[int, int, str]]) -> list
 
 
 def laid_out(spans: Iterable[Span], width: int) -> list[list[Span]]:
-    """Lines of at most `width` cells: words wrap, a longer word is cut, line breaks stay."""
+    """Wrap spans into lines of at most `width` cells. Longer words are split; line breaks stay."""
     width = max(2, width)
     lines: list[list[Span]] = [[]]
     used = 0
@@ -357,7 +355,7 @@ def laid_out(spans: Iterable[Span], width: int) -> list[list[Span]]:
 
 
 def _wrapped(row: str, role: str, lines: list[list[Span]], used: int, width: int) -> int:
-    """Put a row that is too long into lines; gives the cells used of the last one."""
+    """Wrap a row that is too long. Return the cells used in the last line."""
     pending = ""
     pending_w = 0
     for word in _WORDS.findall(row):

@@ -1,6 +1,6 @@
-"""What Results says of a run: its kept comparisons, prompt by prompt, and where its models are.
+"""Content of the Results pane: a run's comparisons, prompt by prompt, and its models.
 
-A comparison is what `grpo-tui compare --json` prints. One that does not have that shape is passed over.
+A comparison has the shape that `grpo-tui compare --json` prints. Others are skipped.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from grpo_tui.present.train_view import Span
 from grpo_tui.store.comparisons import kept_results, marks, read_lines
 
 MALFORMED = (KeyError, TypeError, ValueError, IndexError, AttributeError, StopIteration)
-"""What a result or an answer raises that does not have the documented shape."""
+"""Errors raised by a result or an answer that does not have the documented shape."""
 NEITHER = frozenset({"length"})
-"""Kinds of measures where more is neither better nor worse; of `truncated` less is better."""
+"""Kinds of measures where more is neither better nor worse. For `truncated` less is better."""
 EPSILON = 1e-6
-"""As `rewards.right_answers` compares a score with the lowest passing one."""
+"""Tolerance with which `rewards.right_answers` compares a score with the lowest passing one."""
 TIE = 1e-9
 NAME_W, VALUE_W, BAR_W = 15, 12, 21
 ROOMY = 100
-"""Cells from which on a table has room for its intervals as bars."""
+"""Width in cells from which a table shows its intervals as bars."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,9 @@ class Measure:
     """One figure of the two models.
 
     Attributes:
-        change: the difference of the two, None when nothing was scored for both.
-        low: lower end of its 95 % interval, None with one prompt; `high` is the upper one.
+        change: Difference of the two; None when nothing was scored for both.
+        low: Lower end of its 95 % interval; None with one prompt.
+        high: Upper end, likewise.
         better: 1 when more is better, -1 when less is, 0 for neither.
     """
 
@@ -49,7 +50,7 @@ class Measure:
 
     @property
     def role(self) -> str:
-        """The colour of the difference: that of good or bad when its interval leaves zero out."""
+        """Colour role of the difference: good or bad when its interval excludes zero."""
         if self.low is None or self.high is None or not self.better or self.low <= 0 <= self.high:
             return "text"
         return "good" if (self.low > 0) == (self.better > 0) else "bad"
@@ -57,7 +58,7 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A completion; `count` of them were the same, and `right` is None when no reward says."""
+    """A completion that occurred `count` times; `right` is None when no reward decides."""
 
     text: str
     count: int
@@ -66,13 +67,13 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class PromptPair:
-    """What both models answered to a prompt.
+    """Both models' answers to a prompt.
 
     Attributes:
-        number: row of the dataset, from 1.
-        change: by how much the trained model is above the base in what decides.
-        words: both values, such as `1/8 → 0/8`.
-        base: completions of the base, those first that differ most from the other model's in what decides.
+        number: Row of the dataset, from 1.
+        change: How far the trained model is above the base in the deciding measure.
+        words: Both values, such as `1/8 → 0/8`.
+        base: Completions of the base, those first that differ most from the other model's in that measure.
     """
 
     number: int
@@ -85,14 +86,14 @@ class PromptPair:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One model against the first one of a kept comparison.
+    """One model against the first one of a stored comparison.
 
     Attributes:
-        at: place of the model among those that were compared.
+        at: Index of the model among those compared.
         verdict: `better`, `not shown` or `worse`.
-        about: what was asked, what counts as right, and notes.
-        names: of both models, as they head their columns.
-        counts: prompts on which it is better, the same and worse.
+        about: What was asked, what counts as right, and notes.
+        names: Column heads of both models.
+        counts: Number of prompts on which it is better, the same and worse.
     """
 
     file: Path
@@ -109,13 +110,13 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model that can be loaded, or a checkpoint that cannot.
+    """A loadable model, or a checkpoint that cannot be loaded.
 
     Attributes:
-        name: the model as `grpo-tui compare` takes it.
-        marks: what it is: final model, newest, best, or why it cannot be used.
-        usable: whether it is complete.
-        adapter: whether it is a LoRA adapter, which needs its base.
+        name: As given to `grpo-tui compare`.
+        marks: Final model, newest, best, or why it cannot be used.
+        usable: Whether it is complete.
+        adapter: Whether it is a LoRA adapter, which needs its base.
     """
 
     step: int
@@ -129,7 +130,7 @@ class Model:
 
     @property
     def commands(self) -> tuple[str, ...]:
-        """What to type next to use it."""
+        """Commands to use it."""
         if not self.usable:
             return ()
         if not self.adapter:
@@ -140,13 +141,13 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """Everything the pane says of a run.
+    """Everything that the pane shows of a run.
 
     Attributes:
-        comparisons: newest first, a model of each at a time.
-        at: which of them is shown.
-        prompts: of that one: worse first, then better, then the same.
-        models: the final model, then the checkpoints, newest first.
+        comparisons: Newest first, one entry per compared model.
+        at: Index of the one shown.
+        prompts: Its prompts: worse first, then better, then the same.
+        models: The final model, then the checkpoints, newest first.
     """
 
     comparisons: tuple[Comparison, ...]
@@ -163,19 +164,18 @@ class Results:
 
 
 def fingerprint(root: Path) -> object:
-    """Return what changes when `read_results` would say something else; the state of the run aside."""
+    """Return a value that changes when `read_results` would, apart from the state of the run."""
     return marks(root), tuple(sorted(path.name for path in root.glob("checkpoint-*/*")))
 
 
 def read_results(root: Path, wanted: tuple[Path, int] | None = None) -> Results:
-    """Read what is kept of a run.
+    """Read the results of a run.
 
     Args:
-        root: the run folder.
-        wanted: file and place of the comparison to show; the newest when there is no such one.
+        wanted: File and index of the comparison to show; the newest if there is no such one.
 
     Raises:
-        RunDatabaseError: the folder holds no run.
+        RunDatabaseError: The folder holds no run.
     """
     found = list_checkpoints(root)
     comparisons = tuple(one for file, body in kept_results(root) for one in _comparisons(file, body))
@@ -251,12 +251,12 @@ def _measure(body: Mapping[str, Any], policy: str, at: int) -> Measure:
 
 
 def measure_lines(shown: Comparison, width: int) -> list[list[Span]]:
-    """Return the table of measures, its heading aside."""
+    """Return the table of measures, without its heading."""
     return [_measure_line(one, width) for one in shown.measures]
 
 
 def heading(shown: Comparison, width: int) -> list[tuple[int, str, str]]:
-    """Return the words over the table of measures, each with its first cell and its role."""
+    """Return the heading of the table as (first cell, text, role)."""
     base, policy = shown.names
     ends = NAME_W + 2 + VALUE_W
     words = [
@@ -288,7 +288,7 @@ def _measure_line(one: Measure, width: int) -> list[Span]:
 
 
 def _bar(one: Measure) -> list[Span]:
-    """The interval of a difference, zero in the middle; each measure has its own scale."""
+    """Draw the interval of a difference with zero in the middle, each measure on its own scale."""
     cells, half = [" "] * BAR_W, BAR_W // 2
     cells[half] = "│"
     ends = (one.low, one.change, one.high)
@@ -306,7 +306,7 @@ def _bar(one: Measure) -> list[Span]:
 
 
 def _prompts(shown: Comparison) -> tuple[PromptPair, ...]:
-    """The prompts by how much the models differ on them; without a judge those that are listed as worst."""
+    """Return the prompts ordered by how much the models differ; without a judge, those listed as worst."""
     try:
         judge = shown.body["judge"]
         pairs = (
@@ -332,7 +332,7 @@ def _listed(shown: Comparison) -> list[PromptPair]:
 
 
 def _answered(shown: Comparison, judge: int, least: float) -> Iterable[PromptPair]:
-    """Pair what both models answered to each row, with how many completions are right."""
+    """Yield both models' answers to each row, with the number of right completions."""
     rows: list[Mapping[str, Any]] = []
     answers: dict[tuple[int, int], Mapping[str, Any]] = {}
     for line in read_lines(shown.file):
@@ -359,6 +359,6 @@ def _answered(shown: Comparison, judge: int, least: float) -> Iterable[PromptPai
 
 
 def _distinct(answers: Iterable[tuple[str, bool]], *, right_first: bool) -> tuple[Answer, ...]:
-    """Each different answer once, by whether it is right and how often it came."""
+    """Return each distinct answer once, ordered by correctness and frequency."""
     found = [Answer(text, count, right) for (text, right), count in Counter(answers).items()]
     return tuple(sorted(found, key=lambda one: (one.right is not right_first, -one.count)))

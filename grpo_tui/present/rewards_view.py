@@ -1,6 +1,6 @@
-"""What the pane Rewards says: samples by group, what each function gave, totals, advantages, findings.
+"""Content of the Rewards pane: samples by group, scores of each function, totals, advantages, findings.
 
-Folded from a report of the lab; `before` are the scores that an earlier version of the rewards gave.
+Built from a scoring report; `before` are the scores of an earlier version of the rewards.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from grpo_tui.rewards.scoring import Report
 
 BINS = 8
 MOST_TEXT = 400
-"""Characters of a completion that a row keeps; the whole text is in the detail."""
+"""Characters of a completion kept in a row. The detail has the whole text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +36,21 @@ class FunctionColumn:
     """One reward function over all samples.
 
     Attributes:
-        name: as TRL logs it.
-        weight: in the total.
-        muted: left out of the total for now.
-        digits: decimals of its column.
-        failure: why it gave nothing, empty when it did.
-        coverage: share of the samples it scored.
-        seconds: how long its call took; None when it was not called.
-        share: its share of the total's variance within groups.
-        low, high, mean: of its scores, None without any.
-        histogram: counts of its scores from `low` to `high`, as blocks.
-        like: name and correlation, within groups, of the function that it goes with most.
-        file, line: its source.
-        printed: what it printed.
-        changed_w: characters of its widest cell that shows a change, 0 without any.
+        name: As TRL logs it.
+        weight: Weight in the total.
+        muted: Whether it is left out of the total for now.
+        digits: Decimals of its column.
+        failure: Why it returned nothing; empty when it did.
+        coverage: Fraction of the samples it scored.
+        seconds: Duration of its call; None when it was not called.
+        share: Contribution to the total's variance within groups.
+        low: Lowest score; None without any, as for `high` and `mean`.
+        histogram: Counts of its scores from `low` to `high`, as blocks.
+        like: The function it correlates with most within groups: name and correlation.
+        file: Its source file.
+        line: Line in that file.
+        printed: What it printed.
+        changed_w: Width of its widest cell with a change, in characters; 0 without any.
     """
 
     name: str
@@ -76,15 +77,15 @@ class SampleRow:
     """One sample.
 
     Attributes:
-        index: its place among the samples.
-        group: its group's place among the groups.
-        text: its completion on one line, of a long one both ends.
-        kind: what is known of it, such as `gold`, and its tags, each with a #.
-        scores: what each function gave.
-        before: function to what it gave before the newest change, where that differs.
-        total, advantage: None where no function scored it, and then 0.
-        broke: functions that raise because of it.
-        tags: what a person called it.
+        index: Position among the samples.
+        group: Position of its group.
+        text: Completion on one line; a long one is shortened in the middle.
+        kind: Description, such as `gold`, and its tags with a #.
+        scores: Score of each function.
+        before: Function to its previous score, where that differs.
+        total: None when no function scored it; then `advantage` is 0.
+        broke: Functions that raise because of it.
+        tags: Tags given by the user.
     """
 
     index: int
@@ -101,7 +102,7 @@ class SampleRow:
 
 @dataclass(frozen=True, slots=True)
 class SampleGroup:
-    """Samples that compete with each other; `flat` when they teach nothing."""
+    """Samples that compete with each other; `flat` when they have no signal."""
 
     prompt: str
     gold: str
@@ -116,21 +117,22 @@ class RewardsView:
     """Everything the pane shows of one scoring.
 
     Attributes:
-        title: whose rewards these are.
-        origin: where the samples come from, in words.
-        columns: the functions, in TRL's order.
-        rows: the samples, in the order of the report.
-        groups: in the order of their first samples.
-        findings: errors first; not `whole` while the checks still run.
-        scale, aggregation: how totals become advantages.
-        own_modes: whether they are the config's.
-        scored_at: wall clock.
-        took_s: from the request, or the saved file, to the scores.
-        changed: scores that differ from before.
-        reason: what the scoring was made for, such as `rewards.py saved`.
-        whole: whether the findings are all there.
-        digits: decimals of the totals.
-        text_w: characters of the longest completion, as its row has it.
+        title: Whose rewards these are.
+        origin: Where the samples come from.
+        columns: The functions, in TRL's order.
+        rows: The samples, in the order of the report.
+        groups: In the order of their first samples.
+        findings: Errors first; not `whole` while checks still run.
+        scale: How advantages are scaled (`scale_rewards`).
+        aggregation: How rewards are combined (`multi_objective_aggregation`).
+        own_modes: Whether these two come from the config.
+        scored_at: Wall clock.
+        took_s: Time from the request, or from saving the file, to the scores.
+        changed: Number of scores that differ from before.
+        reason: Why it was scored, such as `rewards.py saved`.
+        whole: Whether the findings are complete.
+        digits: Decimals of the totals.
+        text_w: Characters of the longest completion in a row.
     """
 
     title: str
@@ -151,14 +153,14 @@ class RewardsView:
     text_w: int = 0
 
     def counts(self) -> tuple[int, int]:
-        """Errors and warnings among the findings."""
+        """Return the number of errors and of warnings."""
         severities = [finding.severity for finding in self.findings]
         return severities.count("error"), severities.count("warning")
 
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """What the fold is told besides the report; the attributes are those of `RewardsView`."""
+    """What `rewards_view` needs besides the report. The attributes are those of `RewardsView`."""
 
     title: str = ""
     origin: str = ""
@@ -174,12 +176,10 @@ class Circumstances:
 def rewards_view(
     report: Report, before: Report | None = None, about: Circumstances | None = None
 ) -> RewardsView:
-    """Fold a report.
+    """Build the view of a report.
 
     Args:
-        report: the newest.
-        before: what changes are counted against, None for none.
-        about: circumstances.
+        before: Report that changes are relative to; None for none.
     """
     about = about or Circumstances()
     results = report.scored.functions
@@ -255,7 +255,7 @@ def _columns(
 
 
 def histogram(values: Sequence[float]) -> str:
-    """Counts of the values in equal parts of their range, as blocks; a part without any is a blank."""
+    """Draw counts of the values in equal parts of their range as blocks, blank where there are none."""
     if not values:
         return ""
     low, high = min(values), max(values)
@@ -269,7 +269,7 @@ def histogram(values: Sequence[float]) -> str:
 
 
 def _alike(report: Report) -> list[tuple[str, float] | None]:
-    """For each function, name and correlation within groups of the one that it goes with most."""
+    """Return for each function the one it correlates with most within groups: name and correlation."""
     results, groups = report.scored.functions, report.aggregate.groups
     best: list[tuple[str, float] | None] = [None] * len(results)
     for i, j in combinations(range(len(results)), 2):
@@ -304,7 +304,7 @@ def _groups(report: Report, gold_column: str | None) -> tuple[SampleGroup, ...]:
 
 
 def _changes(report: Report, before: Report | None) -> dict[int, dict[int, float | None]]:
-    """Sample to function to what it gave before, for the same samples and functions of the same name."""
+    """Return sample to function to previous score, for the same samples and functions of the same name."""
     if before is None or before.scored.samples != report.scored.samples:
         return {}
     old = {result.info.name: result for result in before.scored.functions}
@@ -321,7 +321,7 @@ def _changes(report: Report, before: Report | None) -> dict[int, dict[int, float
 
 @lru_cache(maxsize=4096)
 def _row_text(text: str) -> str:
-    """A completion on one line, remembered: the same samples are scored with every save of the rewards."""
+    """Return a completion on one line. Cached: every save of the rewards scores the same samples."""
     return one_line(text)
 
 
@@ -338,13 +338,12 @@ CUT = " … "
 def ordered(
     view: RewardsView, by: str | int | None, *, low_first: bool = False, words: str = ""
 ) -> list[tuple[int, int]]:
-    """Lines of the table as (group, row): by group with a heading (row -1) each, or sorted without.
+    """Return the lines of the table as (group, row): by group, with a heading (row -1) each, or sorted.
 
     Args:
-        view: the samples.
-        by: `total`, `advantage`, a function's place, or None for groups in their order.
-        low_first: lowest on top; what has no score comes last either way.
-        words: only samples in which each of these stands; `#hard` is a tag.
+        by: `total`, `advantage`, a function's index, or None for groups in order.
+        low_first: Lowest on top. Samples without a score come last either way.
+        words: Only samples that contain each of these words; `#hard` is a tag.
     """
     kept = [row for row in view.rows if holds(view, row, words)] if words else view.rows
     if by is None and not words:
@@ -364,7 +363,7 @@ def ordered(
 
 
 def holds(view: RewardsView, row: SampleRow, words: str) -> bool:
-    """Whether a sample has each of the words: a tag for one with #, else in completion, kind or prompt."""
+    """Return whether a sample matches each word: `#` words by tag, others by completion, kind or prompt."""
     text = f"{row.text}\n{row.kind}\n{view.groups[row.group].prompt}".casefold()
     return all(
         word[1:] in row.tags if len(word) > 1 and word.startswith("#") else word.casefold() in text
@@ -373,7 +372,7 @@ def holds(view: RewardsView, row: SampleRow, words: str) -> bool:
 
 
 def fitted(text: str, room: int) -> str:
-    """A completion in so many cells: the beginning and, where they tell samples apart, the last words."""
+    """Shorten a completion to its end, and its beginning if there is space: ends tell samples apart."""
     if cell_len(text) <= room or room < 12:
         return shorten(text, room)
     head = (room - len(CUT)) // 3 if room >= 40 else 0
@@ -386,7 +385,7 @@ def fitted(text: str, room: int) -> str:
 
 
 def orders(view: RewardsView) -> dict[str | int | None, str]:
-    """Return what samples can be sorted by, with its name; None keeps each prompt together."""
+    """Return the sort orders of samples with their names. None keeps each prompt together."""
     names: dict[str | int | None, str] = {None: "prompt", TOTAL: "total", ADVANTAGE: "advantage"}
     return names | {k: one_line(column.name, 40) for k, column in enumerate(view.columns)}
 
@@ -395,7 +394,7 @@ def orders(view: RewardsView) -> dict[str | int | None, str]:
 
 
 def cell(view: RewardsView, row: SampleRow, k: int) -> tuple[str, str]:
-    """Text and colour role of what a function gave a sample."""
+    """Return text and colour role of a function's score for a sample."""
     column, score = view.columns[k], row.scores[k]
     if column.failure:
         return ("✗ here", "bad") if k in row.broke else ("failed", "bad" if not row.broke else "dim")
@@ -408,36 +407,36 @@ def cell(view: RewardsView, row: SampleRow, k: int) -> tuple[str, str]:
 
 
 def changed_text(was: float | None, now: float | None, digits: int) -> str:
-    """A score and what it was."""
+    """Format a previous and a new score."""
     return f"{shown(was, digits)}→{shown(now, digits)}"
 
 
 def shown(score: float | None, digits: int) -> str:
-    """A score; None is an abstention."""
+    """Format a score; None is an abstention."""
     return "none" if score is None else fixed(score, digits)
 
 
 def file_name(path: str) -> str:
-    """The name of a file, safe to show."""
+    """Return the name of a file, safe to show."""
     return one_line(Path(path).name, 60) if path else ""
 
 
 MOST_PRINTED = 20
-"""Lines of a function's output that are kept, the last ones."""
+"""Number of last lines kept of a function's output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Saw:
-    """One function and one sample.
+    """One function's view of one sample.
 
     Attributes:
-        name: the function.
-        score: what it gave, as text.
-        worth: the score times the weight, as text.
-        compared: what it said about the sample with `log_extra`, as (column, value).
-        failure: why it gave nothing, with file and line; empty when it did.
-        blamed: whether it fails because of this sample.
-        printed: the last lines it printed, for all samples together.
+        name: The function.
+        score: As text.
+        worth: Score times weight, as text.
+        compared: (column, value) pairs from `log_extra`.
+        failure: Why it returned nothing, with file and line; empty when it did.
+        blamed: Whether it fails because of this sample.
+        printed: The last lines it printed, for all samples together.
     """
 
     name: str
@@ -454,14 +453,14 @@ class SampleDetail:
     """A sample in full.
 
     Attributes:
-        number: counted from 1.
-        kind: what is known of it, and its tags.
-        prompt: its last user message.
-        completion: the whole text, safe, line breaks kept.
-        total, advantage: as text.
-        recorded: what the run gave it, as text; empty when it is from no run.
-        saw: the functions.
-        columns: the row's dataset columns, as (name, value).
+        number: From 1.
+        kind: Description and tags.
+        prompt: Last user message.
+        completion: The whole text, safe, with line breaks.
+        total: As text, like `advantage`.
+        recorded: Values recorded by the run, as text; empty for a sample from elsewhere.
+        saw: One entry per function.
+        columns: Dataset columns, as (name, value).
     """
 
     number: int
@@ -475,7 +474,7 @@ class SampleDetail:
     columns: tuple[tuple[str, str], ...]
 
     def text(self) -> str:
-        """All of it as plain text, to be read or copied whole."""
+        """Return all of it as plain text, for reading or copying."""
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
@@ -513,7 +512,7 @@ def sample_detail(report: Report, index: int) -> SampleDetail:
 
 
 def editable_text(sample: Sample) -> str:
-    """The completion as a person edits it."""
+    """Return the completion as the user edits it."""
     return completion_text(sample.completion)
 
 

@@ -1,6 +1,6 @@
-"""Write completions as JSON lines, CSV or Markdown, one after another, so that their number costs no memory.
+"""Write completions as JSON lines, CSV or Markdown, one at a time, in constant memory.
 
-JSON lines lose nothing. CSV and Markdown make control characters visible, and no cell of CSV is a formula.
+JSON lines lose nothing. CSV and Markdown make control characters visible, and no CSV cell is a formula.
 """
 
 from __future__ import annotations
@@ -23,19 +23,17 @@ _TICKS = re.compile("`+")
 
 
 def write_jsonl(out: TextIO, rows: Iterable[Rollout], *, everything: bool) -> None:
-    """An object per completion, with the documented keys; None, NaN and infinities are null."""
+    """Write one object per completion with the documented keys. None, NaN and infinities are null."""
     for row in rows:
         out.write(json.dumps(finite_json(row.to_json(everything=everything))) + "\n")
 
 
 def write_csv(out: TextIO, rows: Iterable[Rollout], names: Sequence[str], *, everything: bool) -> None:
-    """A header and a line per completion; `rewards.NAME` has a column each, lists and objects are JSON.
+    """Write a header and a line per completion. Each `rewards.NAME` is a column; lists and objects are JSON.
 
     Args:
-        out: Where to.
-        rows: The completions.
         names: The reward functions.
-        everything: Also what is recorded beyond the documented keys.
+        everything: Include fields beyond the documented keys.
     """
     table = csv.writer(out, lineterminator="\n")
     rows = iter(rows)
@@ -52,7 +50,7 @@ def write_csv(out: TextIO, rows: Iterable[Rollout], names: Sequence[str], *, eve
 
 
 def _cell(value: Any) -> Any:
-    """A cell; nothing is empty, truth is a word, what is no plain value is JSON; no text is a formula."""
+    """Format a cell: None is empty, booleans are words, other complex values JSON. No text is a formula."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -61,7 +59,7 @@ def _cell(value: Any) -> Any:
 
 
 def write_markdown(out: TextIO, rows: Iterable[Rollout], *, everything: bool) -> None:
-    """A section per completion: figures in a line, prompt and completion in fences that no text can close."""
+    """Write a section per completion: a line of figures, then prompt and completion in safe fences."""
     for number, row in enumerate(rows):
         if number:
             out.write("\n")
@@ -111,7 +109,7 @@ def _messages(title: str, text: Any) -> Iterator[str]:
 
 
 def _fenced(text: str) -> Iterator[str]:
-    """A block that stands for itself, whatever is in it."""
+    """Yield a fenced block that its content cannot close."""
     shown = safe(text)
     longest = max(map(len, _TICKS.findall(shown)), default=0)
     fence = "`" * max(3, longest + 1)
@@ -124,7 +122,7 @@ def _fenced(text: str) -> Iterator[str]:
 def write_rows(
     out: TextIO, rows: Iterable[Rollout], names: Sequence[str], kind: str, *, everything: bool
 ) -> None:
-    """Write completions in one of the formats, `jsonl`, `csv` or `md`."""
+    """Write completions in the format `jsonl`, `csv` or `md`."""
     if kind == "csv":
         write_csv(out, rows, names, everything=everything)
     elif kind == "md":
@@ -134,7 +132,7 @@ def write_rows(
 
 
 def _inline(text: Any) -> str:
-    """A short text in a line, as code when Markdown would read it otherwise."""
+    """Return a short text for a line, as code where Markdown would interpret it."""
     line = one_line(str(text), 200)
     if re.fullmatch(r"[\w .,:+-]*", line) and "__" not in line:
         return line
@@ -145,7 +143,7 @@ def _inline(text: Any) -> str:
 
 
 def write_steps(out: TextIO, found: Found, kind: str) -> None:
-    """The distribution over steps, an object or a line of a table per bucket."""
+    """Write the distribution over steps, one object or table row per bucket."""
     keys = ("first_step", "last_step", "hits", "of")
     rows = [{key: getattr(bucket, key) for key in keys} for bucket in found.over_steps]
     if kind == "jsonl":

@@ -1,4 +1,4 @@
-"""What was found wrong while a run trained, as it is listed and read: open first, then what has ended."""
+"""Findings of a run as listed and read: open ones first, then those that have ended."""
 
 from __future__ import annotations
 
@@ -29,21 +29,22 @@ _CHARTS = {
     "machine.slow-step": "step_time",
     "machine.slow-reward": "step_time",
 }
-"""The metric that shows a finding, by rule; of other rules about the signal `FLAT`, else the reward."""
+"""Rule to the metric that shows its finding. For other rules about the signal it is `FLAT`, else the reward.
+"""
 _AROUND = 5
-"""Steps before and after a finding that its chart shows at least."""
+"""Minimum steps before and after a finding in its chart."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunFinding:
-    """One finding, and whether it is open."""
+    """A finding, and whether it is open."""
 
     finding: Finding
     open: bool
 
     @property
     def steps(self) -> str:
-        """Since when, and until when."""
+        """When it began and ended."""
         first, last = self.finding.first_step or 0, self.finding.last_step or 0
         if self.open:
             return f"since step {first:,}"
@@ -64,7 +65,7 @@ class RunFinding:
 
     @property
     def query(self) -> str:
-        """Finds its completions."""
+        """Query that finds its completions."""
         return str(self.finding.evidence.get("completions", ""))
 
     @property
@@ -74,19 +75,19 @@ class RunFinding:
 
     @property
     def meaning(self) -> str:
-        """What the rule is about; empty for a rule of a later version."""
+        """Description of the rule; empty for a rule of a later version."""
         rule = RULES.get(self.finding.id)
         return rule.meaning if rule is not None else ""
 
 
 def read_findings(root: Path, reader: RunReader) -> tuple[RunFinding, ...]:
-    """Return the findings of a run, those that are open first, worst first, then the newest that ended."""
+    """Return the findings of a run: open ones, worst first, then ended ones, newest first."""
     now = [RunFinding(one, open=True) for one in read_status(root, reader).findings]
     return (*now, *(RunFinding(one, open=False) for one in closed_findings(reader)))
 
 
 def to_write(finding: Finding) -> Iterable[tuple[str, str]]:
-    """Yield what to write for the next run: a line of the config, or what `train RUN` takes, and which."""
+    """Yield (`config`, line of YAML) or (`resume`, options of `train RUN`) to apply in the next run."""
     for remedy in finding.remedies:
         if remedy.field and remedy.value is not None and remedy.field != "resume_from_checkpoint":
             yield "config", f"{remedy.field}: {json.dumps(remedy.value)}"

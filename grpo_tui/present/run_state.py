@@ -1,8 +1,8 @@
-"""The state of one run, folded from what is new in it since the last look, and the frozen view of it.
+"""The state of one run, built from what is new since the last look, and its frozen view.
 
-What is new is fetched in bounded pages, each going on where the last one ended (a row per metric, a group);
-figures of groups for the whole run at the first look, then only for its newest steps. When the run was
-started again, steps may have been superseded: it then begins again and says so.
+New data is read in bounded pages, each continuing where the last one ended (by row per metric, by group).
+Figures of groups are read for the whole run at first, then only for its newest steps. When the run was
+started again, steps may have been superseded, so everything is read again and the delta says so.
 """
 
 from __future__ import annotations
@@ -59,23 +59,23 @@ from grpo_tui.store.reader import Attempt, RunReader, StoredGroup
 from grpo_tui.store.status import Status
 
 LATE = 32
-"""Steps that a rank may hand its groups over late."""
+"""Steps by which a rank's groups may arrive late."""
 ASKED_AGAIN = 48
 LONG = 4_096
-"""From so many steps on, the past is fetched in stretches."""
+"""Number of steps from which on the past is read in stretches."""
 STRETCHES = 400
 
 
 @dataclass(frozen=True, slots=True)
 class StepLook:
-    """Figures of the groups by step, as one look found them."""
+    """Figures of the groups by step, from one look."""
 
     stats: tuple[StepStat, ...]
     """All steps after those settled before."""
     settled: int
-    """Steps up to this one will not be given again."""
+    """Steps up to this one are final."""
     anew: bool = False
-    """True when what was settled before must be forgotten."""
+    """Whether to forget what was settled before."""
     past: Mapping[str, Sequence[SeriesBucket]] = field(default_factory=dict)
     """With `anew`: the beginning of a long run, in stretches."""
 
@@ -90,10 +90,10 @@ class StepLooks:
         self._settled = -1
 
     def look(self, groups: Iterable[StoredGroup], *, fresh: bool) -> StepLook | None:
-        """What the groups come to by step.
+        """Return the figures of the groups by step; None when nothing is new.
 
         Args:
-            groups: Those that are new.
+            groups: The new groups.
             fresh: True for the first look at a run.
         """
         new = [group for group in groups if group.mode == "train"]
@@ -120,7 +120,7 @@ class StepLooks:
         return StepLook(tuple(stats), self._settled)
 
     def _widen(self, groups: Iterable[StoredGroup]) -> bool:
-        """Take in new totals; True when the range of the run grew, by which flat groups are told apart."""
+        """Add new totals. Return True when the run's range grew, which reclassifies flat groups."""
         totals = scored(c.total for group in groups for c in group.completions)
         if self._seen is not None:
             totals += self._seen
@@ -139,39 +139,39 @@ FIRST_KEYS = (
     "reward", "completions/mean_length", "completions/clipped_ratio", "entropy", "kl", "grad_norm",
     "step_time", "learning_rate", "loss", "num_tokens", TOKENS_PER_SECOND,
 )  # fmt: skip
-"""What the first look brings, with the means of the reward functions; the other metrics follow in pages."""
+"""Metrics read in the first look, with the means of the reward functions. Others follow in pages."""
 KEYS_PAGE = 8
 FACTS = ("config", "before_after")
 
 
 @dataclass(frozen=True, slots=True)
 class RunDelta:
-    """One look at a run. Lists that are short by nature are whole; the others hold what is new."""
+    """One look at a run. Lists that are always short are complete; the others hold what is new."""
 
     fresh: bool
-    """True when what was folded before must be forgotten."""
+    """Whether to forget everything accumulated before."""
     attempts: tuple[Attempt, ...] = ()
     functions: tuple[RewardFunctionInfo, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
     starts: Mapping[str, SeriesStart] = field(default_factory=dict)
-    """Metrics that this look brings for the first time, whole."""
+    """Metrics read for the first time, complete."""
     points: Mapping[str, tuple[Point, ...]] = field(default_factory=dict)
-    """New values of the metrics known before."""
+    """New values of metrics known before."""
     groups: tuple[StoredGroup, ...] = ()
     """New groups, in order of recording."""
     steps: StepLook | None = None
-    """Figures of the groups by step, None when no group is new."""
+    """Figures of the groups by step; None when no group is new."""
     commands: tuple[tuple[Command, Outcome | None], ...] = ()
     settings: tuple[SettingChanged, ...] = ()
     checkpoints: tuple[CheckpointSaved, ...] = ()
     phase_shares: Mapping[str, float] = field(default_factory=dict)
     dropped: Mapping[str, int] = field(default_factory=dict)
     more: bool = False
-    """True when another page is still to come."""
+    """Whether another page is still to come."""
 
 
 class DeltaReader:
-    """Follows one run through a reader; use it from one thread."""
+    """Follows one run through a reader. Use it from one thread."""
 
     def __init__(self, reader: RunReader) -> None:
         self._reader = reader
@@ -187,7 +187,7 @@ class DeltaReader:
         self._fresh = True
 
     def read(self) -> RunDelta:
-        """What came since the last call."""
+        """Return what is new since the last call."""
         reader = self._reader
         attempts = tuple(reader.attempts())
         newest = attempts[-1].attempt if attempts else None
@@ -215,7 +215,7 @@ class DeltaReader:
         )
 
     def _points(self) -> tuple[dict[str, tuple[Point, ...]], bool]:
-        """New values of the metrics that are known, and whether there are no more of them."""
+        """Return new values of known metrics, and whether these are all."""
         if self._row is None:
             self._row = last_metric_row_id(self._reader)
             keys = metric_keys(self._reader)
@@ -239,7 +239,7 @@ class DeltaReader:
         return self._row == last_metric_row_id(self._reader)
 
     def _starts(self, fresh: bool) -> dict[str, SeriesStart]:
-        """A page of the metrics that no look has brought yet."""
+        """Return a page of metrics that have not been read yet."""
         page = sum(map(_comes_first, self._waiting)) if fresh else KEYS_PAGE
         now, self._waiting = self._waiting[:page], self._waiting[page:]
         found = {key: series_start(self._reader, key) for key in now}
@@ -263,11 +263,10 @@ def _comes_first(key: str) -> bool:
 
 
 def read_before_after(value: Any, training_gain: float | None = None) -> BeforeAfter | None:
-    """The fact as rows, None when it is absent or of another shape.
+    """Return the fact `before_after` as rows; None when it is missing or malformed.
 
     Args:
-        value: The fact `before_after`.
-        training_gain: Gain in reward over the training steps, used when the fact names none.
+        training_gain: Gain in reward over training, used when the fact has none.
     """
     body: Mapping[str, Any] = value if isinstance(value, Mapping) else {"rows": value}
     rows = body.get("rows")
@@ -300,7 +299,7 @@ def _pair(row: Mapping[str, Any]) -> AnswerPair:
 
 
 FORMS = ("<answer>{}</answer>", ">{}<", "\\boxed{{{}}}", "#### {}")
-"""How an answer is usually asked for; a right number said in passing earns no reward and is not counted."""
+"""Usual answer formats. A right number mentioned in passing earns no reward and does not count."""
 
 
 def _right(told: Any, text: str, gold: Any) -> bool | None:
@@ -314,11 +313,11 @@ def _right(told: Any, text: str, gold: Any) -> bool | None:
 
 PHASE_ORDER = ("generate", "reward", "update", "save", "eval")
 TRL_TEMPERATURE = 1.0
-"""TRL's default, in force when a config does not name the temperature."""
+"""TRL's default, used when a config does not set the temperature."""
 
 
 class RunState:
-    """Folds deltas; `view` freezes what they add up to."""
+    """Accumulates deltas; `view` freezes the result."""
 
     def __init__(self, name: str, folder: str) -> None:
         self.name, self.folder = one_line(name), one_line(folder)
@@ -328,7 +327,7 @@ class RunState:
         self._settle()
 
     def fold(self, delta: RunDelta) -> None:
-        """Take in what is new. A fresh delta starts over: a resume may have superseded steps."""
+        """Add what is new. A fresh delta starts over: a resume may have superseded steps."""
         if delta.fresh:
             self._series, self._groups, self._steps = {}, GroupFold(), StepFold()
         for key, start in delta.starts.items():
@@ -353,7 +352,7 @@ class RunState:
         self._series.update(self._steps.series())
 
     def _settle(self) -> None:
-        """Work out once what stays the same until the next delta; views come more often than deltas."""
+        """Compute once what is constant until the next delta: views are more frequent than deltas."""
         self._settings = self._settings_in_force()
         self._functions = self._function_rows()
         self._group_views = self._groups.views()
@@ -368,11 +367,11 @@ class RunState:
         *,
         trouble: str = "",
     ) -> TrainView:
-        """Freeze the run as it is now.
+        """Return the current state of the run as a frozen view.
 
         Args:
-            rank: What rank 0 says of itself, None when it says nothing.
-            waiting: Commands sent from here that `run.db` may not hold yet, with their outcome.
+            rank: State of rank 0; None without one.
+            waiting: Commands sent from here, with outcomes, that `run.db` may not have yet.
             trouble: Why the run cannot be read at the moment.
         """
         delta, reward = self._delta, self._series.get("reward", Series())
@@ -481,7 +480,7 @@ class RunState:
         return self._config().get("multi_objective_aggregation") == "normalize_then_sum"
 
     def _settings_in_force(self) -> dict[str, Any]:
-        """What a person can set, with the value in force: the last change, else what the run started with."""
+        """Return the settings that the user can change, with their current values."""
         config = self._config()
         found: dict[str, Any] = {}
         rate = self._last("learning_rate")
@@ -492,7 +491,7 @@ class RunState:
         if self._delta.functions:
             found["reward_weights"] = [f.weight for f in self._delta.functions]
         for change in self._delta.settings:
-            # A schedule moves the rate on after a change; the logged one is then the newer truth.
+            # A schedule changes the rate after it was set, so the logged rate is more recent.
             if change.name != "learning_rate" or rate is None:
                 found[change.name] = change.new
         return found
@@ -505,7 +504,7 @@ class RunState:
         return grpo if isinstance(grpo, Mapping) else {}
 
     def _usual(self, key: str) -> float | None:
-        """Median of a metric's newest values: one slow step does not move it."""
+        """Return the median of a metric's newest values, which a single slow step does not affect."""
         series = self._series.get(key)
         values = [r.value for r in series.recent][-20:] if series else []
         return median(values) if values else None
@@ -523,7 +522,7 @@ def _model_in(folder: str) -> bool:
 def _merged(
     recorded: Iterable[tuple[Command, Outcome | None]], waiting: Iterable[tuple[Command, Outcome | None]]
 ) -> list[tuple[Command, Outcome | None]]:
-    """Commands by id; what came back here is newer than what the history holds."""
+    """Merge commands by id. Outcomes received here are newer than the history."""
     found = {command.id: (command, outcome) for command, outcome in recorded}
     for command, outcome in waiting:
         if command.id not in found or outcome is not None:

@@ -1,10 +1,10 @@
-"""Which runs of the list are wanted: words, fields and comparisons, read from one line.
+"""Filter the list of runs by words, fields and comparisons, parsed from one line.
 
-gsm8k -old            holds the first word, not the second
-state:failed,crashed  the field holds one of the words; also name: model: config: path:
-state:live            live runs, state:ended those that are over
+gsm8k -old            contains the first word, not the second
+state:failed,crashed  the field contains one of the words; also name: model: config: path:
+state:live            live runs; state:ended for finished ones
 reward>1  step>=100   numbers; `age<2h` for the last heartbeat, in s m h d
-"two words"           with the blank in it
+"two words"           including the space
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ Test = Callable[["RunRow", float], bool]
 
 @dataclass(frozen=True, slots=True)
 class RunsFilter:
-    """What a line asks for; `trouble` says in a sentence what of it is not understood."""
+    """A parsed filter; `trouble` is a sentence about what could not be parsed."""
 
     tests: tuple[Test, ...] = ()
     trouble: str = ""
 
     def holds(self, row: RunRow, now: float) -> bool:
-        """True when a run is wanted; `now` is the wall clock, in seconds since the epoch."""
+        """Return whether a run matches; `now` is the wall clock, in seconds since the epoch."""
         return all(test(row, now) for test in self.tests)
 
     def of(self, rows: Iterable[RunRow], now: float) -> tuple[RunRow, ...]:
-        """The runs that are wanted, in their order."""
+        """Return the runs that match, in order."""
         return tuple(row for row in rows if self.holds(row, now))
 
 
 def read_filter(line: str) -> RunsFilter:
-    """Read a line; a part that is not understood is left out and named in `trouble`."""
+    """Parse a line. Parts that cannot be parsed are skipped and named in `trouble`."""
     tests: list[Test] = []
     troubles: list[str] = []
     for piece in _PIECE.findall(line.lower()):
@@ -69,10 +69,10 @@ def read_filter(line: str) -> RunsFilter:
 
 
 def _test(piece: str) -> Test | None:
-    """What one part asks; None while it is being typed.
+    """Parse one part; None while it is incomplete.
 
     Raises:
-        ValueError: It is not understood.
+        ValueError: It cannot be parsed.
     """
     if found := _FIELD.fullmatch(piece):
         return _field(found[1], found[2].strip('"'))

@@ -1,4 +1,4 @@
-"""Rows of the list of runs, one look at each folder, and what resuming an ended one would do."""
+"""Rows of the list of runs, each from one look at its folder, and offers to resume ended runs."""
 
 from __future__ import annotations
 
@@ -37,37 +37,37 @@ class RunRow:
     reward: float | None = None
     curve: tuple[float | None, ...] = ()
     seen_at: float | None = None
-    """Its last sign of life, seconds since the epoch."""
+    """Last heartbeat or write, in seconds since the epoch."""
     config: str = ""
     trouble: str = ""
-    """Why it cannot be read, empty when it can."""
+    """Why it cannot be read; empty when it can."""
     cause: str = ""
-    """Why it failed, or what needs attention while it lives, in one sentence."""
+    """Why it failed, or what needs attention while it is live, as a sentence."""
     checkpoints: tuple[int, ...] = ()
-    """Steps of the complete checkpoints."""
+    """Steps of complete checkpoints."""
     torn: tuple[int, ...] = ()
-    """Steps of checkpoints that were not written to their end."""
+    """Steps of incomplete checkpoints."""
     attempt: int = 0
     started_at: float | None = None
-    """When its newest attempt began, seconds since the epoch."""
+    """When its newest attempt began, in seconds since the epoch."""
     phase: str = ""
-    """What a live run does now."""
+    """Current phase of a live run."""
     model_path: str = ""
     config_path: str = ""
 
     @property
     def ended(self) -> bool:
-        """True when it is over, well or badly."""
+        """Whether it is over, for any reason."""
         return self.state in ENDED
 
 
 def read_run_row(path: Path, name: str | None = None) -> RunRow:
-    """Look at one run folder; what is wrong with it becomes its row's trouble, never an exception."""
+    """Return the row of a run folder. Problems end up in its `trouble`, never in an exception."""
     return read_run(path, name)[0]
 
 
 def read_run(path: Path, name: str | None = None) -> tuple[RunRow, Status | None]:
-    """A run folder as a row of the list, and its status, None when it cannot be read."""
+    """Return the row of a run folder, and its status; None when that cannot be read."""
     shown = one_line(name or path.name, 60)
     folder = RunFolder(path)
     try:
@@ -133,14 +133,14 @@ def _cause(status: Status) -> str:
 
 
 def changed_at(folder: RunFolder) -> float | None:
-    """When anything in a run folder was written last, None when nothing can be looked at."""
+    """Return when a run folder was last written; None when it cannot be read."""
     return last_written_at(_signs(folder)) or None
 
 
 def fingerprint(folder: RunFolder) -> tuple[tuple[int, int] | None, ...]:
-    """Time and size of the files that tell a run's state: equal ones mean that nothing was written.
+    """Return time and size of the files with a run's state. Equal values mean that nothing was written.
 
-    An empty file counts as none: looking at `run.db` leaves an empty write-ahead log behind.
+    An empty file counts as missing: reading `run.db` leaves an empty write-ahead log behind.
     """
     found: list[tuple[int, int] | None] = []
     for path in _signs(folder):
@@ -158,7 +158,7 @@ def _signs(folder: RunFolder) -> tuple[Path, ...]:
 
 
 def ordered(rows: Iterable[RunRow]) -> list[RunRow]:
-    """Running ones on top, then the newest sign of life first."""
+    """Sort live runs first, then by last heartbeat, newest first."""
     return sorted(rows, key=lambda row: (not row.live, -(row.seen_at or 0.0), row.name))
 
 
@@ -166,7 +166,7 @@ NAMES_OF_ANY_RUN = frozenset({"run", "out", "output", "outputs", "trainer_output
 
 
 def run_names(paths: Sequence[Path]) -> dict[Path, str]:
-    """A name for each folder: its own, with the parent's before it where that does not tell runs apart."""
+    """Return a name for each folder, prefixed with its parent's where the name alone is ambiguous."""
     counts: dict[str, int] = {}
     for path in paths:
         counts[path.name] = counts.get(path.name, 0) + 1
@@ -179,26 +179,25 @@ def run_names(paths: Sequence[Path]) -> dict[Path, str]:
 
 
 def _short_model(model: str) -> str:
-    """A model id, or the last part of a folder's path."""
     is_folder = model.startswith(("/", "~", "."))
     return one_line(Path(model).name if is_folder else model, 40)
 
 
 @dataclass(frozen=True, slots=True)
 class ResumeOffer:
-    """A resume that can be asked for; `refusal` says why it cannot, and what to do instead."""
+    """A possible resume; `refusal` says why there is none, and what to do instead."""
 
     path: Path
     name: str
     checkpoint: str = ""
     """Name of the checkpoint's folder."""
     lines: tuple[str, ...] = ()
-    """What will happen, a sentence each."""
+    """What will happen, one sentence each."""
     refusal: str = ""
 
 
 def read_offer(row: RunRow) -> ResumeOffer:
-    """Look for the checkpoint from which a run would go on."""
+    """Find the checkpoint from which a run would continue."""
     best, passed = newest_usable(RunFolder(row.path))
     if best is None:
         torn = "; ".join(f"{v.path.name}: {v.reason}" for v in passed[:2])
@@ -225,7 +224,7 @@ def read_offer(row: RunRow) -> ResumeOffer:
 
 
 def _passed_by(path: Path, step: int) -> Iterator[str]:
-    """Yield that the checkpoint is from after a finding about the policy, and what resumes from before."""
+    """Yield a warning if the checkpoint is from after a finding about the policy, with the better command."""
     try:
         findings = read_status(path).findings
     except RunDatabaseError:
@@ -248,5 +247,5 @@ def _written_at(path: Path) -> float | None:
 
 
 def resume_command(path: Path | str) -> str:
-    """The command that resumes a run, to copy."""
+    """Return the command that resumes a run."""
     return f"grpo-tui train {shell_word(path)} --resume"

@@ -1,9 +1,9 @@
-"""A metric's values over the steps, kept small however long the run is.
+"""A metric's values over the steps, in bounded memory however long the run is.
 
-Values are gathered into at most `MOST_BUCKETS` stretches of steps with their lowest, highest and smoothed
-value, so adding a value costs the same at step 10 and at step 100,000. The series computed here from groups
-are folded step by step: the newest steps may still get groups of ranks that are late, so they are asked for
-again at every look and kept apart from those that are settled.
+Values are collected in at most `MOST_BUCKETS` stretches of steps with lowest, highest and smoothed value, so
+adding a value costs the same at step 10 and at step 100,000. Series computed from groups are built step by
+step. The newest steps may still get groups of slow ranks, so they are read again each time and kept separate
+from settled ones.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ KEPT_OPENING = 10
 
 @dataclass(frozen=True, slots=True)
 class Recent:
-    """One of the newest values, raw and smoothed."""
+    """A recent value, raw and smoothed."""
 
     step: int
     value: float
@@ -49,7 +49,7 @@ class Average:
         self._keep, self._total, self._weight = keep, 0.0, 0.0
 
     def add(self, mean: float, count: int = 1) -> float:
-        """Take as many values equal to a mean, and return the average up to now."""
+        """Add `count` values equal to `mean`, and return the current average."""
         kept = self._keep**count
         self._total = kept * self._total + (1 - kept) * mean
         self._weight = kept * self._weight + (1 - kept)
@@ -57,7 +57,7 @@ class Average:
 
 
 class _Open:
-    """A stretch that still takes values in; a frozen one for every value would cost ten times as much."""
+    """A mutable stretch. Creating a frozen one for every value would be ten times slower."""
 
     __slots__ = ("count", "first", "first_at", "high", "known", "last", "last_at", "low", "smooths", "values")
 
@@ -91,7 +91,7 @@ class _Open:
 
 
 class Series:
-    """One metric, folded value by value."""
+    """One metric, added to value by value."""
 
     def __init__(self) -> None:
         self._closed: list[SeriesBucket] = []
@@ -99,24 +99,24 @@ class Series:
         self._width = 1
         self._average = Average(1 - SMOOTHING)
         self.recent: deque[Recent] = deque(maxlen=KEPT_RECENT)
-        """The newest values that are numbers, oldest first."""
+        """The newest finite values, oldest first."""
         self.opening: list[float] = []
-        """The first `KEPT_OPENING` values that are numbers."""
+        """The first `KEPT_OPENING` finite values."""
         self.last_step: int | None = None
         self.count = 0
-        """Values seen, missing ones not counted."""
+        """Values seen, without missing ones."""
         self.rows = 0
-        """Values seen, missing ones too."""
+        """Values seen, including missing ones."""
         self.gap = 0
-        """How many of the newest values are missing."""
+        """Number of missing values since the last finite one."""
         self.infinite = False
-        """True when the newest value is infinite."""
+        """Whether the newest value is infinite."""
 
     def begin(self, opening: Iterable[float], past: Iterable[SeriesBucket]) -> None:
-        """Start with a past that is known in stretches; the mean of a stretch is smooth already.
+        """Start with older values in stretches. The mean of a stretch counts as smoothed.
 
         Args:
-            opening: The first values that are numbers.
+            opening: The first finite values.
             past: Stretches of many values each, by step.
         """
         self.opening = list(opening)[:KEPT_OPENING]
@@ -129,13 +129,13 @@ class Series:
             self.last_step = stretch.last
             self._closed.append(replace(stretch, smooth=stretch.mean))
         if self._closed:
-            # What follows is gathered as coarsely, or the newest rows would stand in one column of a chart.
+            # Collect later values as coarsely, or the newest rows would share one column of a chart.
             usual = sorted(b.last - b.first + 1 for b in self._closed)[len(self._closed) // 2]
             self._width = 1 << max(0, usual.bit_length() - 1)
             self._gather_closed()
 
     def copy(self) -> Series:
-        """The same series, to be added to without changing this one."""
+        """Return an independent copy."""
         twin = copy(self)
         twin._closed = list(self._closed)
         twin._open, twin._average = copy(self._open), copy(self._average)
@@ -144,7 +144,7 @@ class Series:
         return twin
 
     def append(self, step: int, value: Any, at: float = 0.0) -> None:
-        """Add the value logged at a step; None, NaN, infinities and texts are gaps."""
+        """Add the value logged at a step. None, NaN, infinities and texts are gaps."""
         number = float(value) if is_number(value) else None
         smooth = None
         self.rows += 1
@@ -166,18 +166,18 @@ class Series:
 
     @property
     def last(self) -> float | None:
-        """The newest value that is a number."""
+        """The newest finite value."""
         return self.recent[-1].value if self.recent else None
 
     def gain(self) -> float | None:
-        """Mean of the last ten values less the mean of the first ten, None with fewer than twenty."""
+        """Return the mean of the last ten values minus that of the first ten; None with fewer than twenty."""
         if self.count < 2 * KEPT_OPENING:
             return None
         closing = [r.value for r in self.recent][-KEPT_OPENING:]
         return sum(closing) / len(closing) - sum(self.opening) / len(self.opening)
 
     def change(self, steps: int) -> float | None:
-        """How much the smoothed value moved over the last so many steps, None with too few values."""
+        """Return the change of the smoothed value over that many steps; None with too few values."""
         if len(self.recent) < 2:
             return None
         newest = self.recent[-1]
@@ -186,7 +186,7 @@ class Series:
         return None if past is newest else newest.smooth - past.smooth
 
     def _gather(self, step: int, at: float, number: float | None, smooth: float | None) -> None:
-        """Count a value into the newest stretch, which stays open for its next ones."""
+        """Add a value to the newest stretch, which stays open."""
         stretch = self._open
         if stretch is None or stretch.first // self._width != step // self._width:
             self._close()
@@ -227,7 +227,7 @@ _FIELDS = {SPREAD: "spread", FLAT: "flat", MASKED: "masked", FLAT_TOP: "top", FL
 
 
 class StepFold:
-    """The computed series of a run's training groups."""
+    """The series computed from a run's training groups."""
 
     def __init__(self) -> None:
         self._settled = {key: Series() for key in _FIELDS}
@@ -244,7 +244,7 @@ class StepFold:
             self._whole[key].begin((), stretches)
 
     def take(self, stats: Sequence[StepStat], settled: int) -> None:
-        """Take the steps after those settled before; those up to `settled` will not be given again."""
+        """Add the steps after those settled before. Steps up to `settled` are final."""
         known = len(self._newest)
         if tuple(stats[:known]) == self._newest:
             _append(self._whole, stats[known:])
@@ -255,7 +255,7 @@ class StepFold:
         self._newest = tuple(stat for stat in stats if stat.step > settled)
 
     def series(self) -> dict[str, Series]:
-        """The series up to now, by key; one that never had a number is left out."""
+        """Return the series by key, without those that never had a finite value."""
         return {key: series for key, series in self._whole.items() if series.count}
 
 
@@ -268,9 +268,9 @@ def _append(series: Mapping[str, Series], stats: Iterable[StepStat]) -> None:
 def band_around(
     buckets: Sequence[SeriesBucket], spread: Sequence[SeriesBucket]
 ) -> tuple[tuple[float, float] | None, ...]:
-    """Mean ± the mean spread inside a group, per bucket; None where no group is known.
+    """Return mean ± mean group std per bucket; None where no group is known.
 
-    A batch that is used for several steps has its groups at the first of them; they stand for the others too.
+    A batch used for several steps has its groups at the first of them, and they count for the others too.
     """
     if not spread:
         return ()

@@ -1,4 +1,4 @@
-"""Draw lines over the steps as SVG that needs nothing else: axes, a colour for each line, a legend."""
+"""Draw lines over the steps as self-contained SVG: axes, a colour for each line, a legend."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from grpo_tui.present.plot import ValueAxis, step_ticks, value_axis
 from grpo_tui.store.read_series import SeriesBucket
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f3c8d", "#444444")
-"""Most are of Okabe and Ito (2008), for colour-blind readers. More lines than colours are dashed."""
+"""Mostly from Okabe and Ito (2008), for colour-blind readers. More lines than colours are dashed."""
 WIDTH, HEIGHT = 720, 220
 LEFT, RIGHT, TOP, ROW = 64, 12, 10, 18
 """Margins of the plot, and the height of a row of text."""
@@ -23,18 +23,17 @@ Place = Callable[[float], float]
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A line with its name in the legend: smoothed values, over a faint band of the raw ones."""
+    """A line with its name in the legend: smoothed values over a faint band of the raw ones."""
 
     name: str
     buckets: tuple[SeriesBucket, ...]
 
 
 def line_chart(curves: Sequence[Curve], label: str) -> str:
-    """Return an `svg` element with one line for each curve; empty when none has a value.
+    """Return an `svg` element with one line per curve; empty when none has a value.
 
     Args:
-        curves: by run.
-        label: what a screen reader says.
+        label: Text for screen readers.
     """
     known = [bucket for curve in curves for bucket in curve.buckets if bucket.smooth is not None]
     if not known:
@@ -75,7 +74,7 @@ def _axes(axis: ValueAxis, steps: Sequence[float], across: Place, down: Place) -
 
 
 def _line(curve: Curve, number: int, across: Place, down: Place) -> Iterator[str]:
-    """Yield the band and the line over it; a gap stays open."""
+    """Yield the band and the line over it, with gaps where values are missing."""
     band, line = [], []
     for known, stretch in groupby(curve.buckets, lambda bucket: bucket.smooth is not None):
         if not known:
@@ -96,7 +95,7 @@ def _stroke(number: int) -> str:
 
 
 def _path(stretches: Sequence[Sequence[tuple[float, float]]]) -> str:
-    """Return the points of each stretch joined; a single one is a dot."""
+    """Return the path of each stretch; a single point is a dot."""
     return " ".join(
         "M" + " L".join(f"{x:.1f} {y:.1f}" for x, y in (points if len(points) > 1 else [*points, *points]))
         for points in stretches

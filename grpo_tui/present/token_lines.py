@@ -1,7 +1,7 @@
-"""A completion token by token, in lines: how surprising each was, and which were most of all.
+"""A completion token by token, as lines: how surprising each token was, and which were the most surprising.
 
-A token stands between two `│`, below it its surprise −log p in whole nats, so that colours are not needed.
-What leaves here is safe to show.
+A token is between two `│`, and below it is its surprise −log p in whole nats, so that it works without
+colours. The output is safe to show.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from grpo_tui.present.train_view import Span
 
 Line = list[Span]
 UNSURE, SURPRISED, STRUCK = 0.7, 2.3, 4.6
-"""Surprise in nats from which a token is shown as such: probabilities of a half, a tenth and a hundredth."""
+"""Surprise in nats from which a token is coloured: probabilities of a half, a tenth and a hundredth."""
 LISTED = 20
-"""Most surprising tokens that are listed."""
+"""Number of most surprising tokens listed."""
 LEGEND = "below each token −log p in nats: 1 is p 37 %, 2 14 %, 5 0.7 %, + from 9.5 on"
 NOTHING = "◌"
-"""Stands for a token without a cell of its own: the first part of a character, or a mark that combines."""
+"""Shown for a token without its own cell: the first part of a character, or a combining mark."""
 PREFERRED = 24
-"""Widest name of a token in the list."""
+"""Maximum width of a token in the list."""
 
 
 def role_of(token: Token) -> str:
-    """The colour of a token by its surprise."""
+    """Return the colour role of a token by its surprise."""
     if token.surprise >= STRUCK:
         return "bad"
     if token.surprise >= SURPRISED:
@@ -39,14 +39,14 @@ def role_of(token: Token) -> str:
 
 
 def sign_of(token: Token) -> str:
-    """Its surprise in one cell: blank below a half, then whole nats, `+` from 9.5 on."""
+    """Return a token's surprise in one cell: blank below a half, then whole nats, `+` from 9.5 on."""
     if token.surprise < 0.5:
         return " "
     return "+" if token.surprise >= 9.5 else str(max(1, math.floor(token.surprise + 0.5)))
 
 
 def visible(text: str) -> str:
-    """The text of a token on one line, with at least one cell: line breaks, tabs and blanks as signs."""
+    """Return a token's text on one line, at least one cell wide, with visible white space."""
     shown = safe(text).replace("\r", "␍").replace("\n", "⏎").replace("\t", "→")
     if not shown.strip():
         shown = shown.replace(" ", "·")
@@ -58,15 +58,15 @@ class HeatRow:
     """A row of tokens.
 
     Attributes:
-        pieces: text, role, and the place of the token; -1 for a boundary.
-        signs: the surprise of each below its first cell.
+        pieces: Text, role, and position of the token; -1 for a boundary.
+        signs: Surprise of each token, below its first cell.
     """
 
     pieces: list[tuple[str, str, int]]
     signs: Line
 
     def lines(self, chosen: int | None = None) -> list[Line]:
-        """The tokens, the one at the place `chosen` marked, and their surprise."""
+        """Return the tokens, with the one at `chosen` marked, and their surprise."""
         tokens = [
             (text, f"{role} selected" if place == chosen else role) for text, role, place in self.pieces
         ]
@@ -74,7 +74,7 @@ class HeatRow:
 
 
 def heat_rows(scores: TokenScores, width: int) -> list[HeatRow]:
-    """The tokens in rows of at most `width` cells; a line break begins a row, a wider token is cut."""
+    """Arrange the tokens in rows of at most `width` cells. Line breaks start a row; wide tokens are split."""
     width = max(8, width)
     rows = [HeatRow([], [])]
     used = 0
@@ -98,17 +98,17 @@ def heat_rows(scores: TokenScores, width: int) -> list[HeatRow]:
 
 
 def heat_lines(scores: TokenScores, width: int) -> list[Line]:
-    """Two lines for each row of tokens: the tokens, and their surprise."""
+    """Return two lines per row of tokens: the tokens, and their surprise."""
     return [line for row in heat_rows(scores, width) for line in row.lines()]
 
 
 def line_of(rows: Sequence[HeatRow], place: int) -> int:
-    """In which line of the rows a token begins, from 0."""
+    """Return the line in which a token begins, from 0."""
     return next((2 * n for n, row in enumerate(rows) if any(at == place for _, _, at in row.pieces)), 0)
 
 
 def head_lines(scores: TokenScores, width: int) -> list[Line]:
-    """Whose figures these are, what they come to, and what one must know of them."""
+    """Return the heading: the policy, its mean figures, and notes."""
     figures = f"mean log p {fixed(scores.mean_logprob, 3)}, entropy {fixed(scores.mean_entropy, 3)}" + (
         f", KL {fixed(scores.mean_kl, 4)}" if scores.mean_kl is not None else ""
     )
@@ -131,13 +131,11 @@ def head_lines(scores: TokenScores, width: int) -> list[Line]:
 
 
 def _warning(text: str, width: int) -> list[Line]:
-    """A sentence with its sign, in as many lines as it takes."""
     rows = _sentences(text, width - 2)
     return [[(f" {'⚠' if number == 0 else ' '} {row}", "attention")] for number, row in enumerate(rows)]
 
 
 def _sentences(text: str, width: int) -> list[str]:
-    """A sentence in rows; words are kept whole."""
     rows, room = [""], max(16, width - 2)
     for word in one_line(text).split(" "):
         if rows[-1] and cell_len(rows[-1]) + 1 + cell_len(word) > room:
@@ -149,13 +147,11 @@ def _sentences(text: str, width: int) -> list[str]:
 def surprising_lines(
     scores: TokenScores, width: int, most: int = LISTED, chosen: int | None = None
 ) -> list[Line]:
-    """A heading, then the most surprising tokens, the most surprising first.
+    """Return a heading, then the most surprising tokens.
 
     Args:
-        scores: the completion.
-        width: cells of a line.
-        most: how many are listed.
-        chosen: the place of a token that is marked; None for none.
+        most: Maximum number of tokens.
+        chosen: Position of the token to mark; None for none.
     """
     with_base = bool(scores.base)
     name_w = max(8, min(PREFERRED, width - 58 - (8 if with_base else 0)))
@@ -187,7 +183,7 @@ def surprising_lines(
 
 
 def _probability(logprob: float) -> str:
-    """A probability as percent, with an exponent where it is tiny."""
+    """Format a probability as percent, with an exponent where it is tiny."""
     share = 100 * math.exp(logprob)
     if share >= 99.95:
         return "100 %"

@@ -1,6 +1,6 @@
-"""One moment of a run, as the Train pane shows it: frozen values and words, nothing of widgets.
+"""One moment of a run as the Train pane shows it: frozen values and texts, without widgets.
 
-All text that came from a model, a dataset, a log or an exception is already safe to show here.
+Text from a model, a dataset, a log or an exception is already safe to show here.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from grpo_tui.store.read_series import SeriesBucket
 
 Span = tuple[str, str]
-"""A piece of text and the role of its colour: `text dim strong accent good bad attention`."""
+"""Text and its colour role: `text dim strong accent good bad attention`."""
 
 
 MARKS = {"checkpoint": "◆", "setting": "▴", "resume": "↻"}
-"""How what happens along a run is marked."""
+"""Symbols of events on an axis."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Something that happened at a step, shown on a chart's axis."""
+    """An event at a step, marked on a chart's axis."""
 
     step: int
     kind: str
@@ -35,28 +35,28 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class ChartView:
-    """One metric, ready to be drawn."""
+    """One metric, ready to draw."""
 
     key: str
     title: str
     value: str
-    """The newest value, spelled."""
+    """The newest value, formatted."""
     change: float | None = None
-    """Move of the smoothed value over the last 20 steps."""
+    """Change of the smoothed value over the last 20 steps."""
     change_text: str = ""
     moves: bool = True
-    """False when the move is no more than the noise between rows."""
+    """Whether the change exceeds the noise between steps."""
     note: str = ""
     note_short: str = ""
-    """The note in a word or two, for a narrow title line."""
+    """The note in a word or two, for a narrow title."""
     buckets: tuple[SeriesBucket, ...] = ()
     band: tuple[tuple[float, float] | None, ...] = ()
-    """Per bucket, the spread inside a group around the mean; empty when the raw values make the band."""
+    """By bucket, mean ± group std; empty when the raw values form the band."""
     raw: bool = True
-    """Whether, without a band, the reach of the raw values is drawn behind the line."""
+    """Whether, without a band, the range of raw values is drawn behind the line."""
     marks: tuple[Mark, ...] = ()
     end: int = 0
-    """Last step of the axis; beyond the newest value while a run goes on."""
+    """Last step of the axis, beyond the newest value in a live run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class FunctionRow:
     weight: float
     mean: float | None
     share: float | None
-    """Share of the within-group variance of the total that it carries."""
+    """Contribution to the total's variance within groups."""
     trend: tuple[float | None, ...] = ()
     seconds: float | None = None
     """Mean seconds per call."""
@@ -78,20 +78,20 @@ class CompletionRow:
     """One completion of a group."""
 
     text: str
-    """Safe text, line breaks kept."""
+    """Safe text with line breaks."""
     total: float | None
     advantage: float
     tokens: int
     truncated: bool
     rewards: tuple[float | None, ...] = ()
-    """What each reward function returned, in TRL's order."""
+    """By reward function, in TRL's order."""
     masked: bool = False
     """Whether the loss leaves it out."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """A prompt and what was sampled for it."""
+    """A prompt and its completions."""
 
     id: int
     step: int
@@ -107,7 +107,7 @@ class GroupView:
 
 @dataclass(frozen=True, slots=True)
 class EventRow:
-    """Something that happened to the run, newest first in a list of them."""
+    """An event of the run. Lists of them have the newest first."""
 
     at: float
     step: int | None
@@ -118,14 +118,14 @@ class EventRow:
 
 @dataclass(frozen=True, slots=True)
 class AnswerPair:
-    """A held prompt answered before and after training."""
+    """A held-out prompt answered before and after training."""
 
     prompt: str
     gold: str
     before: str
     after: str
     before_right: bool | None
-    """True when the right answer stands there in a form that an answer is asked in; None without a gold."""
+    """Whether the right answer appears in a usual answer format; None without a reference answer."""
     after_right: bool | None
     before_reward: float | None = None
     after_reward: float | None = None
@@ -133,7 +133,7 @@ class AnswerPair:
 
 @dataclass(frozen=True, slots=True)
 class BeforeAfter:
-    """What training changed, on prompts that were held back."""
+    """What training changed on held-out prompts."""
 
     pairs: tuple[AnswerPair, ...]
     gain: float | None
@@ -144,7 +144,7 @@ class BeforeAfter:
 
 @dataclass(frozen=True, slots=True)
 class TrainView:
-    """Everything the Train pane says, at one moment."""
+    """Everything the Train pane shows at one moment."""
 
     name: str
     folder: str
@@ -155,26 +155,26 @@ class TrainView:
     total_steps: int | None = None
     step_time_s: float | None = None
     tokens_per_s: float | None = None
-    """Prompt and completion tokens of all ranks by second of step time, over the newest steps."""
+    """Prompt and completion tokens of all ranks per second of step time, over the newest steps."""
     eta_s: float | None = None
     phase: str = "load"
     phase_since: float | None = None
-    """When the phase began; None when nothing is known of it."""
+    """When the phase began; None when unknown."""
     reward_function: str | None = None
     phase_shares: tuple[tuple[str, float], ...] = ()
     ranks: tuple[RankRow, ...] = ()
     hardware: HardwareView | None = None
-    """The machine, None when nobody samples it."""
+    """The machine; None when it is not sampled."""
     reward: float | None = None
     reward_change: float | None = None
     reward_moves: bool = True
-    """False when the change is no more than the noise between rows."""
+    """Whether the change exceeds the noise between steps."""
     spread: float | None = None
     flat_share: float | None = None
     masked_share: float | None = None
-    """Share of the newest step's completions that the loss leaves out."""
+    """Fraction of the newest step's completions that the loss leaves out."""
     flat_top: float | None = None
-    """Share of the newest step's groups that are flat at the highest total of the run."""
+    """Fraction of the newest step's groups that are flat at the run's highest total."""
     flat_bottom: float | None = None
     health: tuple[Span, ...] = ()
     charts: tuple[ChartView, ...] = ()
@@ -183,47 +183,47 @@ class TrainView:
     """Newest first."""
     events: tuple[EventRow, ...] = ()
     alerts: tuple[EventRow, ...] = ()
-    """What is wrong at this moment."""
+    """Current problems."""
     findings: tuple[Finding, ...] = ()
-    """What is wrong with its training, worst first."""
+    """Problems with its training, worst first."""
     before_after: BeforeAfter | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Values in force of what a person can set, by name."""
+    """Current values of the settings that the user can change, by name."""
     newest_prompt: Any = None
-    """The prompt of the newest group, as the dataset gave it."""
+    """Prompt of the newest group, as in the dataset."""
     metric_rows: int = 0
     way_on: str = ""
-    """What starts the ended run again, in a sentence; empty while it lives."""
+    """How to start the ended run again, as a sentence; empty while it is live."""
     model_at: str = ""
-    """Where the trained model is, once the run has finished and saved it there."""
+    """Folder of the trained model, once the run has finished and saved it."""
     trouble: str = ""
     """Why the run cannot be read at the moment."""
     whole: bool = True
-    """False while metrics or groups that are recorded already are still to be read."""
+    """False while recorded metrics or groups are still to be read."""
 
     @property
     def phase_s(self) -> float | None:
-        """Seconds spent in the present phase."""
+        """Seconds spent in the current phase."""
         return None if self.phase_since is None else max(0.0, self.now - self.phase_since)
 
     @property
     def progress(self) -> float | None:
-        """Share of the planned steps that is done, None when the plan is not known."""
+        """Fraction of the planned steps that is done; None when unknown."""
         return min(1.0, self.step / self.total_steps) if self.total_steps else None
 
     @property
     def no_groups(self) -> str:
-        """What to say where no group is."""
+        """Text to show when there is no group."""
         return "No completion was recorded." if self.ended else "Waiting for the first generation."
 
     @property
     def no_events(self) -> str:
-        """What to say where no event is."""
+        """Text to show when there is no event."""
         if self.ended:
             return "No command, checkpoint or changed setting was recorded."
         return "Commands, checkpoints and changed settings will show here."
 
     @property
     def ended(self) -> bool:
-        """True when no process trains this run any more."""
+        """Whether the run is over."""
         return self.state in ("finished", "stopped", "failed", "crashed")

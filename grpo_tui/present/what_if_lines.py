@@ -1,4 +1,4 @@
-"""What would turn with other rewards, in lines."""
+"""Effects of other rewards on a recorded run, as lines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_GROUPS = 200
 
 
 def what_if_lines(found: WhatIf, width: int, most: int = MOST_GROUPS) -> list[Line]:
-    """The functions, what it comes to, and the groups that turn most, in lines of at most `width` cells."""
+    """Return the functions, the totals, and the groups that change most, in lines of `width` cells."""
     return [*_functions(found, width), [], *_sums(found, width), [], *_groups(found, width, most)]
 
 

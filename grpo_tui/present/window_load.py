@@ -1,7 +1,7 @@
-"""Read what a full-screen chart shows from the `run.db` of one run or several, and how these differ.
+"""Read the content of a full-screen chart from the `run.db` of one or more runs, and how these differ.
 
-Asks for as many buckets as there are columns of dots, whatever the length of the run. Their edges are
-multiples of a few lengths, so that they stay where they are while a run goes on.
+Reads as many buckets as there are columns of dots, whatever the length of the run. Bucket edges are multiples
+of a few widths, so that they stay in place while a run continues.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from grpo_tui.store.status import Status, read_status
 
 SPREAD = "grpo_tui/spread"
 COARSE = 256
-"""Buckets of the look over the whole run that finds which steps belong to a stretch of time."""
+"""Buckets of the overview that maps a range of time to steps."""
 KEPT = 8
-"""Windows whose spreads are kept."""
+"""Number of windows whose group std is cached."""
 MANY_STEPS = 5_000
 LEAD = 3
-"""Spans of the moving average that are read before the window, for its first value to be the right one."""
+"""Spans of the moving average read before the window, so that its first value is right."""
 
 
 class RunSource:
-    """One run to read charts from; use it from one thread at a time."""
+    """One run to read charts from. Use it from one thread at a time."""
 
     def __init__(self, folder: Path, name: str = "") -> None:
         self.folder = folder
@@ -53,13 +53,13 @@ class RunSource:
         self.status: Status | None = None
         self.bounds: StepRange | None = None
         self.band = True
-        """Whether the spread inside the groups is read too, which takes a second in a very long run."""
+        """Whether the group std is read too, which takes a second in a very long run."""
         self._reader: RunReader | None = None
         self._attempts = 0
         self._read_spreads: dict[tuple[int, int, int], tuple[int, dict[int, float]]] = {}
 
     def look(self) -> bool:
-        """Open the run when there is something to open, and say whether anything is new in it."""
+        """Open the run if possible. Return whether anything is new."""
         try:
             if self._reader is None:
                 self._reader = RunReader(RunFolder(self.folder).database)
@@ -100,7 +100,7 @@ class RunSource:
 
     @property
     def long(self) -> bool:
-        """True when reading the spread inside the groups is felt."""
+        """Whether reading the group std takes noticeable time."""
         return self.bounds is not None and self.bounds.newest_step - self.bounds.first_step > MANY_STEPS
 
     @property
@@ -109,7 +109,7 @@ class RunSource:
         return self.bounds.started_at if self.bounds is not None else 0.0
 
     def reach(self, x: str) -> AxisRange | None:
-        """How far the run goes on an axis of steps or of seconds; None before its first row."""
+        """Return the run's extent on an axis of steps or seconds; None before its first row."""
         if self.bounds is None:
             return None
         live = self.status is not None and self.status.live
@@ -126,7 +126,7 @@ class RunSource:
     def line(
         self, key: str, name: str, x: str, first: float, last: float, columns: int, span: str
     ) -> ChartLine:
-        """The buckets of a metric between two places of the axis, with their moving average."""
+        """Return the buckets of a metric between two axis positions, with their moving average."""
         empty = ChartLine(key, name, started_at=self.started_at, trouble=self.trouble)
         if self._reader is None or self.bounds is None:
             return empty
@@ -145,7 +145,7 @@ class RunSource:
         return replace(empty, buckets=tuple(s for s in done if s.last >= low), newest=value, newest_step=step)
 
     def _steps(self, key: str, x: str, first: float, last: float) -> tuple[int, int]:
-        """The steps that an axis spans."""
+        """Return the first and last step that an axis spans."""
         assert self.bounds is not None
         if x == "step":
             return max(0, int(first)), int(last) + 1
@@ -188,7 +188,7 @@ class RunSource:
         ]
 
     def _spreads(self, begin: int, count: int, width: int) -> dict[int, float]:
-        """Mean spread inside a group, by number of the bucket; what was read before is not read again."""
+        """Return the mean group std by number of the bucket, reading only new values."""
         assert self._reader is not None
         assert self.bounds is not None
         newest, known = self._read_spreads.pop((begin, count, width), (begin, {}))
@@ -213,7 +213,7 @@ class RunSource:
         return newest_value(self._reader, key)
 
     def happenings(self, x: str) -> tuple[Happening, ...]:
-        """Checkpoints, changed settings and resumes, by step."""
+        """Return checkpoints, changed settings and resumes, by step."""
         reader = self._reader
         if reader is None:
             return ()
@@ -240,7 +240,7 @@ class RunSource:
 
 
 def _width(steps: int, columns: int) -> int:
-    """Steps of one bucket, of few sizes (1, 2, 3, 4, 6, 8, 12, …), so that its edges stay where they are."""
+    """Return a bucket width from a few sizes (1, 2, 3, 4, 6, 8, 12, …), so that edges stay in place."""
     power = 1
     while True:
         for width in (power, power * 3 // 2):
@@ -252,13 +252,12 @@ def _width(steps: int, columns: int) -> int:
 def load_window(
     sources: Sequence[RunSource], keys: Sequence[tuple[str, str]], window: Window, columns: int
 ) -> BigChartView | None:
-    """What a chart of `columns` dots shows; None before anything was logged.
+    """Return the content of a chart `columns` dots wide; None before anything was logged.
 
     Args:
         sources: One run with several keys, or several runs with one key.
-        keys: Keys of the metrics, each with the name of its line; an empty name stands for the run's own.
+        keys: Metric keys with the name of each line; an empty name means the run's.
         window: The part to show.
-        columns: Dots across the plot.
     """
     reaches = [reach for source in sources if (reach := source.reach(window.x)) is not None]
     if not reaches:
@@ -287,9 +286,9 @@ def load_window(
 
 
 FIRST = ("model", "learning_rate", "beta", "num_generations", "temperature", "rewards", "dataset")
-"""Settings that a person looks at first."""
+"""Settings shown first."""
 _PLACES = frozenset({"output_dir", "run_name", "logging_dir"})
-"""Differ for every run and say nothing about it."""
+"""Settings that differ in every run and say nothing about it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,17 +301,17 @@ class SettingRow:
 
 @dataclass(frozen=True, slots=True)
 class OverlayFacts:
-    """The metrics of the runs and the settings in which they differ."""
+    """Metrics of several runs, and the settings in which they differ."""
 
     keys: tuple[str, ...]
-    """Metrics of any of the runs, those that all of them have first."""
+    """Metrics of any of the runs, those in all of them first."""
     settings: tuple[SettingRow, ...]
     same: int = 0
-    """How many settings are the same in all."""
+    """Number of settings that are the same in all."""
 
 
 def read_overlay(folders: Sequence[Path]) -> OverlayFacts:
-    """Look into each run once; one that cannot be read has no settings and no metrics."""
+    """Read each run once. A run that cannot be read has no settings and no metrics."""
     keys: list[list[str]] = []
     configs: list[dict[str, str]] = []
     for folder in folders:
@@ -340,14 +339,14 @@ def _one(folder: Path) -> tuple[list[str], Any]:
 
 
 def settings_of(config: Any) -> tuple[tuple[str, str], ...]:
-    """Return the settings of a recorded config with their values, those first that are looked at first."""
+    """Return the settings of a recorded config with their values, the important ones first."""
     found = _flat(config)
     names = dict.fromkeys([*(name for name in FIRST if name in found), *found])
     return tuple((one_line(name, 40), found[name]) for name in names)
 
 
 def _flat(config: Any) -> dict[str, str]:
-    """The settings of a recorded config, spelled: TRL's own, the model's, and what the section says."""
+    """Return the settings of a recorded config as text: TRL's, the model's and the section's."""
     if not isinstance(config, Mapping):
         return {}
     values: dict[str, Any] = {}
