@@ -1,7 +1,6 @@
 """A terminal workbench for GRPO with TRL.
 
-This module knows the version and the one line by which a training script joins; both front ends, and all
-heavy imports, lie behind it and are loaded only when they are asked for.
+Importing this module is cheap. `monitor` records and steers a training script's own trainer.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ __all__ = ["__version__", "monitor"]
 
 
 def monitor(trainer: Any, run_dir: str | Path | None = None) -> Path:
-    """Record and steer a script's own GRPOTrainer; call it right before `trainer.train()`.
+    """Record and steer a script's own GRPOTrainer. Call it right before `trainer.train()`.
 
     Args:
-        trainer: A built `trl.GRPOTrainer`.
-        run_dir: The run folder, by default the trainer's `output_dir`.
+        trainer: A `trl.GRPOTrainer`.
+        run_dir: The run folder. Default: the trainer's `output_dir`.
 
     Returns:
-        The run folder, to `grpo-tui attach` from another terminal.
+        The run folder, for `grpo-tui attach` in another terminal.
     """
     from grpo_tui.train.monitor import monitor as join
 

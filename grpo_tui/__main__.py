@@ -1,4 +1,4 @@
-"""Run the command line as `python -m grpo_tui`. Knows nothing of the commands themselves."""
+"""Run the command line with `python -m grpo_tui`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The command line: the composition root, the only package that knows both the screen and the training side.
+"""The command line, which wires the screen and the training side together.
 
-Every heavy import is deferred to the command that needs it.
+Each command imports heavy modules only when it runs.
 """
 
 from __future__ import annotations

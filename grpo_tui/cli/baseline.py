@@ -1,4 +1,4 @@
-"""`grpo-tui baseline`: what the model of a config does before any training, and what follows from it."""
+"""`grpo-tui baseline`: measure the base model on a config's task."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from grpo_tui.rewards.samples import save_jsonl
 
 
 def baseline(parsed: Any) -> int:
-    """`grpo-tui baseline CONFIG`: exit 1 when something is found that training cannot cure."""
+    """`grpo-tui baseline CONFIG`. Exit 1 when training could not succeed."""
     config = wanted_config([str(parsed.config)], parsed.overrides, None)
     if not config.model:
         raise CommandError(f"{parsed.config} does not name a model. Give a config or a run folder")
@@ -48,7 +48,7 @@ def baseline(parsed: Any) -> int:
 
 
 def _load(lab: Lab, config: RunConfig) -> None:
-    """Load the rewards; one that cannot be loaded is told before the model has been asked for minutes."""
+    """Load the rewards, and report errors in them before minutes are spent on the model."""
     for function in lab.load(config):
         if function.failure is not None:
             raise CommandError(f"the reward {function.name} cannot be loaded: {function.failure.text}")

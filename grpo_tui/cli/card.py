@@ -25,15 +25,15 @@ def show_card(parsed: Any) -> int:
 
 
 def folder_named(path: Path) -> Path:
-    """Return the folder that a word names, of a `run.db` the one it is in."""
+    """Return the absolute path of a folder. For a `run.db`, return the folder it is in."""
     return path.absolute().parent if path.name == "run.db" else path.resolve()
 
 
 def write_new(target: Path | None, text: str, *, replaces: bool = False) -> None:
-    """Write a text to a file and say so, or print it where none is named.
+    """Write a text to a new file, or print it without a `target`.
 
     Raises:
-        CommandError: the file is there already, or it cannot be written.
+        CommandError: The file exists or cannot be written.
     """
     if target is None:
         print_text(text.splitlines())

@@ -1,4 +1,4 @@
-"""`grpo-tui cases run FILE`: do the rewards still give what the cases expect? Exit 1 when one does not."""
+"""`grpo-tui cases run FILE`: test rewards against saved cases. Exit 1 when one fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`grpo-tui check`, and the check before a start: what would stop or spoil a run, as lines or as JSON."""
+"""`grpo-tui check`, and the check before a start."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def check(parsed: Any) -> int:
 
 
 FIX_ROUNDS = 4
-"""A fix may bring out another mistake; so often is looked again."""
+"""A fix can reveal another mistake, so check and fix repeat up to this often."""
 
 
 def _fix(source: Source, start: Launch, out: TextIO) -> None:
-    """Fix the mistakes in the text of a file, and show what was changed; everything else is told after."""
+    """Fix the mistakes in a config file and print the diff."""
     import difflib
 
     from grpo_tui.config.draft import Draft
@@ -96,7 +96,7 @@ def _wanted(parsed: Any) -> tuple[Source, Launch]:
 
 
 def _of_run(path: Path, overrides: tuple[str, ...], parsed: Any) -> tuple[Source, Launch]:
-    """A run's own config, as `train RUN --resume` would take it."""
+    """Return a run's own config, as `train RUN --resume` would use it."""
     folder, spec, saved = saved_run(path)
     words = launcher_of_run(spec, saved, overrides)
     size = parsed.world_size or world_size(words)
@@ -106,26 +106,23 @@ def _of_run(path: Path, overrides: tuple[str, ...], parsed: Any) -> tuple[Source
     )
 
 
-# -- before a start --------------------------------------------------------------------------------
-
-
 def before_start(
     source: Source, start: Launch, *, quick: bool, force: bool, told: Sequence[Finding] = ()
 ) -> tuple[str, ...]:
-    """Check what is about to start; say what was found on stderr.
+    """Check a config before its start and print findings to stderr.
 
     Args:
-        source: the config.
-        start: how it starts.
-        quick: leave model, data and rewards out.
-        force: start in spite of errors.
-        told: what is said elsewhere.
+        source: The config.
+        start: How it will start.
+        quick: Skip model, data and rewards.
+        force: Start despite errors.
+        told: Findings that were already printed.
 
     Returns:
-        The errors that were overridden, for the run's record.
+        The overridden errors, for the run's record.
 
     Raises:
-        CommandError: there are errors, and nobody insists.
+        CommandError: There are errors and `force` is off.
     """
     from grpo_tui.preflight import run
 
@@ -147,11 +144,8 @@ def before_start(
     return tuple(f"{finding.id}: {one_line(finding.message, 300)}" for finding in refused)
 
 
-# -- as lines --------------------------------------------------------------------------------------
-
-
 def lines(result: Preflight, path: Path, width: int) -> list[str]:
-    """A result as lines for a person: findings, plan, checklist, advice, notes, verdict."""
+    """Return a result as lines: findings, plan, checklist, advice, notes, verdict."""
     said: list[str] = []
     for finding in result.findings:
         said += finding_lines(finding, path, width)
@@ -174,7 +168,7 @@ def lines(result: Preflight, path: Path, width: int) -> list[str]:
 
 
 def finding_lines(finding: Finding, path: Path, width: int) -> list[str]:
-    """One finding: severity, place and sentence, then the fix."""
+    """Return a finding as lines: severity, place and message, then the fix."""
     place = path.name if finding.line is None else f"{path.name}:{finding.line}"
     text = f"{finding.severity}: {one_line(place, 60)}: {safe(finding.message)}"
     found = _wrapped(text, width, "")
@@ -235,7 +229,7 @@ def _plan_lines(plan: Any) -> list[str]:
 
 
 def verdict(result: Preflight) -> str:
-    """One line: whether it can start, and what there is."""
+    """Return one line that says whether the run can start, with the number of findings."""
     counts: Sequence[str] = [
         plural(number, word)
         for word, number in (

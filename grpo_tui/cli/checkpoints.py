@@ -1,4 +1,4 @@
-"""`grpo-tui checkpoints`: the checkpoints of a run, and deleting some of them."""
+"""`grpo-tui checkpoints`: list and delete a run's checkpoints."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def checkpoints(parsed: Any) -> int:
 
 
 def _delete(found: CheckpointList, steps: list[int], *, yes: bool) -> None:
-    """Delete checkpoints, after a question."""
+    """Delete checkpoints after confirmation."""
     if kept := found.kept_from_deletion(steps):
         raise CommandError(f"nothing was deleted: {kept}")
     chosen = [one for one in found.checkpoints if one.step in steps]
@@ -41,12 +41,12 @@ def _delete(found: CheckpointList, steps: list[int], *, yes: bool) -> None:
         _ask(found, steps, sum(one.size_bytes for one in chosen))
     for one in chosen:
         if kept := list_checkpoints(Path(found.run)).kept_from_deletion([one.step]):
-            raise CommandError(f"not deleted: {kept}")  # the run went on while the user read the question
+            raise CommandError(f"not deleted: {kept}")  # the run may have continued during the question
         remove(Path(one.path))
 
 
 def _ask(found: CheckpointList, steps: list[int], size_bytes: int) -> None:
-    """Return when the user says yes."""
+    """Return if the user confirms, else raise CommandError."""
     named = ", ".join(map(str, steps))
     what = f"{plural(len(steps), 'checkpoint')} of {found.run} (step {named}; {size(size_bytes)})"
     if not sys.stdin.isatty():

@@ -1,4 +1,4 @@
-"""`grpo-tui compare`: is the trained model better than the base, by how much, and on what."""
+"""`grpo-tui compare`: compare a trained model with its base or with others."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ INTERRUPTED = 130
 
 
 def compare(parsed: Any) -> int:
-    """`grpo-tui compare POLICY…`: exit 1 when one of them is worse than the first."""
+    """`grpo-tui compare POLICY…`. Exit 1 when one is worse than the first."""
     words = list(parsed.policies)
     source = parsed.config or _run_of(words)
     if source is None:
@@ -63,12 +63,12 @@ def compare(parsed: Any) -> int:
 
 
 def _tell_progress(text: str) -> None:
-    """Say on stderr what is done now, in a line of its own for the program that reads it."""
+    """Print the progress as a line on stderr, for the program that started this one."""
     print(f"{PROGRESS}{one_line(text)}", file=sys.stderr, flush=True)
 
 
 def _run_of(words: Sequence[str]) -> Path | None:
-    """The first run among the words, whose config is used."""
+    """Return the first run among the arguments, whose config is used."""
     for word in words:
         path, root = Path(word).expanduser(), Path(word.rpartition("@")[0]).expanduser()
         if RunFolder(path).exists():
@@ -81,7 +81,7 @@ def _run_of(words: Sequence[str]) -> Path | None:
 
 
 def _prompts_of(file: Path | None) -> list[str]:
-    """What `--set` says so that a file's rows are asked instead of the config's, all of them."""
+    """Return the overrides that use all rows of a file instead of the config's dataset."""
     if file is None:
         return []
     if not file.exists():
@@ -91,7 +91,7 @@ def _prompts_of(file: Path | None) -> list[str]:
 
 
 def _policies(words: Sequence[str], config: RunConfig) -> list[Policy]:
-    """The policies that are compared, the base before one that is named alone."""
+    """Return the policies to compare. A single one is compared with the base."""
     with reported(PolicyError):
         if len(words) == 1:
             if words[0] == BASE:

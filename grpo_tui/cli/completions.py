@@ -1,7 +1,4 @@
-"""`grpo-tui completions`: find completions of a run, count them over the steps, print or export them.
-
-Changes nothing of a run.
-"""
+"""`grpo-tui completions`: search, count and export a run's completions."""
 
 from __future__ import annotations
 
@@ -26,10 +23,10 @@ from grpo_tui.store.search import OLDEST, Found, Search, SortKey, read_sort
 
 COMPLETION = Field("completion")
 LONGEST_S = 600.0
-"""A command waits longer than a screen."""
+"""A command may search longer than a screen does."""
 BAR = 30
 _ROWS = ("--sort", "--limit", "--format", "--all")
-"""Options about the rows that are printed."""
+"""Options about the printed rows."""
 _QUERY = ("--step", "--where", "--search", "--regex")
 
 
@@ -101,15 +98,15 @@ def _list(views: SavedViews) -> int:
 
 
 def _asked(parsed: Any, views: SavedViews, functions: Sequence[str]) -> tuple[Query, tuple[SortKey, ...]]:
-    """The query and the order that all the words of the command make together.
+    """Combine the options into a query and a sort order.
 
     Args:
-        parsed: the words.
-        views: the saved ones.
-        functions: names of the run's reward functions.
+        parsed: The arguments.
+        views: The saved views.
+        functions: Names of the run's reward functions.
 
     Raises:
-        CommandError: One of them is not understood.
+        CommandError: An option is invalid.
     """
     parts: list[Query] = []
     sort = parsed.sort
@@ -166,7 +163,7 @@ def _print(parsed: Any, search: Search, found: Found) -> None:
 
 
 def _chart(found: Found) -> None:
-    """A line per bucket of steps: how many, of how many, and a bar of the share."""
+    """Print a line per bucket of steps, with hits, total and a bar for the share."""
     if not found.over_steps:
         print("the run has no completions yet")
         return

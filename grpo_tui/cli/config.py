@@ -1,4 +1,4 @@
-"""`grpo-tui config diff|fields|set`: a config file read, compared and edited without the screen."""
+"""`grpo-tui config diff|fields|set`: read, compare and edit a config without the screen."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _diff(parsed: Any) -> int:
 
 
 def diff_lines(found: Diff) -> Iterator[str]:
-    """The rows of a comparison as lines."""
+    """Return a comparison as lines."""
     here, there = one_line(found.here, 40), one_line(found.there, 40)
     if found.same:
         yield f"{here} and {there} give the same run"
@@ -73,7 +73,7 @@ def diff_lines(found: Diff) -> Iterator[str]:
 
 
 def _side(name: str) -> Side:
-    """Return what a word of the command line names."""
+    """Return the side that an argument names: `defaults`, a preset, a run or a file."""
     if name == "defaults":
         return Side.defaults()
     path = Path(name)
@@ -85,7 +85,7 @@ def _side(name: str) -> Side:
 
 
 def _natural_side(name: str) -> Side:
-    """Return what a config is compared with when nothing else is named."""
+    """Return the default to compare a config with: its preset, else TRL's defaults."""
     path = Path(name)
     draft = Draft.open(path) if path.is_file() else None
     side = Side.preset(draft) if draft is not None else None
@@ -100,7 +100,7 @@ def _preset(name: str) -> Path:
 
 
 def _open_draft(path: Path) -> Draft:
-    """Open a config file that can be read as one."""
+    """Open a config file and reject invalid YAML."""
     draft = Draft.open(path)
     if draft.problem is not None:
         raise CommandError(f"{path}: {draft.problem.words()}")
@@ -142,7 +142,7 @@ def _fields(parsed: Any) -> int:
 
 
 def _field_lines_short(value: FieldValue) -> Iterator[str]:
-    """One field of a list: name, value and what we advise, over two lines on a narrow terminal."""
+    """Return a field as one line with name, value and advice, or as two on a narrow terminal."""
     width = max(60, terminal_width()) - 1
     shown = f"{_shown(value.value, 30)} ({value.origin})" if value.origin != "default" else value.default
     advice = advice_on(value.name)
@@ -155,7 +155,7 @@ def _field_lines_short(value: FieldValue) -> Iterator[str]:
 
 
 def field_lines(value: FieldValue) -> Iterator[str]:
-    """All that is known of one field, as lines."""
+    """Return all information about a field as lines."""
     width = min(100, max(60, terminal_width() - 2))
     group = next(group.title for group in GROUPS if group.id == value.group)
     yield f"{value.name}: {value.kind}  ·  {group}"

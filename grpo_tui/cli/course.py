@@ -1,4 +1,4 @@
-"""`grpo-tui course`: how groups, lengths, variety and reward shares change over a run; or one prompt."""
+"""`grpo-tui course`: trends of groups, lengths, variety and reward shares, or one prompt over the run."""
 
 from __future__ import annotations
 

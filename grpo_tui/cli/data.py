@@ -1,4 +1,4 @@
-"""`grpo-tui data`: a config's rows as training will see them, one by one or in figures."""
+"""`grpo-tui data`: show a config's rows as training sees them, or statistics of them."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from grpo_tui.rewards.consent import ConsentError, required
 from grpo_tui.rewards.lab import DEFAULT_LIMIT_S, Lab, LabError
 
 MOST_MATCHES = 20
-"""Numbers of rows that a search names."""
+"""Maximum number of matching row numbers to print."""
 LABEL_W = 16
 
 
 def data(parsed: Any) -> int:
-    """`grpo-tui data CONFIG`: exit 1 when an error was found, or no row holds the text."""
+    """`grpo-tui data CONFIG`. Exit 1 after an error, or when no row contains the text."""
     wants_row = parsed.row is not None or parsed.search is not None or parsed.random
     if not wants_row:
         refuse_unused(parsed, "without --row, --search or --random", "--no-rewards", "--timeout")
@@ -45,7 +45,7 @@ def data(parsed: Any) -> int:
 
 
 def _figures(checker: Checker, config: RunConfig, parsed: Any) -> int:
-    required(config, "data", "model")  # without the rows there is nothing to say
+    required(config, "data", "model")  # without consent to read the rows there is nothing to report
     found = checker.check(config, settings=Settings.of_config(config))
     facts = found.facts.data
     told("", "")
@@ -93,7 +93,7 @@ def _row(checker: Checker, config: RunConfig, parsed: Any) -> int:
 
 
 def _golds(config: RunConfig, view: RowView, parsed: Any) -> tuple[Sequence[GoldReward] | None, str]:
-    """The rewards of the right answer, or why there are none."""
+    """Return the rewards of the reference answer, or why there are none."""
     if parsed.no_rewards:
         return None, "not asked for"
     if not view.answer_column or view.prompt is None:
@@ -124,7 +124,7 @@ def _print_blocks(blocks: Sequence[DataBlock]) -> None:
 
 
 def _print_rows(block: DataBlock) -> None:
-    """Labels in a column of their own, texts wrapped beside them."""
+    """Print labels in a column, with texts wrapped next to them."""
     labels = [one_line(row.label) for row in block.rows]
     wide = min(LABEL_W, max(map(len, labels), default=0))
     width = max(40, terminal_width())

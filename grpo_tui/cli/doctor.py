@@ -1,4 +1,4 @@
-"""`grpo-tui doctor`: what is wrong with a run, since when, on which completions, and what helps."""
+"""`grpo-tui doctor`: what is wrong with a run, since when, in which completions, and what helps."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WIDEST = 110
 
 
 def doctor(parsed: Any) -> int:
-    """`grpo-tui doctor RUN [--json] [--gate error|warning]`; 1 when a finding reaches the gate."""
+    """`grpo-tui doctor RUN [--json] [--gate error|warning]`. Exit 1 when a finding reaches the gate."""
     root = readable_folder(parsed.run)
     with closing(RunReader(RunFolder(root).database)) as reader:
         found, look = diagnose(reader), read_status(root, reader)
@@ -42,7 +42,7 @@ def doctor(parsed: Any) -> int:
 
 
 def _ended_badly(status: Status) -> Iterator[Finding]:
-    """The end of a run that failed, which comes before all that its figures show."""
+    """Yield a finding for a run that failed, which takes precedence over its metrics."""
     if status.state in ("failed", "crashed"):
         error = status.error or {}
         cause = error.get("cause") or error.get("message") or "its process left no message"

@@ -1,4 +1,4 @@
-"""Exit codes, and the one exception by which a command says what is wrong."""
+"""Exit codes, and the exception for errors of a command."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 OK, FAILED, USAGE, REFUSED, TIMED_OUT = 0, 1, 2, 3, 4
-"""0 done, 1 the run failed, 2 wrong usage, 3 refused or stopped, 4 the wait ran out."""
+"""0 done, 1 run failed, 2 usage error, 3 rejected or stopped, 4 timed out."""
 
 
 class CommandError(Exception):
-    """What the user did wrong or cannot have, in one or two lines."""
+    """A user error, as one or two lines for stderr."""
 
     def __init__(self, message: str, code: int = USAGE) -> None:
         super().__init__(message)
@@ -19,7 +19,7 @@ class CommandError(Exception):
 
 @contextmanager
 def reported(*kinds: type[Exception], before: str = "") -> Iterator[None]:
-    """Turn errors of some kinds, whose text is a sentence for the user, into `CommandError`."""
+    """Convert exceptions with a message for the user to `CommandError`."""
     try:
         yield
     except kinds as error:

@@ -1,4 +1,4 @@
-"""`grpo-tui export CONFIG`: a config as a stand-alone train.py."""
+"""`grpo-tui export CONFIG`: write a config as a stand-alone train.py."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ def export(parsed: Any) -> int:
 
 
 def _config(path: Path, overrides: list[str]) -> RunConfig:
-    """The config of a file or of a run."""
     if path.is_dir():
         found = inspect_saved(saved_run(path)[2], overrides, world_size=None)
     else:

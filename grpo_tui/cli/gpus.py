@@ -1,4 +1,4 @@
-"""`grpo-tui gpus`, and the GPUs that `train --gpus` puts a run on."""
+"""`grpo-tui gpus`, and the choice of GPUs for `train --gpus`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from grpo_tui.supervisor.gpus import (
 
 
 def gpus(parsed: Any) -> int:
-    """`grpo-tui gpus`: every GPU with its free memory and who holds it."""
+    """`grpo-tui gpus`: list GPUs with free memory and the processes on them."""
     found: Sequence[Gpu] = ()
     trouble = ""
     try:
@@ -42,15 +42,15 @@ def gpus(parsed: Any) -> int:
 
 
 def placed(spec: RunSpec, config: RunConfig, asked: str | None) -> RunSpec:
-    """The start with its GPUs: those of `--gpus`, else of the start that is resumed, else of the config.
+    """Return the start with its GPUs: those of `--gpus`, else of the resumed start, else of the config.
 
     Args:
         spec: The start.
         config: Its config.
-        asked: What `--gpus` says, None when it was not given.
+        asked: Value of `--gpus`, None when not given.
 
     Raises:
-        CommandError: A GPU is not there, or their number does not fit the ranks.
+        CommandError: A GPU does not exist, or their number does not fit the ranks.
     """
     where = "--gpus" if asked else "the GPUs of the earlier start" if spec.gpus else "grpo_tui.gpus"
     names = tuple(name.strip() for name in asked.split(",")) if asked else spec.gpus or config.section.gpus

@@ -1,6 +1,6 @@
-"""Follow a run without a screen: a line per logged step, and an exit code by its outcome.
+"""Follow a run without a screen: a line per logged step, and an exit code for the outcome.
 
-Reads the run folder like every other viewer; leaving it changes nothing in the run.
+Only reads the run folder, so leaving it does not affect the run.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from grpo_tui.store.status import ENDED, Status, read_status
 
 POLL_S = 0.2
 INTERRUPTED, READER_GONE, TERMINATED = 130, 141, 143
-"""Exit codes of who leaves a run that goes on: 128 and the number of the signal, as of any other program."""
+"""Exit codes for leaving a running training: 128 + the signal's number, as is usual."""
 EXIT = {"finished": OK, "stopped": REFUSED, "failed": FAILED, "crashed": FAILED}
 
 
 def follow(root: Path, after_row: int = 0, after_attempt: int = 0) -> int:
-    """Print what happens until the run has ended; 0 finished, 1 failed, 3 stopped.
+    """Print progress until the run ends. Exit 0 finished, 1 failed, 3 stopped.
 
-    Left before, it is 130 after ctrl+c, 143 after SIGTERM, 141 when nobody reads what is printed any more.
+    When interrupted: 130 after Ctrl+C, 143 after SIGTERM, 141 when the reader of stdout is gone.
 
     Args:
         root: The run folder.
-        after_row: Logged rows up to this one are passed over.
-        after_attempt: So is what attempts up to this one said of their resume.
+        after_row: Logged rows up to this one are skipped.
+        after_attempt: Notes on the resume of attempts up to this one are skipped.
     """
     before = signal.signal(signal.SIGTERM, _terminate) if _in_main_thread() else None
     try:
@@ -62,7 +62,7 @@ def follow(root: Path, after_row: int = 0, after_attempt: int = 0) -> int:
 
 
 class _Terminated(BaseException):
-    """SIGTERM came."""
+    """Raised on SIGTERM."""
 
 
 def _terminate(*_: Any) -> None:
@@ -74,7 +74,7 @@ def _in_main_thread() -> bool:
 
 
 def _leave(root: Path, code: int) -> int:
-    """Say what a person should know who leaves in the middle; the exit code is the run's own if it ended."""
+    """Say whether training continues. Return `code`, or the run's own if it ended and the reader is gone."""
     try:
         state = read_status(root).state
     except RunDatabaseError:  # it is still starting
@@ -107,7 +107,7 @@ def _follow(root: Path, after_row: int, after_attempt: int) -> int:
             root = name
             print(f"the run folder is {one_line(str(name))} now", file=sys.stderr, flush=True)
         look = read_status(root, reader)
-        state = look.state  # before the rows, so that none is missed at the end
+        state = look.state  # read before the rows, so that none is missed at the end
         if not told and (told := _resumed_notes(reader, after_attempt)):
             print("\n".join(f"note: {one_line(str(note))}" for note in told), flush=True)
         for number, step, values in metric_rows(reader, after_row=row):
@@ -122,7 +122,7 @@ def _follow(root: Path, after_row: int, after_attempt: int) -> int:
             break
         now = _standstill(root, look)
         said, before = now.replace(f" at step {look.step}", "", 1), said
-        if now and said != before:  # the same reason is not said at every step
+        if now and said != before:  # do not repeat the reason at every step
             print(now, flush=True)
         time.sleep(POLL_S)
     _summary(root, reader, state, rewards)
@@ -130,14 +130,14 @@ def _follow(root: Path, after_row: int, after_attempt: int) -> int:
 
 
 def _resumed_notes(reader: RunReader, after_attempt: int) -> Sequence[Any]:
-    """What the newest start said of its resume: what changed, and what the schedule makes of it."""
+    """Return the notes on the newest attempt's resume, such as changed settings."""
     newest = max((a.attempt for a in reader.attempts()), default=0)
     notes = reader.fact(f"resumed/{newest}") if newest > after_attempt else None
     return notes if isinstance(notes, list) else ()
 
 
 def _standstill(root: Path, look: Status) -> str:
-    """Why a live run does not go on, and what lets it; empty when it goes on."""
+    """Return why a live run is paused or stalled, and what continues it. Empty while it trains."""
     name = shlex.quote(str(root))
     reasons = "".join(f": {one_line(alert['message'])}" for alert in look.alerts)
     if look.state == "paused":
@@ -165,7 +165,7 @@ def _wait_for_database(root: Path) -> RunReader:
 
 
 def describe_row(step: int, values: dict[str, Any]) -> str:
-    """One line for a logged row, empty for a row that holds neither reward nor evaluation."""
+    """Return a logged row as a line, empty if it has neither reward nor evaluation."""
     parts = []
     for key, value in values.items():
         if key in (

@@ -1,7 +1,6 @@
-"""`grpo-tui log RUN`: print the output of a run, by level and words, and follow it.
+"""`grpo-tui log RUN`: print and follow the output of a run.
 
-On a terminal each line has its time and level and is made safe to show; into a pipe lines go as they were
-printed.
+On a terminal, lines have time and level and are safe to show. In a pipe, they are unchanged.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ SIGNS = {"error": "E ", "warning": "W "}
 
 
 def log(parsed: Any) -> int:
-    """Print the log; 0 when done, also when nothing matched."""
+    """Print the log. Exit 0 even when nothing matches."""
     folder = RunFolder(run_folder(parsed.run))
     pattern = _pattern(parsed.regex)
     reader = LogReader(folder.database)
@@ -46,9 +45,9 @@ def log(parsed: Any) -> int:
 
 
 def _follow(folder: RunFolder, reader: LogReader, query: dict[str, Any], seen: int) -> None:
-    """Print what comes until the run has ended. A line that still changes is printed once another follows."""
+    """Print new lines until the run ends. The last line may change, so it is printed after the next one."""
     while True:
-        ended = read_status(folder.root).state in ENDED  # before the lines, so that none is missed
+        ended = read_status(folder.root).state in ENDED  # read before the lines, so that none is missed
         newest = _newest(reader) - (0 if ended else 1)
         for line in reader.lines(**query, after=seen, last=newest):
             _print(line)

@@ -1,6 +1,6 @@
-"""The commands that look at runs: attach, list, status; and how every command finds its run folder.
+"""Commands that read runs: attach, runs, status. Also how every command finds its run folder.
 
-Folders of completions that TRL or verl logged stand in the place of a run folder: read, never steered.
+Folders with completions logged by TRL or verl are accepted as run folders, but cannot be steered.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from grpo_tui.store.status import MASKED, Status, read_status
 from grpo_tui.supervisor import adopt
 
 PROGRESS_S = 0.5
-"""How often `runs` says on a terminal how far it has come."""
+"""Interval of the progress line of `runs`."""
 
 
 def attach(parsed: Any) -> int:
@@ -65,7 +65,7 @@ def runs(parsed: Any) -> int:
         found.append((path, look))
         if not as_json:
             _print_run(path, look)
-    # What others logged has no state and no reward here; a filter, which asks for these, leaves it out.
+    # Logs of TRL and verl have no state or reward, so they never match a filter on these.
     logs = [] if wanted.tests else list_logs(roots)
     if as_json:
         found += [(source.root, Status(state="logs", step=step)) for source, step in logs]
@@ -85,7 +85,7 @@ def runs(parsed: Any) -> int:
 
 
 def _looks(paths: Sequence[Path], wanted: RunsFilter) -> Iterator[tuple[Path, Status]]:
-    """Look at each run in turn; one that cannot be read is a line on stderr. Says how far it has come."""
+    """Yield each matching run with its status. Print progress, and an error for an unreadable run."""
     names, now, told_at, told = run_names(paths), time.time(), time.monotonic(), False
     for number, path in enumerate(paths):
         if time.monotonic() - told_at > PROGRESS_S:
@@ -131,7 +131,7 @@ def status(parsed: Any) -> int:
 
 
 def _spec(root: Path) -> RunSpec:
-    """How the run was started last, as far as its folder says."""
+    """Return how the run was last started, empty if its folder does not say."""
     try:
         return read_spec(RunFolder(root).spec)
     except (OSError, ValueError):
@@ -139,14 +139,14 @@ def _spec(root: Path) -> RunSpec:
 
 
 def _mend(root: Path) -> None:
-    """Start a supervisor when the run's own is gone, and say so."""
+    """Start a supervisor if the run has lost its own."""
     missing = adopt(RunFolder(root))
     if missing:
         print(f"grpo-tui: {missing}", file=sys.stderr)
 
 
 def describe(look: Status) -> list[str]:
-    """A status as lines for a person."""
+    """Return a status as lines."""
     total = f" of {look.total_steps}" if look.total_steps else ""
     lines = [f"{look.state}  step {look.step}{total}  attempt {look.attempt}"]
     if look.live:
@@ -181,13 +181,13 @@ def describe(look: Status) -> list[str]:
 
 
 def _machine_lines(look: Status) -> list[str]:
-    """The machine, a line per GPU and per rank; nothing of a run that nobody samples."""
+    """Return a line per rank and GPU, empty for a run without hardware samples."""
     from grpo_tui.present.hardware_view import gpu_line, hardware_view, rank_rows
 
     machine = hardware_view(look)
     ranks = rank_rows(look, time.time())
     if len(ranks) == 1 and ranks[0].gpu is None:
-        ranks = ()  # the line of the phase has said it
+        ranks = ()  # the phase line says the same
     lines = []
     for rank in ranks:
         since = f" for {time.time() - rank.phase_since:.1f} s" if rank.phase_since else ""
@@ -217,20 +217,20 @@ _SHOWN = (
 
 
 def readable_folder(path: Path) -> Path:
-    """A run folder, or the copy of completions that TRL or verl logged, brought up to date.
+    """Return a run folder, or the updated copy of completions that TRL or verl logged.
 
     Raises:
-        CommandError: It is neither.
+        CommandError: The path is neither.
     """
     source = log_source(path)
     return run_folder(path) if source is None else copied(source)
 
 
 def run_folder(path: Path) -> Path:
-    """The absolute run folder.
+    """Return the absolute run folder.
 
     Raises:
-        CommandError: It is no run folder.
+        CommandError: The path is not a run folder.
     """
     if path.name == "run.db":
         path = path.parent
@@ -254,16 +254,14 @@ def _number(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, int | float) else "-" if value is None else str(value)
 
 
-# -- logs of others ---------------------------------------------------------------------------------
-
 NAMES = {"trl": "TRL", "verl": "verl"}
 
 
 def log_source(path: Path) -> LogSource | None:
-    """The logged completions that a folder holds: its own, or those of the one folder below it that has any.
+    """Return the logged completions in a folder, or in the only subfolder with any, else None.
 
     Raises:
-        CommandError: Several folders below it have.
+        CommandError: Several subfolders have logged completions.
     """
     if not path.is_dir() or RunFolder(path).exists():
         return None
@@ -281,10 +279,10 @@ def log_source(path: Path) -> LogSource | None:
 
 
 def copied(source: LogSource) -> Path:
-    """The run folder of the copy of logged completions, brought up to date.
+    """Copy logged completions to a run folder, or update the copy.
 
     Raises:
-        CommandError: They cannot be read.
+        CommandError: The logs cannot be read.
     """
     with reported(LogFolderError):
         return open_copy(source)
@@ -292,10 +290,10 @@ def copied(source: LogSource) -> Path:
 
 @contextmanager
 def followed(source: LogSource) -> Iterator[Path]:
-    """As `copied`, and kept up to date until the end; says on stderr what it is that one looks at.
+    """Copy logged completions to a run folder and keep it up to date. Say on stderr that it is read-only.
 
     Raises:
-        CommandError: They cannot be read.
+        CommandError: The logs cannot be read.
     """
     with reported(LogFolderError), follow(source) as root:
         print(f"grpo-tui: {what_it_is(source)}; read-only", file=sys.stderr)
@@ -303,11 +301,11 @@ def followed(source: LogSource) -> Iterator[Path]:
 
 
 def what_it_is(source: LogSource) -> str:
-    """A sentence without its end, such as `completions that TRL logged in DIR`."""
+    """Describe the source, such as `completions that TRL logged in DIR`."""
     return f"completions that {NAMES[source.kind]} logged in {one_line(str(source.folder))}"
 
 
 def list_logs(roots: Sequence[Path]) -> list[tuple[LogSource, int]]:
-    """Folders of logged completions under some roots, with the newest step of each."""
+    """Return the folders with logged completions, each with its newest step."""
     found = [(source, source.files()) for source in find_sources(roots)]
     return [(source, files[-1][0]) for source, files in found if files]

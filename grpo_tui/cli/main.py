@@ -1,4 +1,4 @@
-"""Turn arguments into a command, and what goes wrong into one or two lines on stderr."""
+"""Entry point: run the command and report errors in one or two lines on stderr."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run `grpo-tui`; returns the exit code."""
+    """Run `grpo-tui` and return its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     open_standard_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal without UTF-8 shows `?`, and no traceback
+            stream.reconfigure(errors="replace")  # show `?` on a terminal without UTF-8 instead of failing
     guard_terminals()
     try:
         implied = _with_implied_command(words)
@@ -65,7 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _asking(codes: Sequence[Code]) -> str:
-    """What would run, and how the user says yes to it."""
+    """Return the message that lists code to run and asks for consent."""
     from grpo_tui.rewards.consent import lines
 
     listed = "\n".join(("this would run code that you did not write", *lines(codes)))
@@ -75,7 +75,7 @@ def _asking(codes: Sequence[Code]) -> str:
 
 
 def _wrong_types(words: Sequence[str]) -> str | None:
-    """What is wrong with the record of a run among the words, which may be why a command failed."""
+    """Return an error in the record of a run among the arguments, which may explain why a command failed."""
     databases = [path for word in words if os.path.isfile(path := os.path.join(word, "run.db"))]
     if not databases:
         return None
@@ -85,7 +85,7 @@ def _wrong_types(words: Sequence[str]) -> str | None:
 
 
 def _sentence(error: Exception, words: Sequence[str]) -> str:
-    """What went wrong, when nobody had a better word for it."""
+    """Return the message for an unexpected exception."""
     if isinstance(error, OSError) and error.filename is not None:
         name = one_line(str(error.filename), 60)
         if error.errno == errno.ENAMETOOLONG:
@@ -109,10 +109,10 @@ COMMANDS = (
 
 
 def _with_implied_command(words: list[str]) -> list[str]:
-    """`grpo-tui X` opens X: a run folder is attached, a config is opened; `help` asks for help.
+    """Insert the implied command: `attach` for a run folder, `open` for a config. `help` becomes `--help`.
 
     Raises:
-        CommandError: X is neither, nor a command.
+        CommandError: The first argument is not a command, a folder or a config.
     """
     plain = [word for word in words if not word.startswith("-")]
     if not plain or plain[0] in COMMANDS:
@@ -129,7 +129,7 @@ def _with_implied_command(words: list[str]) -> list[str]:
 
 
 def _no_command(word: str, target: Path) -> str:
-    """What to say of a word that is neither a command nor something to open."""
+    """Return the message for an unknown command."""
     import difflib
 
     shown = one_line(word, 60)
@@ -173,7 +173,7 @@ SERVED: dict[str, str] = {
     "report": "report:show_report",
     "log": "log:log",
 }
-"""Which function of which module beside this one serves a command; each module is imported only then."""
+"""Module and function of each command. The module is imported when the command runs."""
 
 
 def _dispatch(parsed: object) -> int:

@@ -1,4 +1,4 @@
-"""`grpo-tui merge`: a LoRA adapter and its base as one model that others can load."""
+"""`grpo-tui merge`: merge a LoRA adapter into its base model."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from grpo_tui.ship.merging import merge as merged_model
 from grpo_tui.ship.policies import Policy, PolicyError, resolve
 
 MOST_LOST = 0.5
-"""Share of an adapter's changes that may be lost by rounding before it is warned of."""
+"""Share of an adapter's changes lost by rounding above which a warning is printed."""
 
 
 def merge(parsed: Any) -> int:
-    """`grpo-tui merge POLICY DEST [--dtype D] [--json]`: exit 1 when the merged model answers differently."""
+    """`grpo-tui merge POLICY DEST [--dtype D] [--json]`. Exit 1 when the merged model answers differently."""
     with reported(PolicyError):
         policy = resolve(parsed.policy)
     try:
@@ -40,7 +40,7 @@ def merge(parsed: Any) -> int:
 
 
 def _lines(found: Merged, policy: Policy) -> Iterator[str]:
-    """What was merged, how it was checked, what to know, and the next step."""
+    """Return the result as lines: what was merged, how it was checked, warnings, the next step."""
     where = from_here(Path(found.path))
     step = f" (step {found.step})" if found.step is not None else ""
     yield f"merged  {from_here(Path(found.adapter))}{step} into {found.base}"

@@ -1,6 +1,6 @@
-"""`grpo-tui metrics`: every metric of runs as a table, whole as CSV or JSON lines, and what a metric means.
+"""`grpo-tui metrics`: metrics of runs as a table, CSV or JSON lines, and explanations of them.
 
-CSV and JSON lines are written page by page, so that the length of a run costs no memory.
+CSV and JSON lines are written page by page, so memory use does not depend on the length of a run.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ def metrics(parsed: Any) -> int:
 
 
 def _chosen(readers: dict[str, RunReader], patterns: Sequence[str], *, computed: bool) -> list[str]:
-    """The keys that are asked for, over all runs.
+    """Return the keys that match the patterns, over all runs.
 
     Raises:
-        CommandError: A pattern names none of them.
+        CommandError: A pattern matches none.
     """
     known = list(dict.fromkeys(k for r in readers.values() for k in keys_of(r, computed=computed)))
     logged = any(metric_keys(reader) for reader in readers.values())
@@ -83,13 +83,10 @@ def _chosen(readers: dict[str, RunReader], patterns: Sequence[str], *, computed:
 
 
 def _near(word: str, known: Sequence[str]) -> str:
-    """The end of a sentence about a key that is not there: what may have been meant."""
+    """Return a hint with similar keys, empty if there are none."""
     inside = [key for key in known if word.strip("*").lower() in key.lower()] if word.strip("*") else []
     near = inside[:3] or difflib.get_close_matches(word, known, 3, 0.5)
     return f". Did you mean {', '.join(one_line(key, 60) for key in near)}?" if near else ""
-
-
-# -- table -----------------------------------------------------------------------------------
 
 
 def _table(
@@ -134,15 +131,12 @@ def _cells(name: str, row: MetricFigures, *, several: bool) -> list[str]:
 
 
 def _spelled(*values: float | None) -> list[str]:
-    """Values of one metric; exponents get the decimals by which they differ."""
+    """Format values of one metric. Exponents get enough decimals to differ."""
     known = [v for v in values if v is not None]
     if not any(known) or max(map(abs, known)) >= 0.001:
         return [compact(v) for v in values]
     texts = iter(told_apart(known))
     return [compact(None) if v is None else next(texts) for v in values]
-
-
-# -- meaning ---------------------------------------------------------------------------------
 
 
 def _explain(key: str, readers: dict[str, RunReader]) -> int:
@@ -174,17 +168,15 @@ def _explained(metric: Metric, readers: dict[str, RunReader]) -> Iterator[str]:
             yield f"  {one_line(name, 40)}: {compact(row.newest)} at step {row.last:,}, {ends}  {curve}"
 
 
-# -- export -----------------------------------------------------------------------------------------
-
 Steps = tuple[int | None, int | None]
 Row = tuple[int, float, dict[str, Any]]
-"""Step, wall clock in seconds since the epoch, values by key."""
+"""Step, Unix time in seconds, values by key."""
 
 
 def write_csv(
     out: TextIO, readers: Mapping[str, RunReader], keys: Sequence[str], steps: Steps, every: int
 ) -> None:
-    """A header and a line per logged row; what a row did not log is empty, `nan` and `inf` are words."""
+    """Write a header and a line per logged row, with missing values empty and NaN as `nan`."""
     several = len(readers) > 1
     table = csv.writer(out, lineterminator="\n")
     table.writerow([*(["run"] if several else []), "step", "at", *map(csv_text, keys)])
@@ -197,7 +189,7 @@ def write_csv(
 def write_jsonl(
     out: TextIO, readers: Mapping[str, RunReader], keys: Sequence[str], steps: Steps, every: int
 ) -> None:
-    """An object per logged row, with the keys that it logged; None, NaN and infinities are null."""
+    """Write an object per logged row with the keys in it. None, NaN and infinities are null."""
     several = len(readers) > 1
     for name, reader in readers.items():
         for step, at, values in rows(reader, keys, steps, every):
@@ -206,9 +198,9 @@ def write_jsonl(
 
 
 def rows(reader: RunReader, keys: Sequence[str], steps: Steps, every: int) -> Iterator[Row]:
-    """The rows of a run by step, those with a step between the two that is a multiple of `every`.
+    """Yield the rows of a run in a range of steps, for steps that are a multiple of `every`.
 
-    What is computed from the groups of a step stands in the first row of that step, or in one of its own.
+    Values computed from a step's groups are added to the step's first row, or get a row if there is none.
     """
     first, last = steps
 
@@ -235,7 +227,7 @@ def rows(reader: RunReader, keys: Sequence[str], steps: Steps, every: int) -> It
 
 
 def _logged(reader: RunReader, keys: Sequence[str]) -> Iterator[Row]:
-    """Logged rows as they were logged, superseded ones left out."""
+    """Yield the logged rows, without superseded ones."""
     after, last = 0, last_metric_row_id(reader)
     while after < last:
         after, points = new_points(reader, after, keys=keys)

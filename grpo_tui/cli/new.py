@@ -1,8 +1,4 @@
-"""`grpo-tui new`: begin with a shipped config, or with a rewards file that grows.
-
-What a preset is and which files go with it is said by `config.presets`, the texts of rewards by
-`rewards.templates`.
-"""
+"""`grpo-tui new`: create a config from a preset, or a rewards file."""
 
 from __future__ import annotations
 
@@ -52,7 +48,7 @@ def new(parsed: Any) -> int:
 
 
 def new_rewards(parsed: Any) -> int:
-    """`grpo-tui new rewards FILE.py`: exit 1 when --next adds nothing."""
+    """`grpo-tui new rewards FILE.py`. Exit 1 when `--next` adds nothing."""
     path: Path = parsed.file
     if path.suffix != ".py":
         raise CommandError(f"{path}: a rewards file is Python. Name it {path.with_suffix('.py')}")
@@ -112,7 +108,7 @@ def _go_on(path: Path, parsed: Any) -> int:
 
 
 def _tried(path: Path, names: list[str], config: RunConfig | None, limit_s: float) -> Growth:
-    """What the file's functions do, on the config's rows or on made-up ones."""
+    """Run the file's rewards on the config's rows, or on made-up ones without a config."""
     if not names:
         raise TemplateError(
             "it has no reward. A reward is a top-level function with a parameter `completions`"
@@ -128,7 +124,7 @@ def _tried(path: Path, names: list[str], config: RunConfig | None, limit_s: floa
 
 
 def _config(path: Path) -> RunConfig:
-    """A config as far as it goes: one that names no reward yet is just the one to begin with."""
+    """Load a config that may have no reward yet."""
     from grpo_tui.config.resolve import inspect_config
     from grpo_tui.config.run_config import ConfigError
     from grpo_tui.core.findings import errors_of
@@ -154,10 +150,10 @@ def _config(path: Path) -> RunConfig:
 
 
 def _tell(path: Path, stage: Stage, task: Task, weights: Mapping[str, float], parsed: Any) -> None:
-    """Put the reward into the config where that is wished, and say what was done and what comes next."""
+    """Add the reward to the config with `--write`. Print what was done and the next steps."""
     config: Path | None = parsed.config
     trouble = ""
-    if parsed.write and config is not None:  # before a word is printed: a closed pipe must not part the two
+    if parsed.write and config is not None:  # before any output, because a closed pipe could prevent it
         try:
             put_into_config(config, path, stage)
         except ValueError as error:
@@ -179,15 +175,13 @@ def _tell(path: Path, stage: Stage, task: Task, weights: Mapping[str, float], pa
 
 
 def lines(path: Path, task: Task, weights: Mapping[str, float], config: Path | None = None) -> Iterator[str]:
-    """What belongs into a config."""
+    """Return the section to add to a config, as lines."""
     place = os.path.relpath(path, config.parent) if config is not None else path.name
     yield f"For {one_line(str(config), 60) if config is not None else 'a config beside it'}:"
     yield ""
     entries = [RewardEntry(name, f"{place}:{name}", weight) for name, weight in weights.items()]
     yield section(entries, task).rstrip("\n")
 
-
-# -- configs ----------------------------------------------------------------------------------------
 
 _WIDTH = 110
 
@@ -204,7 +198,7 @@ def list_presets() -> int:
 
 
 def new_config(parsed: Any) -> int:
-    """`grpo-tui new config FILE.yaml --preset NAME`: exit 2 when something is in its way."""
+    """`grpo-tui new config FILE.yaml --preset NAME`. Exit 2 when the copy cannot be made."""
     target: Path = parsed.file
     if target.suffix not in (".yaml", ".yml"):
         raise CommandError(f"{target}: a config is YAML. Name it {target.with_suffix('.yaml')}")

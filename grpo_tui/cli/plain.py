@@ -1,7 +1,8 @@
-"""What commands print, and on what: lines, JSON and progress on streams that are there and kept safe.
+"""Output of commands: lines, JSON and progress, on safe streams.
 
-All that a command prints on a terminal goes through `SafeTerminal`, so no command can forget it. Whether a
-screen can be shown where the output goes is told here, and said in a sentence what comes instead.
+All terminal output of commands goes through `SafeTerminal`. This module also decides whether the terminal can
+show
+the screen.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ WITHOUT = ("", "dumb", "unknown", "network", "dialup", "emacs")
 
 
 def can_place_text(environment: Mapping[str, str]) -> bool:
-    """True unless the terminal is known to have no means of putting text at a place.
+    """Return whether the terminal can position text. An unknown one is assumed to.
 
-    A name that the system's database (terminfo) does not know is taken for a terminal newer than it.
+    Terminals newer than the system's terminfo database are not in it.
     """
     name = environment.get("TERM", "")
     if name in WITHOUT:
@@ -54,34 +55,34 @@ def can_place_text(environment: Mapping[str, str]) -> bool:
 
 
 def terminal_width() -> int:
-    """Cells of a line: as COLUMNS says, else of the terminal that the output goes to; 120 without one."""
+    """Return the width of COLUMNS or of the terminal in cells, 120 without either."""
     return shutil.get_terminal_size((120, 24)).columns
 
 
 def print_text(lines: Iterable[str]) -> None:
-    """Print lines, in ASCII where the locale has no more."""
+    """Print lines, as ASCII in an ASCII locale."""
     plain = ascii_locale(os.environ)
     for line in lines:
         print(to_ascii(line) if plain else line)
 
 
 def print_lines(lines: Iterable[Iterable[tuple[str, str]]]) -> None:
-    """Print lines of spans without their colours, as `print_text` does."""
+    """Print lines of spans without their colours."""
     print_text("".join(part for part, _ in line).rstrip() for line in lines)
 
 
 def print_json(body: Any, *, ascii_only: bool = False, indent: int | None = None) -> None:
-    """Print a JSON value in one line, or indented; what is not finite is null."""
+    """Print a value as JSON. NaN and infinities are null."""
     from grpo_tui.core.exchange import finite_json
 
     print(json.dumps(finite_json(body), ensure_ascii=ascii_only, indent=indent, default=str))
 
 
 def has_screen(instead: str) -> bool:
-    """True when the screen can be shown; on a terminal that cannot, says what comes instead.
+    """Return whether the screen can be shown. On a terminal that cannot, say so on stderr.
 
     Args:
-        instead: What is printed instead, such as `a line per step`.
+        instead: What is shown instead, such as `a line per step`.
     """
     if not sys.stdout.isatty():
         return False
@@ -98,22 +99,18 @@ PROGRESS_CELLS = 76
 
 
 class SafeTerminal:
-    """A stream to a terminal that shows every control character instead of sending it.
-
-    Args:
-        stream: The stream; everything but writing is its own.
-    """
+    """A terminal stream that shows control characters instead of sending them."""
 
     def __init__(self, stream: TextIO) -> None:
         self.raw = stream
 
     def write(self, text: str) -> int:
-        """Write a text as `core.text.safe` shows it."""
+        """Write a text with `core.text.safe`."""
         self.raw.write(safe(text))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write each of some texts."""
+        """Write each text."""
         for line in lines:
             self.write(line)
 
@@ -122,9 +119,9 @@ class SafeTerminal:
 
 
 def guard_terminals() -> None:
-    """Put a `SafeTerminal` before standard output and error where they are terminals.
+    """Wrap stdout and stderr in a `SafeTerminal` if they are terminals.
 
-    A pipe or a file gets what is printed byte for byte. The screen writes to `sys.__stderr__`.
+    Pipes and files get the output unchanged. The screen writes to `sys.__stderr__`.
     """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
@@ -133,23 +130,22 @@ def guard_terminals() -> None:
 
 
 def show_progress(text: str) -> None:
-    """Say on a terminal's stderr what is done now, in a line that the next one replaces."""
+    """Show progress on a terminal's stderr. The next call replaces the line."""
     if sys.stderr.isatty():
         raw = sys.stderr.raw if isinstance(sys.stderr, SafeTerminal) else sys.stderr
         print(f"\r\x1b[K{one_line(text, PROGRESS_CELLS)}", end="", file=raw, flush=True)
 
 
 def open_standard_streams() -> None:
-    """Open what is closed of standard input, output and error on /dev/null.
+    """Open closed standard streams on /dev/null.
 
-    A closed one's number would go to the next file that is opened, a database or a lock, and what is
-    printed then would go into that.
+    Otherwise the next opened file, such as a database, would get the number and receive the output.
     """
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:
             os.fstat(number)
         except OSError:
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # gets the lowest free number, this one
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # gets the lowest free number
         if getattr(sys, name) is None:
             stream = open(number, mode, encoding="utf-8", closefd=False)  # noqa: SIM115
             setattr(sys, name, stream)
@@ -157,15 +153,15 @@ def open_standard_streams() -> None:
 
 
 def complain(text: str) -> None:
-    """Say on stderr what is wrong; where that cannot be written, the exit code has to do."""
+    """Print an error to stderr, if possible."""
     try:
         print(f"grpo-tui: {text}", file=sys.stderr, flush=True)
     except OSError:
-        _drop(sys.stderr)  # at exit Python would try once more, and make another exit code of it
+        _drop(sys.stderr)  # flushing again at exit would change the exit code
 
 
 def last_word(text: str) -> None:
-    """Say a last word on stdout, unless it is a terminal that takes nothing: nobody waits for that."""
+    """Print a final message to stdout without waiting for a terminal that does not accept it."""
     if not sys.stdout.isatty():
         print(text)
         return
@@ -173,7 +169,7 @@ def last_word(text: str) -> None:
 
     def write() -> None:
         with contextlib.suppress(OSError):
-            os.write(number, data)  # past the buffer, whose lock would be waited for at exit
+            os.write(number, data)  # bypass the buffer, because exit waits for its lock
 
     thread = threading.Thread(target=write, daemon=True)
     thread.start()
@@ -181,7 +177,7 @@ def last_word(text: str) -> None:
 
 
 def drop_output() -> None:
-    """Let nothing more be written to stdout, whose reader went away; at exit it would raise again."""
+    """Discard further output after the reader of stdout is gone. Flushing at exit would fail again."""
     _drop(sys.stdout)
 
 

@@ -1,7 +1,4 @@
-"""`grpo-tui plan`: what a config comes to, without loading anything.
-
-Gathers what lies outside a config and prints the plan; the sums are `config.plan`'s.
-"""
+"""`grpo-tui plan`: estimate a run without loading anything."""
 
 from __future__ import annotations
 
@@ -45,11 +42,11 @@ def plan_config(parsed: Any) -> int:
 
 
 def plan_on(config: RunConfig, words: tuple[str, ...], parsed: Any) -> Plan:
-    """The plan of a config on this machine, or on the card that was named.
+    """Return the plan of a config for this machine or for the GPU of `--gpu`.
 
     Args:
         config: The config.
-        words: Its launcher.
+        words: Command line of its launcher.
         parsed: The arguments.
     """
     machine = this_machine()
@@ -82,7 +79,7 @@ def plan_on(config: RunConfig, words: tuple[str, ...], parsed: Any) -> Plan:
 
 
 def _counted(config: RunConfig, words: tuple[str, ...], parsed: Any) -> Facts:
-    """Rows, tokens and parameters, counted by the pre-flight's process; what cannot be is said on stderr."""
+    """Count rows, tokens and parameters in the preflight process. Report on stderr what cannot be."""
     from grpo_tui.cli.plain import show_progress
     from grpo_tui.preflight.run import check
     from grpo_tui.rewards.consent import required
@@ -112,7 +109,7 @@ def _device(name: str) -> Device:
 
 
 def _config(parsed: Any) -> tuple[RunConfig, tuple[str, ...]]:
-    """The config of a file or of a run, and the words of its launcher."""
+    """Return the config of a file or a run, and its launcher's command line."""
     path: Path = parsed.config
     if path.is_dir():
         _, spec, saved = saved_run(path)

@@ -1,4 +1,4 @@
-"""`grpo-tui probe`: how rewards can be fooled, and which right answers they refuse."""
+"""`grpo-tui probe`: how rewards can be fooled, and which correct answers they reject."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HEADINGS = {
 
 
 def probe_rewards(parsed: Any) -> int:
-    """`grpo-tui probe CONFIG_OR_FUNC…`: exit 1 when a function is fooled, unfair, or fails."""
+    """`grpo-tui probe CONFIG_OR_FUNC…`. Exit 1 when a function is fooled, unfair, or fails."""
     config = wanted_config(parsed.sources, parsed.overrides, None)
     with reported(LabError, SampleError), Lab(limit_s=parsed.timeout) as lab:
         told("", "loading torch…")
@@ -40,7 +40,7 @@ def probe_rewards(parsed: Any) -> int:
 
 
 def lines(found: ProbeReport, *, show: bool = False) -> Iterator[str]:
-    """The report as lines; with `show`, the completions too."""
+    """Return the report as lines, with the completions if `show`."""
     where = "made-up questions" if found.made_up else "rows of the dataset"
     yield f"{found.probes} completions for {found.rows} {where}, written {_form(found)}"
     for function in found.functions:

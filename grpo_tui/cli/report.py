@@ -1,4 +1,4 @@
-"""`grpo-tui report`: one run or several in one file."""
+"""`grpo-tui report`: write one or several runs to a file."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""`grpo-tui rewards`: the screen on the pane Rewards, for a config or for functions alone.
+"""`grpo-tui rewards`: open the Rewards pane for a config or for functions.
 
-What is wrong with its arguments is said before the screen opens.
+Invalid arguments are reported before the screen opens.
 """
 
 from __future__ import annotations

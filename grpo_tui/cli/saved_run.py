@@ -1,7 +1,4 @@
-"""What a run was started with, for the commands that take a run folder as a config, and its launcher.
-
-Only flags of `accelerate launch` and `torchrun` that matter are read; the others are passed on.
-"""
+"""Config and launcher of an existing run, for commands that take a run folder as a config."""
 
 from __future__ import annotations
 
@@ -22,10 +19,10 @@ from grpo_tui.store.spec import RunSpec, read_spec
 
 
 def saved_run(path: Path) -> tuple[RunFolder, RunSpec, RunConfig]:
-    """The run of a folder, how it was started, and its config.
+    """Return the run of a folder, how it was started, and its config.
 
     Raises:
-        CommandError: There is none, or it cannot be read.
+        CommandError: There is no run, or it cannot be read.
     """
     folder = RunFolder(path.absolute())
     if not folder.spec.exists():
@@ -47,13 +44,13 @@ def overridden(
     """Return a run's config with `--set` applied.
 
     Args:
-        saved: The config of the run.
+        saved: Config of the run.
         overrides: `K=V` texts.
-        size: Number of training processes, None when it is not known.
-        force: Whether errors may remain, as long as they leave a config.
+        size: Number of training processes, None when unknown.
+        force: Accept errors, as long as a config results.
 
     Raises:
-        CommandError: The overrides do not fit.
+        CommandError: The overrides are invalid.
     """
     if not overrides:
         return saved
@@ -74,10 +71,10 @@ KNOWN = (("accelerate", "launch"), ("torchrun",))
 
 
 def launcher_words(text: str | None) -> tuple[str, ...]:
-    """The words of `--launcher`, none when it was not given.
+    """Split the value of `--launcher`. Empty when it was not given.
 
     Raises:
-        CommandError: It is no launcher the program knows.
+        CommandError: The launcher is unknown.
     """
     if text is None:
         return ()
@@ -91,13 +88,13 @@ def launcher_words(text: str | None) -> tuple[str, ...]:
 
 
 def world_size(words: tuple[str, ...]) -> int | None:
-    """How many ranks a launcher starts: 1 without one, None when its words do not say."""
+    """Return the number of ranks: 1 without a launcher, None when its command line does not say."""
     with reported(AccelerateFileError, before="--launcher: "):
         return ranks_of(words)
 
 
 def accelerate_config(words: tuple[str, ...]) -> dict[str, Any] | None:
-    """What accelerate's config file and the switches of a launcher say, None when they say nothing.
+    """Return accelerate's config file with the launcher's options applied, None when both are empty.
 
     Raises:
         CommandError: The file cannot be read.
@@ -107,10 +104,10 @@ def accelerate_config(words: tuple[str, ...]) -> dict[str, Any] | None:
 
 
 def spans_machines(words: tuple[str, ...]) -> bool:
-    """Whether the ranks are on several machines, so that those of this one are not all.
+    """Return whether the ranks run on several machines.
 
     Raises:
-        CommandError: The config file of the launcher cannot be read.
+        CommandError: The launcher's config file cannot be read.
     """
     with reported(AccelerateFileError, before="--launcher: "):
         return accelerate_file.spans_machines(words)

@@ -1,6 +1,6 @@
-"""`grpo-tui score`: what rewards give for samples, in a lab without a GPU, with everything that is wrong.
+"""`grpo-tui score`: score samples with rewards, without a GPU, and report what is wrong with the rewards.
 
-Other commands about rewards find their config, weights and progress line here.
+Also used by the other commands about rewards.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ def score(parsed: Any) -> int:
 
 
 def wanted_config(sources: Sequence[str], overrides: Sequence[str], run: Path | None) -> RunConfig:
-    """Return the config that a command's words name: a YAML file, a run folder, or functions alone.
+    """Return the config that the arguments name: a YAML file, a run folder, or functions alone.
 
     Raises:
-        CommandError: the words do not go together, or name nothing.
+        CommandError: The arguments name nothing or conflict.
     """
     files = [word for word in sources if word.endswith((".yaml", ".yml")) or Path(word).is_dir()]
     if not sources:
@@ -113,7 +113,7 @@ def _config_of_run(run: Path, overrides: Sequence[str]) -> RunConfig:
 
 
 def _require_samples(config: RunConfig, parsed: Any) -> None:
-    """Refuse words that name nothing to score, before anything heavy is started."""
+    """Reject arguments with nothing to score before anything heavy starts."""
     if parsed.samples is not None and not parsed.samples.is_file():
         raise CommandError(f"{parsed.samples}: no such file of samples")
     if parsed.run is None and (parsed.where is not None or parsed.step is not None):
@@ -127,13 +127,16 @@ def _require_samples(config: RunConfig, parsed: Any) -> None:
 
 
 def _dataset(lab: Lab, config: RunConfig, parsed: Any) -> tuple[Dataset | None, str]:
-    """The first rows of the config's dataset; without them a sentence why, unless they were asked for."""
+    """Return the first rows of the config's dataset, or None and why they cannot be read.
+
+    Raises LabError if `--rows` needs them.
+    """
     try:
         return dataset_rows(lab, config, parsed.rows or 0), ""
     except LabError as error:
         if parsed.rows or not (parsed.samples or parsed.run):
             raise
-        lab.load(config)  # the child may be gone
+        lab.load(config)  # the child may have exited
         return (
             None,
             f"the dataset could not be read, so columns and reference answers come from the samples: {error}",
@@ -141,7 +144,7 @@ def _dataset(lab: Lab, config: RunConfig, parsed: Any) -> tuple[Dataset | None, 
 
 
 def _samples(lab: Lab, config: RunConfig, parsed: Any, dataset: Dataset | None) -> tuple[list[Sample], str]:
-    """The samples, and a sentence about those that are left out."""
+    """Return the samples, and a sentence about omitted ones."""
     if parsed.samples is not None:
         return samples_from(lab, config, dataset, Origin("file", file=parsed.samples)), ""
     if parsed.run is None:
@@ -168,7 +171,7 @@ def _tagged(samples: list[Sample], tag: str | None) -> list[Sample]:
 
 
 def weights_of(text: str | None) -> list[float] | None:
-    """Read `--weights 2,0.5,1`; None when it was not given."""
+    """Parse `--weights 2,0.5,1`, None when not given."""
     if text is None:
         return None
     try:
@@ -181,7 +184,7 @@ def weights_of(text: str | None) -> list[float] | None:
 
 
 def told(function: str, what: str) -> None:
-    """Say on a terminal what is done now, in a line that the next one replaces."""
+    """Show progress on a terminal."""
     show_progress(f"{function}: {what}" if function else what)
 
 
@@ -192,16 +195,14 @@ def _print(found: Report, notes: Sequence[str]) -> None:
         print(f"note: {one_line(note)}")
 
 
-# -- the report -------------------------------------------------------------------------------------
-
 WIDEST = 14
-"""Cells for the name of a function over its column."""
+"""Maximum width of a function's name above its column."""
 LEAST_TEXT = 20
 MOST_GROUPS = 40
 
 
 def report_lines(found: Report, width: int) -> Iterator[str]:
-    """Return the whole report as lines of at most `width` cells, as far as findings allow."""
+    """Return the report as lines of at most `width` cells."""
     functions = found.scored.functions
     names = [one_line(f.info.name, WIDEST) for f in functions]
     cells = [max(len(name), 7) for name in names]
@@ -270,7 +271,7 @@ def _functions(found: Report) -> Iterator[str]:
 
 
 def finding_lines(findings: Sequence[Finding], width: int) -> Iterator[str]:
-    """Return findings as lines, each with its severity before it and its id behind it."""
+    """Return findings as lines, with severity at the front and id at the end."""
     if not findings:
         yield "no findings"
         return

@@ -1,7 +1,8 @@
-"""Open the screen in a child, so that something is left to mend the terminal whatever ends the screen.
+"""Open the screen in a child process, so that the parent can restore the terminal however the screen ends.
 
-The parent does nothing but wait: it passes signals on, stops when the screen stops, and takes over the
-screen's exit code. Imports as little as it can: whatever it imports, the first paint waits for.
+The parent only waits. It forwards signals, stops when the screen stops, and returns the screen's exit code.
+It
+imports as little as possible, because imports delay the first paint.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def default_roots() -> list[Path]:
-    """Where runs are looked for: `outputs/` and the current folder."""
+    """Return the default folders with runs: `outputs/` and the current folder."""
     return [path for path in (Path("outputs"), Path(".")) if path.is_dir()]
 
 
@@ -34,7 +35,7 @@ def show(
     rewards: RewardsRequest | None = None,
     config: ConfigRequest | None = None,
 ) -> int:
-    """Open the screen on what is given, else on the list; what ends it badly leaves the terminal whole."""
+    """Open the screen on a run, rewards or a config, else on the list of runs."""
     return guarded(lambda: _screen(run, roots or default_roots(), rewards, config), lambda: _going_on(run))
 
 
@@ -51,7 +52,7 @@ def _screen(
 
 
 def _going_on(run: Path | None) -> str:
-    """What a screen that broke leaves behind, in a sentence; empty when nothing goes on."""
+    """Return what to say after the screen crashed. Empty if the run is not live."""
     from grpo_tui.core.text import one_line
     from grpo_tui.store.status import read_status
 
@@ -64,28 +65,27 @@ def _going_on(run: Path | None) -> str:
     )
 
 
-# -- the guard --------------------------------------------------------------------------------------
-
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
 WAITED_FOR = (*PASSED_ON, signal.SIGALRM, signal.SIGCHLD)
 LEFT_TO_THE_SCREEN = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP)
-"""The terminal sends them to both; the parent follows what the screen makes of them."""
+"""The terminal sends these to both processes. The parent ignores them and follows the screen."""
 SETTLE_S = 0.05
-"""How long a signal sent to both may take to reach the second one."""
+"""Time for a signal sent to both processes to reach the second."""
 LAST_S = 10
-"""How long a screen may take to leave after a signal; it gives itself three seconds."""
+"""Time for the screen to exit after a signal. It allows itself three seconds."""
 PR_SET_PDEATHSIG = 1
 
 
 def guarded(screen: Callable[[], int], afterwards: Callable[[], str]) -> int:
-    """Run `screen` in a child of this process and return its exit code.
+    """Run `screen` in a child process and return its exit code.
 
-    Returns in both processes: in the child with what `screen` returned, in the parent when the child has
-    ended. Without a terminal, or when no process can be started, `screen` runs here.
+    Returns in both processes: in the child after `screen`, in the parent after the child has exited. Without
+    a
+    terminal, or if the fork fails, `screen` runs in this process.
 
     Args:
-        screen: Shows the screen until it is left.
-        afterwards: What a person should know when it ended badly, in a sentence; empty when nothing.
+        screen: Shows the screen.
+        afterwards: Returns what to say if it ended badly, or an empty string.
     """
     terminal = _terminal()
     if terminal is None:
@@ -93,7 +93,7 @@ def guarded(screen: Callable[[], int], afterwards: Callable[[], str]) -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     guard = os.getpid()
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where it is ignored, nobody is told of a child's end
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if ignored, waitpid cannot tell how the child ended
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*WAITED_FOR, *LEFT_TO_THE_SCREEN})
     try:
         child = os.fork()
@@ -110,16 +110,17 @@ def guarded(screen: Callable[[], int], afterwards: Callable[[], str]) -> int:
         status = _ended(child, terminal)
     finally:
         for number in (*PASSED_ON, signal.SIGALRM):
-            signal.signal(number, signal.SIG_IGN)  # one that comes now would end this process before its work
+            signal.signal(number, signal.SIG_IGN)  # or it would end before it restores the terminal
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     return _taken_over(status, terminal, afterwards)
 
 
 def _ended(child: int, terminal: _Terminal) -> int:
-    """Wait for the child's end, and do what signals ask for meanwhile; its status.
+    """Wait for the child and forward signals meanwhile. Return its status.
 
-    They stay blocked and are taken one by one: a handler's signal could come right before the call that
-    waits, and would be seen only after it.
+    Signals stay blocked and are taken one by one. A handler could run just before the waiting call, which
+    would
+    then miss the signal.
     """
     while True:
         pid, status = os.waitpid(child, os.WUNTRACED | os.WNOHANG)
@@ -136,12 +137,12 @@ def _ended(child: int, terminal: _Terminal) -> int:
 
 
 def _taken_over(status: int, terminal: _Terminal, afterwards: Callable[[], str]) -> int:
-    """Leave a clean terminal, and the child's exit code or 128 + n for a signal n."""
+    """Restore the terminal. Return the child's exit code, or 128 + n for signal n."""
     code = os.waitstatus_to_exitcode(status)
     if code == OK:
         terminal.settle()
         return OK
-    if code > 0:  # it left by its own way, and has said what was wrong
+    if code > 0:  # it exited by itself and reported its error
         terminal.give_back(main_screen=False)
         _say_end(f"the screen ended with exit code {code}", afterwards)
         return code
@@ -152,11 +153,11 @@ def _taken_over(status: int, terminal: _Terminal, afterwards: Callable[[], str])
 
 
 def _stop_with(child: int, terminal: _Terminal) -> None:
-    """Stop as the child did, for the shell looks at this process; continue the child when continued alone."""
+    """Stop like the child, because the shell watches this process. Then continue the child if needed."""
     time.sleep(SETTLE_S)
-    if not _is_stopped(child):  # both were continued before this process looked
+    if not _is_stopped(child):  # both were continued in the meantime
         return
-    terminal.give_back(main_screen=True)  # SIGSTOP left the screen no time to do it
+    terminal.give_back(main_screen=True)  # SIGSTOP gave the screen no time for it
     os.kill(os.getpid(), signal.SIGSTOP)
     time.sleep(SETTLE_S)
     if _is_stopped(child):
@@ -172,7 +173,7 @@ def _is_stopped(pid: int) -> bool:
 
 
 def _ask_to_leave(child: int, number: int) -> None:
-    """Pass a signal on; a screen that has not left some seconds later is ended, or it would stay for ever."""
+    """Forward a signal. A screen that does not exit within `LAST_S` is killed."""
     _send(child, number)
     signal.alarm(LAST_S)
 
@@ -183,9 +184,9 @@ def _send(pid: int, number: int) -> None:
 
 
 def _leave_with(guard: int) -> None:
-    """Have SIGTERM sent to this process when the guard dies: two must not read one terminal.
+    """Send SIGTERM to this process when the guard dies, because two processes must not read one terminal.
 
-    `prctl(PR_SET_PDEATHSIG)`, see prctl(2).
+    Uses `prctl(PR_SET_PDEATHSIG)`, see prctl(2).
     """
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
     if os.getppid() != guard:
@@ -195,31 +196,31 @@ def _leave_with(guard: int) -> None:
 def _say_end(what: str, afterwards: Callable[[], str]) -> None:
     try:
         more = afterwards()
-    except Exception:  # what cannot be read is not said to go on
+    except Exception:  # say nothing about a run that cannot be read
         more = ""
     with contextlib.suppress(OSError, ValueError):  # the terminal may be gone
         print(f"grpo-tui: {what}{'; ' if more else ''}{more}", file=sys.stderr, flush=True)
 
 
 class _Terminal:
-    """The terminal as it was before the screen."""
+    """The state of the terminal before the screen."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._attributes: list[Any] = termios.tcgetattr(descriptor)
 
     def settle(self) -> None:
-        """Put its line settings back, should they have changed."""
+        """Restore its line settings."""
         with contextlib.suppress(OSError, termios.error):  # the terminal may be gone
             if self._is_ours() and termios.tcgetattr(self._descriptor) != self._attributes:
                 termios.tcsetattr(self._descriptor, termios.TCSANOW, self._attributes)
 
     def give_back(self, *, main_screen: bool, title: bool = False) -> None:
-        """Undo every mode and drop mouse reports that nobody read.
+        """Undo all modes and drop unread mouse reports.
 
         Args:
-            main_screen: Leave the alternate screen too.
-            title: Put the terminal's title back too.
+            main_screen: Also leave the alternate screen.
+            title: Also restore the terminal's title.
         """
         from grpo_tui.ui.restore import MODES, RESTORE, TITLE_BACK
 
@@ -231,7 +232,7 @@ class _Terminal:
         self.settle()
 
     def _is_ours(self) -> bool:
-        """False in the background, where the terminal is the shell's to set."""
+        """Return whether this process is in the foreground. In the background the shell owns the terminal."""
         return os.tcgetpgrp(self._descriptor) == os.getpgrp()
 
 

@@ -1,7 +1,8 @@
-"""`grpo-tui train CONFIG --smoke`: two real steps on the longest prompts, saved and reloaded, then removed.
+"""`grpo-tui train CONFIG --smoke`: a trial of two steps on the longest prompts, saved, reloaded and removed.
 
-A trial is a run like any other, in a folder of its own beside the real one, which it does not touch. What it
-measures is printed against the plan and kept for the next one.
+A trial is a normal run in its own folder next to the real one. Its measurements are compared with the plan
+and
+kept for the next plan.
 """
 
 from __future__ import annotations
@@ -58,20 +59,20 @@ OVERRIDES = (
     "push_to_hub=false",
     "resume_from_checkpoint=null",
 )
-"""What makes a trial of a run; everything else stays as the config says."""
+"""Settings of a trial. Everything else is as configured."""
 
 Prepare = Callable[[Any], Any]
-"""From arguments to a checked start with `folder`, `spec` and `config`."""
+"""Converts arguments to a checked start with `folder`, `spec` and `config`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the trial left in its record.
+    """The record of a trial.
 
     Attributes:
-        rows: logged rows as (step, values).
-        memory: the figures of memory, empty when there are none.
-        prompt_tokens: tokens of the longest prompt, None when nobody counted.
+        rows: Logged rows as (step, values).
+        memory: Memory measurements, empty if there are none.
+        prompt_tokens: Length of the longest prompt in tokens, None if not counted.
     """
 
     rows: tuple[tuple[int, dict[str, Any]], ...]
@@ -79,25 +80,25 @@ class Seen:
     prompt_tokens: int | None
 
     def value(self, step: int, key: str) -> float | None:
-        """A logged value of a step."""
+        """Return the last finite value logged at a step, None without one."""
         found = [values.get(key) for at, values in self.rows if at == step]
         known = [float(value) for value in found if value is not None and is_number(value)]
         return known[-1] if known else None
 
     @property
     def longest(self) -> int | None:
-        """Tokens of the longest completion."""
+        """Length of the longest completion in tokens."""
         known = [self.value(step, "completions/max_length") for step in range(1, STEPS + 1)]
         return max((int(value) for value in known if value is not None), default=None)
 
 
 def smoke(parsed: Any, prepare: Prepare, real: Path) -> int:
-    """Run the trial; 0 when it trained, saved and came back, 1 otherwise.
+    """Run the trial. Exit 0 if it trained, saved and resumed.
 
     Args:
         parsed: The arguments of `train`.
-        prepare: Makes the checked start from arguments.
-        real: The folder of the real run, for the trial's place beside it.
+        prepare: Converts arguments to a checked start.
+        real: Folder of the real run. The trial's folder is created next to it.
     """
     if parsed.resume is not None or parsed.detach:
         raise CommandError("--smoke starts a new trial. Leave out --resume and --detach")
@@ -118,7 +119,7 @@ def smoke(parsed: Any, prepare: Prepare, real: Path) -> int:
             print(f"the trial is kept in {one_line(str(place))}")
         else:
             _remove(RunFolder(place))
-            for folder in made:  # nothing is left of folders that were made for the trial
+            for folder in made:  # also remove parent folders that were made for the trial
                 with contextlib.suppress(OSError):
                     folder.rmdir()
 
@@ -146,17 +147,17 @@ def _trial(folder: RunFolder, spec: RunSpec, config: RunConfig) -> int:
 
 
 class _Stages:
-    """Says what a trial does: on a terminal in one line with its seconds, else in a line for each stage.
+    """Shows the stage of a trial: one updated line on a terminal, else a line per stage.
 
     Args:
-        what: which of `STAGES` begins the line.
+        what: The entry of `STAGES` at the start of the line.
     """
 
     def __init__(self, what: str) -> None:
         self._what, self._said, self._since = what, "", 0.0
 
     def say(self, stage: str) -> None:
-        """Tell the stage, again and again while it lasts."""
+        """Show the stage. Call it repeatedly to update the seconds."""
         now = time.monotonic()
         if stage != self._said:
             self._said, self._since = stage, now
@@ -166,7 +167,7 @@ class _Stages:
 
 
 def _wait(folder: RunFolder, what: str) -> Status:
-    """Wait until the attempt has ended, and say what it does."""
+    """Wait for the attempt to end and show its stage meanwhile."""
     stages = _Stages(what)
     while True:
         time.sleep(POLL_S)
@@ -199,7 +200,7 @@ def _failed(folder: RunFolder, ended: Status, what: str) -> int:
 
 
 def _end(folder: RunFolder) -> None:
-    """End whatever still runs there, as after ctrl+c."""
+    """Stop whatever is still running there, for example after Ctrl+C."""
     if not is_live(folder.root):
         return
     with contextlib.suppress(OSError):
@@ -210,7 +211,7 @@ def _end(folder: RunFolder) -> None:
 
 
 def _remove(folder: RunFolder) -> None:
-    """Remove the trial's folder once nobody writes there: its supervisor leaves after the training."""
+    """Remove the trial's folder after its supervisor has exited, which may write until then."""
     held = None
     with contextlib.suppress(RunFolderBusy, OSError):
         held = take_lock(folder, LEAVING_S)
@@ -228,9 +229,6 @@ def _read(folder: RunFolder) -> Seen:
         reader.close()
     tokens = trial.get("prompt_tokens") if isinstance(trial, dict) else None
     return Seen(rows, memory if isinstance(memory, dict) else {}, tokens)
-
-
-# -- what it says ----------------------------------------------------------------------------------
 
 
 def _report(config: RunConfig, spec: RunSpec, first: Seen, again: Seen, took_s: float) -> list[str]:
@@ -259,7 +257,7 @@ def _report(config: RunConfig, spec: RunSpec, first: Seen, again: Seen, took_s: 
 
 
 def _same(first: Seen, again: Seen) -> str:
-    """Whether the step after the checkpoint came out the same again; a GPU's sums may differ a little."""
+    """Return whether the step after the checkpoint was repeated exactly. GPU sums may differ slightly."""
     pairs = [(key, first.value(STEPS, key), again.value(STEPS, key)) for key in ("reward", "loss")]
     told = [
         f"{key} {compact(after)}"
@@ -281,7 +279,7 @@ def _device(memory: dict[str, Any]) -> Device:
 
 
 def _planned(config: RunConfig, spec: RunSpec, seen: Seen, device: Device) -> Plan | None:
-    """The plan for the lengths that the trial really had, without any correction."""
+    """Return the plan for the trial's real lengths, without correction."""
     shape = read_shape(config.model)
     if shape is None:
         return None
@@ -301,7 +299,7 @@ def _planned(config: RunConfig, spec: RunSpec, seen: Seen, device: Device) -> Pl
 
 
 def taken_bytes(memory: dict[str, Any], made: Plan | None) -> int | None:
-    """The peak as a plan counts it: what torch reserved and the context on a GPU, else resident memory."""
+    """Return the peak as a plan counts it: torch's reserved memory and the context, else resident memory."""
     if memory.get("device") == "cuda":
         reserved = memory.get("reserved_bytes")
         parts = made.memory.parts if made is not None and made.memory is not None else ()
@@ -319,7 +317,7 @@ def _kept(
     taken: int | None,
     step_s: float | None,
 ) -> list[str]:
-    """Keep the figures for the next plan; says where, or why not."""
+    """Save the measurements for the next plan. Return a line that says where, or why not."""
     if made is None or made.memory is None or taken is None or step_s is None:
         return []
     settings = PlanSettings.of(config)

@@ -1,6 +1,6 @@
-"""The commands that start runs, demo and train; a config given alone is opened.
+"""Commands that start runs: demo and train. Also opens a config given alone.
 
-Everything wrong with a config is said before a process is started; the training process does the rest.
+All errors in a config are reported before a process starts.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from grpo_tui.supervisor import RunFolderBusy, launch
 
 DEMO_STEPS = 120
 DEMO_PROMPTS = 6
-"""Held-out prompts the demo answers before and after."""
+"""Number of held-out prompts that the demo answers before and after training."""
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Everything decided about a start, before anything is written."""
+    """A start that is decided, before anything is written."""
 
     folder: RunFolder
     spec: RunSpec
@@ -50,7 +50,7 @@ class Start:
 
 
 def demo(parsed: Any) -> int:
-    """`grpo-tui demo`: the shipped config in the next free folder."""
+    """`grpo-tui demo`: run the shipped config in the next free folder."""
     from grpo_tui.demo import DEMO_CONFIG
     from grpo_tui.demo.faults import BALLAST, FAULTS
 
@@ -90,7 +90,7 @@ def train(parsed: Any) -> int:
 
 
 def open_config(parsed: Any) -> int:
-    """`grpo-tui CONFIG.yaml`: the pane Config on it; where there is no screen, say what would run."""
+    """`grpo-tui CONFIG.yaml`: open the Config pane. Without a screen, print what would run."""
     if not parsed.config.is_file():
         raise CommandError(f"no such file: {parsed.config}")
     _refuse_twice(parsed)
@@ -110,7 +110,7 @@ def open_config(parsed: Any) -> int:
 
 
 def _refuse_twice(parsed: Any) -> None:
-    """Refuse an option beside `--set` of the key that it stands for: one of the two would be dropped."""
+    """Reject an option together with `--set` of its key, because one of them would be ignored."""
     for option, given, key in (
         ("--run-dir", parsed.run_dir, "output_dir"),
         ("--launcher", parsed.launcher, "grpo_tui.launcher"),
@@ -121,9 +121,9 @@ def _refuse_twice(parsed: Any) -> None:
 
 
 def _checked(start: Start, parsed: Any) -> Start:
-    """The start, once nothing stands in its way; what a person overrides is kept with the run.
+    """Return the start if its checks pass, with the errors that `--force` overrode.
 
-    A resume is not checked for its data and rewards again: its first attempt ran with them.
+    Data and rewards of a resume are not checked again, because its first attempt ran with them.
     """
     from grpo_tui.cli.check import before_start
     from grpo_tui.preflight.static import Launch, Source
@@ -149,21 +149,18 @@ def _checked(start: Start, parsed: Any) -> Start:
 
 
 def _forks(spec: RunSpec) -> bool:
-    """Whether the checkpoint that a run begins with is still that of another run."""
+    """Return whether the run starts from a checkpoint of another run that is not copied yet."""
     return spec.forked_from is not None and spec.resume is not None and not Path(spec.resume).is_dir()
 
 
 def next_free(root: Path) -> Path:
-    """`root`, or `root-2`, `root-3`, … : the first that holds no run."""
+    """Return the first of `root`, `root-2`, `root-3`, … that does not exist."""
     names = itertools.chain([root], (root.with_name(f"{root.name}-{n}") for n in itertools.count(2)))
     return next(path for path in names if not path.exists())
 
 
-# -- deciding --------------------------------------------------------------------------------------
-
-
 def _anew_or_by_key(parsed: Any) -> Start:
-    """A new start, or a resume when the config asks for one: TRL reads that key only in its own script."""
+    """Return a new start, or a resume if the config asks for one, which TRL does only in its own script."""
     start = _new(parsed)
     asked = start.config.grpo.get("resume_from_checkpoint")
     if not asked:
@@ -187,7 +184,7 @@ def _new(parsed: Any) -> Start:
 
 
 def _launcher(parsed: Any) -> tuple[str, ...]:
-    """The words of `--launcher`, else those the run was started with or `grpo_tui.launcher` says."""
+    """Return the launcher's command line: of `--launcher`, of the run that is resumed, or of the config."""
     if parsed.launcher is not None:
         return launcher_words(parsed.launcher)
     if parsed.config.is_dir():
@@ -197,7 +194,7 @@ def _launcher(parsed: Any) -> tuple[str, ...]:
 
 
 def _root(parsed: Any) -> Path:
-    """The folder of the run that a config or a run folder stands for."""
+    """Return the run folder of a config or a run."""
     return _root_of(parsed, *_config(parsed, None))
 
 
@@ -248,7 +245,7 @@ def _resumed(parsed: Any, asked: str, *, by_key: bool = False) -> Start:
 
 
 def _asks_for_other(parsed: Any, earlier: RunSpec, key: str) -> bool:
-    """Whether the config of a resume names something else in its section than that of the start before."""
+    """Return whether a key of the section is set and differs from the previous start."""
     config, _ = _config(parsed, None)
     section = earlier.config.get("section")
     before = section.get(key) if isinstance(section, Mapping) else None
@@ -258,11 +255,11 @@ def _asks_for_other(parsed: Any, earlier: RunSpec, key: str) -> bool:
 
 
 def _refuse_done(verdict: Verdict, config: RunConfig, *, unchanged: bool) -> None:
-    """Refuse to go on with a run that has no step left to make."""
+    """Reject a run that has no steps left."""
     total = config.grpo.get("max_steps")
     more = f"max_steps={verdict.step * 2}"
     if not isinstance(total, int) or total <= 0:
-        # How many steps the epochs of another config come to is known once its data is loaded.
+        # With another config, the number of steps of its epochs is known only once its data is loaded.
         total = (read_object(verdict.path / TRAINER_STATE) or {}).get("max_steps") if unchanged else None
         more = f"num_train_epochs={2 * config.grpo.get('num_train_epochs', 3):g}"
     if isinstance(total, int) and 0 < total <= verdict.step:
@@ -273,7 +270,7 @@ def _refuse_done(verdict: Verdict, config: RunConfig, *, unchanged: bool) -> Non
 
 
 def _earlier(root: Path | None) -> RunSpec:
-    """How the run was started before, as far as its folder says."""
+    """Return how the run was started before, empty if its folder does not say."""
     try:
         return read_spec(RunFolder(root).spec) if root is not None else RunSpec({})
     except (OSError, ValueError):
@@ -306,7 +303,7 @@ def _checkpoint(folder: RunFolder, asked: str, by_key: bool) -> tuple[Verdict, l
 
 
 def _config(parsed: Any, size: int | None) -> tuple[RunConfig, RunFolder | None]:
-    """The config of a YAML file or of a run folder, and the run folder if it was one."""
+    """Return the config of a YAML file or a run folder, and the run folder if it was one."""
     path, overrides, force = parsed.config, parsed.overrides, getattr(parsed, "force", False)
     if path.is_dir():
         folder, _, saved = saved_run(path)
@@ -315,12 +312,12 @@ def _config(parsed: Any, size: int | None) -> tuple[RunConfig, RunFolder | None]
 
 
 def _told_already(config: RunConfig) -> RunConfig:
-    """The config without the news that its model lies beside it: told at the first start, none in demo."""
+    """Drop the notices about files next to the config, which the first start printed."""
     return replace(config, findings=tuple(f for f in config.findings if f.id != "config.beside"))
 
 
 def _load(path: Path, overrides: list[str], size: int | None = 1, *, force: bool = False) -> RunConfig:
-    """The config of a file; with `force` also one with errors, as long as they leave a config."""
+    """Return the config of a file. With `force`, accept errors as long as a config results."""
     if force:
         config = inspect_config(path, overrides, world_size=size).config
         if config is not None:
@@ -330,7 +327,7 @@ def _load(path: Path, overrides: list[str], size: int | None = 1, *, force: bool
 
 
 def _fresh(root: Path) -> RunFolder:
-    """The folder of a new run: an empty one, or one whose run ended before it made anything."""
+    """Return the folder of a new run, which is empty or has a run that ended before it made anything."""
     folder = RunFolder(root)
     if not (folder.exists() or folder.checkpoints()) or _made_nothing(folder):
         return folder
@@ -349,7 +346,7 @@ def _fresh(root: Path) -> RunFolder:
 
 
 def _refuse_live(root: Path, more: str = "") -> None:
-    """Nothing can be started where a run lives."""
+    """Reject a folder where a run is live."""
     try:
         look = read_status(root)
     except RunDatabaseError:
@@ -364,7 +361,7 @@ def _refuse_live(root: Path, more: str = "") -> None:
 
 
 def _made_nothing(folder: RunFolder) -> bool:
-    """True for a run that ended before its first generation was recorded: starting it again loses nothing."""
+    """Return whether the run ended before its first generation, so that starting it again loses nothing."""
     if folder.checkpoints():
         return False
     try:
@@ -380,11 +377,8 @@ def _made_nothing(folder: RunFolder) -> bool:
         reader.close()
 
 
-# -- starting --------------------------------------------------------------------------------------
-
-
 def _go(start: Start, *, headless: bool, detach: bool) -> int:
-    # Imported before anything runs: ctrl+c after the start must find who says that the run goes on.
+    # Import it before the start: after Ctrl+C, it says that training continues.
     from grpo_tui.cli.headless import follow
 
     folder = start.folder
@@ -417,7 +411,7 @@ def _go(start: Start, *, headless: bool, detach: bool) -> int:
 
 
 def _known(folder: RunFolder) -> tuple[int, int]:
-    """The newest row and attempt before this start; what comes after them belongs to it."""
+    """Return the newest row and attempt before this start. Later ones belong to it."""
     try:
         reader = RunReader(folder.database)
     except (DamagedError, NewerError) as error:
@@ -434,7 +428,7 @@ def _known(folder: RunFolder) -> tuple[int, int]:
 
 
 def _put_aside(folder: RunFolder, error: RunDatabaseError) -> str:
-    """What lets a run go on whose record cannot be written into any more."""
+    """Return how to continue a run whose record is damaged or too new."""
     if isinstance(error, NewerError):
         return str(error)
     aside, there = shell_word(folder.root / "broken"), shell_word(folder.database)
@@ -455,11 +449,8 @@ def _announce(start: Start) -> None:
         print(f"resuming from {Path(start.spec.resume).name}", file=sys.stderr)
 
 
-# -- what would run ---------------------------------------------------------------------------------
-
-
 def summary(config: RunConfig, root: Path, world_size: int | None) -> list[str]:
-    """Model, rewards, batch and folder of a run that was not started yet."""
+    """Return model, rewards, batch and folder of a run as lines."""
     setting = config.setting
     size, group = generation_batch_size(setting, world_size or 1), int(setting("num_generations"))
     steps, epochs = setting("max_steps"), setting("num_train_epochs")

@@ -1,4 +1,4 @@
-"""`grpo-tui tokens`: how sure a policy of the run is of each token of one completion."""
+"""`grpo-tui tokens`: how sure a policy of the run is of each token of a completion."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from grpo_tui.rewards.generating import GenerateError
 from grpo_tui.rewards.token_asking import AskedPolicy, TokenAsker, completion_of, policies
 
 SHOWN = 20
-"""Surprising tokens that are printed."""
+"""Default number of surprising tokens to print."""
 
 
 def tokens(parsed: Any) -> int:
@@ -55,7 +55,7 @@ def tokens(parsed: Any) -> int:
 
 
 def _policy(known: Sequence[AskedPolicy], wanted: str | None) -> AskedPolicy:
-    """The policy that `--from` names; without it the newest checkpoint, else the live one."""
+    """Return the policy of `--from`, by default the newest checkpoint, else the live one."""
     kind, _, step = (wanted or "").partition("=")
     if wanted and (kind not in ("live", "checkpoint", "base") or (step and kind != "checkpoint")):
         raise CommandError(f"--from {wanted}: give live, checkpoint, checkpoint=STEP or base")

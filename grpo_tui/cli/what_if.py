@@ -1,4 +1,4 @@
-"""`grpo-tui whatif`: recorded rollouts scored again, with the current rewards or with other weights."""
+"""`grpo-tui whatif`: score recorded completions again with the current rewards or other weights."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from grpo_tui.store.query import QueryError
 from grpo_tui.store.search import Search
 
 SHOWN = 20
-"""Groups that are printed."""
+"""Default number of groups to print."""
 
 
 def show_what_if(parsed: Any) -> int:
@@ -34,7 +34,7 @@ def show_what_if(parsed: Any) -> int:
     if parsed.recorded and not ours:
         if parsed.overrides:
             raise CommandError("--set changes a config, and logs of completions have none. Leave it out")
-        config = config_of_functions(())  # the logs of others name no rewards, and none is called
+        config = config_of_functions(())  # logs of TRL and verl name no rewards, and none is called
     else:
         config = wanted_config(parsed.sources, parsed.overrides, parsed.run)
     weights = weights_of(parsed.weights)
@@ -56,7 +56,7 @@ def show_what_if(parsed: Any) -> int:
 
 
 def _groups(search: Search, parsed: Any) -> list[int]:
-    """The numbers of the newest groups that hold what the query finds."""
+    """Return the numbers of the newest groups that match the query, at most `--groups`."""
     try:
         found = search.find(parsed.where)
     except QueryError as error:

@@ -1,4 +1,4 @@
-"""Words that several commands share: arguments, and how their values are read."""
+"""Options and argument types that several commands share."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from grpo_tui.cli.errors import CommandError
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
-    """Where a command's parser is added; the standard library gives the class no other name."""
+    """Where a command's parser is added. The standard library has no public name for this class."""
 
 
 def add_time_limit(command: argparse.ArgumentParser) -> None:
-    """Give a command `--timeout`, in seconds."""
+    """Add `--timeout`, in seconds."""
     command.add_argument(
         "--timeout",
         type=time_limit,
@@ -27,14 +27,14 @@ def add_time_limit(command: argparse.ArgumentParser) -> None:
 
 
 def add_overrides(command: argparse.ArgumentParser) -> None:
-    """Give a command `--set K=V`, as often as one likes."""
+    """Add `--set K=V`, which can be repeated."""
     command.add_argument(
         "--set", action="append", default=[], metavar="K=V", dest="overrides", help="as in train"
     )
 
 
 def add_trust(command: argparse.ArgumentParser) -> None:
-    """Give a command `--trust`."""
+    """Add `--trust`."""
     command.add_argument(
         "--trust",
         action="store_true",
@@ -43,18 +43,18 @@ def add_trust(command: argparse.ArgumentParser) -> None:
 
 
 def sets(overrides: Sequence[str], key: str) -> bool:
-    """Return whether `--set` gives a key of the config, or the section that holds it."""
+    """Return whether `--set` sets a key of the config or the section around it."""
     named = {text.partition("=")[0].strip() for text in overrides}
     return key in named or key.partition(".")[0] in named
 
 
 def refuse_unused(parsed: Any, why: str, *options: str) -> None:
-    """Refuse options that would have no effect.
+    """Reject options that would have no effect.
 
     Args:
         parsed: The arguments.
-        why: What the options have no effect with, such as `--count`.
-        options: As they are written on the command line.
+        why: When they have no effect, such as `with --count`.
+        options: As written on the command line.
 
     Raises:
         CommandError: One of them was given.
@@ -66,14 +66,14 @@ def refuse_unused(parsed: Any, why: str, *options: str) -> None:
 
 
 def path(text: str) -> Path:
-    """Read the name of a file or folder; an empty one, as of a variable that is not set, names none."""
+    """Parse a file or folder name. An empty one, as from an unset variable, is an error."""
     if not text:
         raise argparse.ArgumentTypeError("the name is empty")
     return Path(text)
 
 
 def positive(text: str) -> int:
-    """Read a whole number, 1 or more."""
+    """Parse an integer of at least 1."""
     try:
         number = int(text)
     except ValueError:
@@ -84,7 +84,7 @@ def positive(text: str) -> int:
 
 
 def seconds(text: str) -> float:
-    """Read a number of seconds, 0 or more."""
+    """Parse a number of seconds of at least 0."""
     try:
         found = float(text)
     except ValueError:
@@ -95,7 +95,7 @@ def seconds(text: str) -> float:
 
 
 def time_limit(text: str) -> float:
-    """Read a number of seconds, more than 0."""
+    """Parse a number of seconds above 0."""
     found = seconds(text)
     if not found:
         raise argparse.ArgumentTypeError("must be more than 0 seconds")
@@ -103,7 +103,7 @@ def time_limit(text: str) -> float:
 
 
 def steps(text: str) -> tuple[int | None, int | None]:
-    """Read `A:B`, `A:`, `:B` or `A` as first and last step, None where open."""
+    """Parse `A:B`, `A:`, `:B` or `A` as first and last step, None where open."""
     first, colon, last = text.partition(":")
     try:
         bounds = (int(first) if first else None, int(last) if last else None)
