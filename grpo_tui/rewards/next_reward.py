@@ -1,8 +1,7 @@
 """Suggest the next reward for a rewards file, and add it.
 
-Probes show what each function looks at and what fools it. They decide together with the errors of the last
-score, so a reward is only suggested once the existing ones work. Existing files are only added to, never
-replaced.
+Probes show what each function looks at and what fools it. A reward is only suggested once probes and the last
+score find no errors in the existing ones. Existing files are only added to, never replaced.
 """
 
 from __future__ import annotations
