@@ -25,11 +25,7 @@ Take = Callable[[Mapping[str, Any]], None]
 
 
 class RefusedError(RuntimeError):
-    """The child raised an exception, whose message this is.
-
-    Attributes:
-        type: Class name of the exception.
-    """
+    """The child raised an exception, whose message this is. `type` is its class name."""
 
     def __init__(self, message: str, type_name: str = "") -> None:
         super().__init__(message)
@@ -41,11 +37,9 @@ class EndedError(RuntimeError):
 
 
 class AskedChild(Closing):
-    """Owns one child. A context manager.
+    """Owns one child, whose program `module` calls `serve_alone`. A context manager.
 
-    Args:
-        module: The child's program, which calls `serve_alone`.
-        quiet_s: The child is killed after being silent this long; None for no limit.
+    The child is killed after being silent for `quiet_s`; None for no limit.
     """
 
     def __init__(self, module: str, quiet_s: float | None = None) -> None:
@@ -79,7 +73,6 @@ class AskedChild(Closing):
             request: `do` and its arguments.
             take: Called with every event.
             folder: Working folder of a newly started child. If it does not exist, this process's is used.
-            cancel: Set it to end the call.
             waiting: Called repeatedly with the seconds since the last message.
 
         Raises:

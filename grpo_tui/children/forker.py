@@ -59,10 +59,6 @@ class Forker:
     def acquire(cls, module: str, limit_s: float) -> Forker:
         """Return the forker of a program, starting it if needed, once its imports are done.
 
-        Args:
-            module: The program, which calls `fork_children`.
-            limit_s: Time limit for its imports.
-
         Raises:
             StartError: It ended, or was not ready within the limit.
         """
@@ -101,11 +97,7 @@ class Forker:
         return self._socket.fileno() >= 0 and self._process.poll() is None
 
     def fork(self, folder: str, requests: int, answers: int, output: int) -> int:
-        """Fork a child, as in `Starter.fork`.
-
-        Raises:
-            StartError: The forker is gone.
-        """
+        """Fork a child, as in `Starter.fork`. Raises StartError when the forker is gone."""
         message = {"do": "fork", "folder": folder, "environment": dict(os.environ)}
         return int(self._ask(message, [requests, answers, output]))
 
@@ -147,12 +139,9 @@ class Forker:
 
 
 def fork_children(descriptor: int, prepare: Callable[[], None], child_of: Callable[[Send], Any]) -> None:
-    """Fork a child for each request of the parent, until it closes its end.
+    """Fork a child for each request on the parent's socket `descriptor`, until the parent closes its end.
 
-    Args:
-        descriptor: The socket passed by the parent.
-        prepare: Imports what every child needs.
-        child_of: As in `serve`.
+    `prepare` imports what every child needs. `child_of` is as in `serve`.
     """
     control = socket.socket(fileno=descriptor)
     control.set_inheritable(False)

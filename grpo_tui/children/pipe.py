@@ -37,11 +37,8 @@ class Starter(Protocol):
     def fork(self, folder: str, requests: int, answers: int, output: int) -> int:
         """Start a child in a session of its own and return its process id.
 
-        Args:
-            folder: Its working folder.
-            requests: Descriptor it reads requests from.
-            answers: Descriptor it writes answers to.
-            output: Its standard output and error.
+        It reads requests from one descriptor and writes answers to another; `output` is its stdout and
+        stderr.
 
         Raises:
             StartError: It cannot be started.
@@ -58,9 +55,6 @@ class ModuleStarter:
 
     A forked child could not use a GPU, and would keep its parent's imports in memory. `-P` keeps it from
     importing from the working folder before it is asked to load user code.
-
-    Args:
-        module: The child's package.
     """
 
     def __init__(self, module: str) -> None:
@@ -93,11 +87,7 @@ class ChildGoneError(RuntimeError):
 
 
 class ChildHungError(RuntimeError):
-    """The child did not respond in time, and was killed.
-
-    Attributes:
-        output: The last part of its output.
-    """
+    """The child did not respond in time, and was killed. `output` is the last part of what it printed."""
 
     def __init__(self, message: str, output: str = "") -> None:
         super().__init__(message)
@@ -105,11 +95,7 @@ class ChildHungError(RuntimeError):
 
 
 class ChildPipe:
-    """A child process, started at once, and its pipes.
-
-    Args:
-        starter: Starts the child.
-        folder: Its working folder.
+    """A child process, started at once in a working folder, and its pipes.
 
     Raises:
         StartError: It cannot be started.

@@ -59,11 +59,7 @@ def serve(requests: int, answers: int, child_of: Callable[[Send], Any]) -> None:
 
 
 def serve_alone(child_of: Callable[[Send], Any]) -> None:
-    """Run the child started by `pipe.ModuleStarter`: `python -m MODULE FOLDER REQUESTS ANSWERS`.
-
-    Args:
-        child_of: As in `serve`.
-    """
+    """Run the child started by `pipe.ModuleStarter`. `child_of` is as in `serve`."""
     folder, requests, answers = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     leave_with_parent(os.getppid())
     os.chdir(folder)

@@ -36,12 +36,7 @@ class NoGpus(Exception):
 
 
 class GpuProbe:
-    """Reads the GPUs visible to this process.
-
-    Args:
-        nvml: NVML bindings. By default `pynvml`, imported at the first sample.
-        clock: Monotonic time in seconds.
-    """
+    """Reads the GPUs visible to this process. By default it imports `pynvml` at the first sample."""
 
     def __init__(self, nvml: Any = None, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._nvml, self._clock = nvml, clock
@@ -81,11 +76,7 @@ class GpuProbe:
                 self._nvml.nvmlShutdown()
 
     def sample(self, describe: Describe) -> tuple[Gpu, ...]:
-        """Return the current state of each GPU.
-
-        Raises:
-            NoGpus: The driver no longer responds.
-        """
+        """Return the current state of each GPU. Raises NoGpus when the driver no longer responds."""
         self.open()
         found = tuple(self._now(handle, named, describe) for handle, named in self._devices or ())
         if all(gpu.memory_used_bytes is None and gpu.use_percent is None for gpu in found):
@@ -205,11 +196,7 @@ class NoSuchGpu(ValueError):
 
 
 def gpus_now(probe: GpuProbe | None = None) -> tuple[Gpu, ...]:
-    """Return the current state of every GPU of this machine.
-
-    Raises:
-        NoGpus: There is no driver, or no GPU.
-    """
+    """Return the current state of every GPU. Raises NoGpus when there is no driver or no GPU."""
     probe = probe or GpuProbe()
     try:
         return probe.sample(RunProcesses().describe)
@@ -218,11 +205,7 @@ def gpus_now(probe: GpuProbe | None = None) -> tuple[Gpu, ...]:
 
 
 def chosen_gpus(names: Sequence[str], gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
-    """Return the named GPUs, in the order of the names.
-
-    Args:
-        names: Indexes as in nvidia-smi, or UUIDs.
-        gpus: The GPUs of the machine.
+    """Return the GPUs with these names (indexes as in nvidia-smi, or UUIDs), in the order of the names.
 
     Raises:
         NoSuchGpu: One does not exist, or is named twice.

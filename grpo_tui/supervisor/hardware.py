@@ -29,13 +29,7 @@ BACK_OFF_S = 60.0
 
 
 class HardwareWatch:
-    """Samples the machine until stopped.
-
-    Args:
-        folder: The run folder.
-        probe: Reads the GPUs.
-        log: Reports an error; called once per distinct error.
-    """
+    """Samples the machine until stopped. `log` is called once per distinct error."""
 
     def __init__(
         self,
@@ -154,7 +148,7 @@ def memory_limit(
 ) -> tuple[int | None, int | None]:
     """Return the tightest memory limit of this process's cgroups and the memory used of it, in bytes.
 
-    Reclaimable page cache does not count as used. Returns (None, None) without a limit. Reads cgroups v2
+    Reclaimable page cache does not count as used. (None, None) without a limit. Reads cgroups v2
     (cgroups(7)).
     """
     tightest: tuple[int | None, int | None] = (None, None)

@@ -37,13 +37,9 @@ def kill_session(leader: int) -> None:
 
 
 def send(number: int, pid: int, started: float | None, folder: RunFolder) -> bool:
-    """Send a signal to a process named in a file. Return False if it is gone or not proven to be of the run.
+    """Send a signal to a process, given its pid and start time from a file.
 
-    Args:
-        number: The signal.
-        pid: The process, as the file says.
-        started: Its start time, as the file says.
-        folder: The run.
+    Return False if it is gone or not proven to be of the run.
     """
     try:
         # The descriptor refers to this very process. If the pid is reused after the check, nobody gets the

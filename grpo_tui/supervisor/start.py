@@ -29,9 +29,7 @@ class RunFolderBusy(RuntimeError):
 def take_lock(folder: RunFolder, wait_s: float = 0.0) -> int:
     """Lock the folder and return the descriptor that holds the lock. Children that inherit it hold it too.
 
-    Args:
-        folder: The run folder, created if missing.
-        wait_s: How long to wait for processes of an ended run to exit.
+    The folder is created if missing. `wait_s` is how long to wait for processes of an ended run to exit.
 
     Raises:
         RunFolderBusy: Another process holds the lock.
@@ -52,11 +50,7 @@ def take_lock(folder: RunFolder, wait_s: float = 0.0) -> int:
 
 
 def launch(folder: RunFolder, spec: RunSpec) -> int:
-    """Start a supervisor, which starts the training process. Return the supervisor's pid.
-
-    Args:
-        folder: The run folder.
-        spec: What to run. Written to `run.json` once the folder is locked.
+    """Write `run.json`, start a supervisor and return its pid. The supervisor starts the training process.
 
     Raises:
         RunFolderBusy: Another run is training in the folder.

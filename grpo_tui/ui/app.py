@@ -69,13 +69,10 @@ HEIGHTS: list[tuple[int, str]] | None = [
 
 
 class GrpoApp(TunedApp):
-    """The workbench.
+    """The workbench. Opens the run, rewards or config that it is given in their pane.
 
     Args:
         roots: Folders to search for runs.
-        run: A run folder to open at start.
-        rewards: Rewards to open at start, in the Rewards pane.
-        config: A config to open at start, in the Config pane.
         clock: Wall clock, in seconds since the epoch.
     """
 
@@ -125,7 +122,8 @@ class GrpoApp(TunedApp):
             config = ConfigRequest(rewards.file, rewards.overrides, in_rewards=True)
         self._rewards_request, self._config_request = rewards, config
         self.before_leaving: Callable[[Callable[[], None]], bool] | None = None
-        """Called before the app exits. Returns True to keep it open, and may exit later by calling its argument."""
+        """Called before the app exits. Returns True to keep it open; it may call its argument later to exit.
+        """
         self._consent: list[ConsentAsked] = []
         """Questions waiting for an answer. The first one is on screen."""
         self._generations_request: tuple[str, int | None] | None = None
@@ -552,13 +550,7 @@ def run_app(
     rewards: RewardsRequest | None = None,
     config: ConfigRequest | None = None,
 ) -> str:
-    """Run the workbench until the user leaves.
-
-    The arguments are those of `GrpoApp`.
-
-    Returns:
-        The line to print on exit; empty when there is nothing to say.
-    """
+    """Run the workbench until the user leaves. Return the line to print on exit, which may be empty."""
     with contextlib.suppress(OSError, AttributeError):
         os.nice(NICENESS)
     leave_whole_collections_to_the_app()

@@ -36,14 +36,7 @@ def code_to_compare(root: Path, model: Path) -> tuple[Code, ...]:
 
 
 class Comparing:
-    """One comparison. Call `run` in a thread.
-
-    Args:
-        name: The model, as `grpo-tui compare` accepts it.
-
-    Attributes:
-        stage: Current stage, as reported by the command.
-    """
+    """One comparison of `name` as `grpo-tui compare` accepts it. Call `run` in a thread."""
 
     def __init__(self, name: str) -> None:
         self.name, self.stage = name, "starting"
@@ -63,8 +56,7 @@ class Comparing:
     def run(self, tell: Callable[[], object]) -> tuple[bool, str]:
         """Wait for the comparison to end. `tell` is called after each change of stage, from this thread.
 
-        Returns:
-            Whether it has a result, and the verdict or what went wrong.
+        Return whether it has a result, and the verdict or what went wrong.
         """
 
         def told(line: str) -> None:

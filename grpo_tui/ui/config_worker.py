@@ -33,12 +33,9 @@ if TYPE_CHECKING:
 
 
 class ConfigCheck:
-    """The full check, one at a time. Call `run` in a thread.
+    """The full check, one at a time. Call `run` in a thread. `post` takes messages, called from that thread.
 
     Findings are cached until the config or a file it names changes. The checking processes are kept as well.
-
-    Args:
-        post: Takes messages for the screen, from any thread.
     """
 
     def __init__(self, post: Callable[[Message], object]) -> None:
@@ -106,11 +103,9 @@ Stamp = tuple[int, int] | None
 
 
 class ConfigWorker:
-    """Evaluates configs. Call `run` and `watch` in two threads.
+    """Evaluates configs. Call `run` and `watch` in two threads; both call `post`.
 
-    Args:
-        post: Takes messages for the screen, from any thread.
-        roots: Folders whose runs show how fast this machine is.
+    `roots` are folders whose runs show how fast this machine is.
     """
 
     def __init__(self, post: Callable[[Message], object], roots: Sequence[Path] = ()) -> None:

@@ -115,12 +115,9 @@ LONG_S = 0.3
 
 
 class LabWorker:
-    """Owns a lab, its samples and its newest report. Call `run` and `watch` in two threads.
+    """Owns a lab, its samples and its newest report. Call `run` and `watch` in two threads; both call `post`.
 
-    Args:
-        post: Takes messages for the screen, from any thread.
-        clock: Wall clock, in seconds since the epoch.
-        lab: The lab to use. With None it makes one and closes it at the end.
+    Without `lab` it makes one and closes it at the end.
     """
 
     def __init__(

@@ -73,9 +73,7 @@ class RunsListed(Newest):
 class ConsentAsked(Message):
     """Code that is not the user's own is about to run. The app asks once.
 
-    Args:
-        again: Called in the app's thread after a yes, to retry.
-        otherwise: Called after a no.
+    In the app's thread, `again` is called after a yes to retry, and `otherwise` after a no.
     """
 
     def __init__(

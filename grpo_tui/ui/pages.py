@@ -77,9 +77,7 @@ class Stores:
 class Pages:
     """Answers questions about one run. Call `run` in a thread.
 
-    Args:
-        database: The run's `run.db`. It need not exist yet.
-        deliver: Runs a callback in the screen's thread.
+    The database need not exist yet. `deliver` runs a callback in the screen's thread.
     """
 
     def __init__(self, database: Path, deliver: Callable[[Callable[[], object]], object]) -> None:
@@ -98,9 +96,7 @@ class Pages:
         Args:
             kind: What the question is about.
             question: Reads the store, in the worker thread.
-            then: Receives the answer, in the screen's thread. Not called when the store cannot be read or
-                after `stop`,
-                when the answer would belong to another run.
+            then: Receives the answer, in the screen's thread. Not called after `stop`.
             failed: Receives an error sentence instead when the store cannot be read.
         """
         self._jobs.ask(kind, (question, then, failed))

@@ -36,10 +36,7 @@ def changed_regions(old: Sequence[Line], new: Sequence[Line], size: Size) -> lis
     """Return the regions that differ between two lists of lines, each one line high.
 
     Repainting only these keeps output small: most of a live view is already on screen, and the connection may
-    be slow.
-
-    Args:
-        size: The visible part of the lines, in cells.
+    be slow. `size` is the visible part of the lines.
     """
     regions = []
     for y in range(size.height):
@@ -78,8 +75,7 @@ def _changed_columns(a: Line, b: Line, width: int) -> Iterator[tuple[int, int]]:
 def _cells(line: Line, room: int) -> list[tuple[str, str, str]] | None:
     """Return each cell's character, role and action.
 
-    None when a character may not be one cell wide, or when the line is longer than `room` and so gets
-    truncated.
+    None when a character may not be one cell wide, or when the line is too long for `room`.
     """
     cells: list[tuple[str, str, str]] = []
     for text, role, action in line:

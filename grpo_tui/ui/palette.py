@@ -1,8 +1,7 @@
 """Textual's command palette, made robust against events while it opens, searches or closes.
 
-Textual's own crashes the program when its list is removed before the last results arrive, when the pane
-changes while it opens, when it is clicked away twice or after a resize, and on page down without room for a
-line.
+Textual's own crashes when its list is removed before the last results arrive, when the pane changes while it
+opens, when it is clicked away twice or after a resize, and on page down without room for a line.
 """
 
 from __future__ import annotations

@@ -39,12 +39,9 @@ QUIET_POST_S = 20.0
 
 
 class Poller:
-    """Follows the run in `root`. Call `run` in a thread.
+    """Follows the run in `root`. Call `run` in a thread, which calls `post` with its messages.
 
-    Args:
-        post: Receives the messages, called from that thread.
-        clock: Wall clock, in seconds since the epoch.
-        untouched_s: Returns the seconds since the last key press.
+    `untouched_s` returns the seconds since the last key press.
     """
 
     def __init__(
@@ -98,10 +95,7 @@ class Poller:
     # -- the run ---------------------------------------------------------------------------------
 
     def _start_over(self) -> None:
-        """Read the run from the start after an error; re-raise the second one within `STUMBLE_APART_S`.
-
-        Call this inside the `except` block.
-        """
+        """Read the run from the start after an error; re-raise the second one within `STUMBLE_APART_S`."""
         now = time.monotonic()
         if now - self._stumbled_at < STUMBLE_APART_S:
             raise

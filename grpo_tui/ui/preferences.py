@@ -35,11 +35,7 @@ DEFAULTS = Preferences()
 
 
 class PreferenceFile:
-    """The preferences file.
-
-    Args:
-        folder: Its folder; by default `GRPO_TUI_CONFIG_DIR`, or the platform's config folder.
-    """
+    """The preferences file, in `GRPO_TUI_CONFIG_DIR` or the platform's config folder by default."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self.path = (folder or config_folder()) / FILE
@@ -66,8 +62,7 @@ class PreferenceFile:
     def change(self, **changes: Any) -> tuple[Preferences, str]:
         """Save new values of some preferences. Others that another program changed meanwhile are kept.
 
-        Returns:
-            All preferences as they are now, and why they could not be written (else empty).
+        Return all preferences as they are now, and why they could not be written (else empty).
         """
         import json
 
@@ -122,10 +117,7 @@ FOLDER = "unsaved"
 class Unsaved:
     """Unsaved text of a config, kept when the screen went away and offered when the file is opened again.
 
-    A terminal that hangs up leaves no way to ask. One text per file, readable only by the user.
-
-    Attributes:
-        at: When it was kept, in seconds since the epoch.
+    A terminal that hangs up leaves no way to ask. `at` is when it was kept, in seconds since the epoch.
     """
 
     text: str

@@ -24,23 +24,15 @@ PATIENCE_S = 120.0
 
 
 def resume_run(path: Path) -> tuple[bool, str]:
-    """Resume a run and wait until it has started.
-
-    Returns:
-        Whether it started, and the command's output as one line that is safe to show.
-    """
+    """Resume a run and wait until it has started. The return value is that of `start_run`."""
     return start_run([str(path), "--resume"], "resumed")
 
 
 def start_run(words: Sequence[str], done_word: str = "started") -> tuple[bool, str]:
-    """Start a run with `grpo-tui train` and wait until it has started.
+    """Start a run with arguments of `grpo-tui train` and wait until it has started.
 
-    Args:
-        words: Arguments without `--detach`.
-        done_word: Reported when the command prints nothing.
-
-    Returns:
-        As `resume_run`.
+    Return whether it started, and the command's output as one line that is safe to show (`done_word` if it is
+    empty).
     """
     words = [sys.executable, "-m", "grpo_tui", "train", *words, "--detach"]
     try:
@@ -85,9 +77,7 @@ class Ended:
 class Child:
     """A `grpo-tui` command as a child process. Call `run` in a thread.
 
-    Args:
-        words: Arguments of `grpo-tui`.
-        stages: Prefixes of stderr lines that report progress.
+    Lines of its stderr with a prefix in `stages` report progress.
     """
 
     def __init__(self, words: Sequence[str], stages: str | tuple[str, ...]) -> None:
@@ -144,10 +134,9 @@ class Child:
 
 
 class Trial:
-    """One trial. Call `run` in a thread. The command removes the trial's folder, however it ends.
+    """One trial with arguments of `grpo-tui train`. Call `run` in a thread.
 
-    Args:
-        words: Arguments of `grpo-tui train`, without `--smoke`.
+    The command removes the trial's folder, however it ends.
     """
 
     def __init__(self, words: Sequence[str]) -> None:
@@ -159,8 +148,7 @@ class Trial:
     def run(self, tell: Callable[[str], None] = lambda stage: None) -> tuple[bool, str]:
         """Run the trial and wait for it. `tell` is called with each stage, from this thread.
 
-        Returns:
-            Whether it trained, saved and reloaded, and the command's output.
+        Return whether it trained, saved and reloaded, and the command's output.
         """
         done = self._child.run(tell)
         if self.cancelled():

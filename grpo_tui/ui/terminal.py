@@ -79,11 +79,7 @@ def title_of(view: TrainView | None, *, plain: bool = False) -> str:
 
 
 class TerminalTitle:
-    """Writes the terminal title when it changes, and restores the previous one.
-
-    Args:
-        plain: Use ASCII only.
-    """
+    """Writes the terminal title when it changes, and restores the previous one. `plain` uses ASCII only."""
 
     def __init__(self, write: Callable[[str], object], *, plain: bool = False) -> None:
         self._write, self._plain = write, plain
@@ -133,15 +129,11 @@ def exit_on_signals(leave: Callable[[], object]) -> None:
 
 
 def follow_stops(give_back: Callable[[], object], take: Callable[[], object]) -> None:
-    """On SIGTSTP release the terminal and stop. On SIGCONT take it back if in the foreground.
+    """On SIGTSTP leave full-screen mode and stop. On SIGCONT enter it again if in the foreground.
 
     SIGSTOP gives no warning, so in that case the terminal is released on SIGCONT before it is taken back. All
     of this runs between two turns of the event loop: a plain signal handler could interrupt the writer's
     queue and deadlock. Call this inside the running event loop.
-
-    Args:
-        give_back: Leaves full-screen mode.
-        take: Enters it and repaints.
     """
     loop = asyncio.get_running_loop()
     given = False

@@ -264,12 +264,9 @@ class KeepsStyles(MessagePump):
         self._styled_by = ground
 
     def set_state(self, states: Mapping[str, bool], parts: str) -> None:
-        """Set classes of the screen, and restyle the parts that depend on them.
+        """Set classes of the screen, and restyle only the parts that a style with such a class selects.
 
-        Args:
-            states: Whether the screen has each class.
-            parts: Selector for every part whose styles use one of the classes. Textual would restyle all
-                parts.
+        `parts` must select all of them. Textual would restyle every part of the screen.
         """
         screen = cast("Screen[Any]", self)
         if any(screen.has_class(name) != on for name, on in states.items()):

@@ -9,11 +9,7 @@ Job = TypeVar("Job")
 
 
 class Jobs(Generic[Job]):
-    """Jobs for one worker thread. Any thread may add to it.
-
-    Attributes:
-        stopped: Set once no more jobs will be run.
-    """
+    """Jobs for one worker thread. Any thread may add to it. `stopped` is set once no more will be run."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, Job] = {}
@@ -23,8 +19,7 @@ class Jobs(Generic[Job]):
     def ask(self, kind: str, job: Job, *, alone: bool = False) -> bool:
         """Add a job. It replaces a waiting one of the same kind, or with `alone` every waiting job.
 
-        Returns:
-            False when the queue is stopped.
+        Return False when the queue is stopped.
         """
         with self._changed:
             if self.stopped.is_set():

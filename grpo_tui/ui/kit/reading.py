@@ -35,9 +35,7 @@ class DialogTitle(LinePane):
 class ReadingScreen(LeftOnce, ModalScreen[Any], Shell):
     """Lines to read in a dialog over the pane.
 
-    Args:
-        keys: Key hints at the right of the title.
-        shape: CSS class that sets the dialog's size.
+    `keys` are key hints at the right of the title, `shape` is a CSS class that sets the dialog's size.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -67,11 +65,7 @@ class ReadingScreen(LeftOnce, ModalScreen[Any], Shell):
 
 
 class FullReadingScreen(LeftOnce, Screen[None], Shell):
-    """Lines to read over the whole screen, between header and footer. `PANE` is its pane in the action table.
-
-    Args:
-        over: The pane it is opened from, highlighted in the header.
-    """
+    """Lines to read over the whole screen, opened from pane `over`. `PANE` is its own in the action table."""
 
     PANE: ClassVar[str]
 

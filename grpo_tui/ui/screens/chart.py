@@ -55,12 +55,7 @@ EVAL = "eval_"
 
 
 class WindowLoader:
-    """Reads runs for one chart. Call `run` in a thread.
-
-    Args:
-        sources: The runs. The thread opens, reads and closes them.
-        post: Takes messages, called from the thread.
-    """
+    """Reads runs for one chart. Call `run` in a thread, which opens, reads and closes the sources."""
 
     def __init__(self, sources: Sequence[RunSource], post: Callable[[Message], object]) -> None:
         self._sources, self._post = tuple(sources), post
@@ -114,12 +109,7 @@ def keys_of(options: ChartOptions) -> list[tuple[str, str]]:
 
 
 class ZoomScreen(LeftOnce, Screen[None], Shell):
-    """A full-screen chart.
-
-    Args:
-        sources: The runs to read.
-        key: TRL's key of the metric.
-    """
+    """A full-screen chart of a metric, named by TRL's key."""
 
     BINDINGS = bindings("zoom")
 
@@ -298,13 +288,7 @@ class ZoomScreen(LeftOnce, Screen[None], Shell):
 
 
 class ChartScreen(ZoomScreen):
-    """A full-screen chart of one run.
-
-    Args:
-        folder: The run.
-        key: TRL's key of the metric.
-        span: First and last step shown initially; None for the whole run.
-    """
+    """A full-screen chart of one run. `span` is the first and last step shown initially."""
 
     BINDINGS = bindings("chart")
     PANE = "chart"
@@ -414,12 +398,7 @@ class SettingsTable(LinePane):
 
 
 class OverlayScreen(ZoomScreen):
-    """Two or more runs on one chart.
-
-    Args:
-        folders: The runs. At most `MOST_LINES` are shown.
-        key: The metric shown first.
-    """
+    """Two or more runs on one chart. At most `MOST_LINES` are shown."""
 
     BINDINGS = bindings("overlay")
     PANE = "overlay"

@@ -32,9 +32,7 @@ class ValueDialog(Dialog[str]):
     """A YAML editor for lists, mappings and long texts.
 
     Args:
-        name: The field.
-        kind: Its type, as TRL writes it.
-        text: The initial value.
+        kind: The field's type, as TRL writes it.
         check: Returns what is wrong with a text, or "".
         yaml: The text is the value in YAML; otherwise the value itself.
     """

@@ -51,12 +51,7 @@ class CourseLines(LineScroll):
 
 
 class CourseScreen(FullReadingScreen):
-    """Trends over the run.
-
-    Args:
-        names: The reward functions.
-        card: Group whose prompt is followed, if any.
-    """
+    """Trends over the run, and of the prompt of `card` if there is one."""
 
     BINDINGS = bindings("course")
     PANE = "course"

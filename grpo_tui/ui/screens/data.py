@@ -51,14 +51,10 @@ if TYPE_CHECKING:
 
 
 class DataWorker:
-    """Queries the checker and the lab. Call `run`, `find_out` and `score` in three threads.
+    """Queries the checker and the lab. Call `run`, `find_out` and `score` in three threads; all call `post`.
 
     Loading the tokenizer takes long. Until then rows come from a separate child process, which is ended
     afterwards.
-
-    Args:
-        post: Takes messages for the screen, from any thread.
-        config: Returns the config. May raise ConfigError.
     """
 
     def __init__(self, post: Callable[[Message], object], config: Callable[[], RunConfig]) -> None:
@@ -275,13 +271,7 @@ def _marked(text: str, role: str, marks: tuple[str, ...]) -> list[tuple[str, str
 
 
 class DataScreen(LeftOnce, Screen[None], Shell):
-    """The rows of a config.
-
-    Args:
-        path: The config file.
-        overrides: `K=V` arguments applied to it.
-        config: The config itself, if it differs from the file.
-    """
+    """The rows of a config file with `K=V` overrides, or of `config` if it differs from the file."""
 
     AUTO_FOCUS = "#data-lines"
     BINDINGS = bindings("data")

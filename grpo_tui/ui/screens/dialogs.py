@@ -52,11 +52,7 @@ class DialogText(LinePane):
 
 
 class Dialog(LeftOnce, ModalScreen[Answer]):
-    """A question over the pane. Escape returns None.
-
-    Args:
-        keys: Key hints at the right of the title.
-    """
+    """A question over the pane. Escape returns None. `keys` are key hints at the right of the title."""
 
     BINDINGS: ClassVar[list[BindingType]] = CLOSE
     FIRST: ClassVar[type[Widget]] = Input
@@ -84,14 +80,7 @@ class Dialog(LeftOnce, ModalScreen[Answer]):
 
 
 class FieldDialog(Dialog[Answer]):
-    """A one-line input with a hint.
-
-    Args:
-        value: Initial text.
-        hint: Sentence below the input.
-        does: What enter does, in a word.
-        id: Id of the input.
-    """
+    """A one-line input. `hint` is a sentence below it, `does` says in a word what enter does."""
 
     def __init__(self, title: str, value: str, hint: str, does: str = "apply", *, id: str) -> None:
         super().__init__(title, f"enter {does}   esc back")
@@ -107,13 +96,7 @@ class FieldDialog(Dialog[Answer]):
 
 
 class YesNo(Dialog[bool]):
-    """A yes-or-no question.
-
-    Args:
-        about: Describes what will happen.
-        yes: What `y` does, in a word.
-        no: What `n` does.
-    """
+    """A yes-or-no question. `yes` and `no` say in a word what each answer does."""
 
     BINDINGS: ClassVar[list[BindingType]] = [("n", "close", "no"), ("y", "yes", "yes")]
 
@@ -365,12 +348,7 @@ class About(LinePane):
 
 
 class MenuDialog(Dialog[Any]):
-    """Choose one of several entries.
-
-    Args:
-        sentences: Text above the list.
-        at: Initial position of the cursor.
-    """
+    """Choose one of several entries. `at` is the initial position of the cursor."""
 
     FIRST = Choices
 
@@ -402,11 +380,7 @@ class MenuDialog(Dialog[Any]):
 
 
 class StopDialog(MenuDialog):
-    """Ask how to stop a run. Returns the command.
-
-    Args:
-        saves: Whether it can save, which it cannot while the model loads.
-    """
+    """Ask how to stop a run, and return the command. A run cannot save while its model loads."""
 
     def __init__(self, view: TrainView, *, saves: bool) -> None:
         choices = [
@@ -434,9 +408,7 @@ class PathDialog(FieldDialog[Path]):
     """A file name.
 
     Args:
-        value: Initial path.
         check: Returns why a path is not usable, or "".
-        hint: Sentence below the input.
         does: What enter does, in a word.
         replaces: An existing file may be replaced, after a second enter.
     """

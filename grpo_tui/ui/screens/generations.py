@@ -429,10 +429,8 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
     def find(self, *, again: bool = False) -> None:
         """Run the query in a thread. A running search is canceled.
 
-        A list that follows shows its first page before the search is complete.
-
-        Args:
-            again: The list already shows results of the same query.
+        A list that follows shows its first page before the search is complete, unless it is a repeated search
+        (`again`).
         """
         pages = self.searches
         if pages is None:

@@ -102,13 +102,7 @@ class SearchField(Input):
 
 
 class MetricPicker(LeftOnce, ModalScreen[str | None], Shell):
-    """Choose a metric by its title, key or meaning.
-
-    Args:
-        folders: Runs whose metrics are offered.
-        key: The metric shown now.
-        purpose: What enter does, for the title.
-    """
+    """Choose a metric by its title, key or meaning. `purpose` says what enter does."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         ("escape", "close", "close"),

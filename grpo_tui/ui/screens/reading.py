@@ -252,11 +252,7 @@ def _wrapped(word: str, meaning: str, room: int) -> list[Line]:
 
 
 class HelpScreen(ReadingScreen):
-    """Keys and terms.
-
-    Args:
-        first: The pane listed first, by its name in the action table.
-    """
+    """Keys and terms. The pane `first`, named as in the action table, is listed first."""
 
     BINDINGS: ClassVar[list[BindingType]] = [("question_mark", "close", "close")]
 

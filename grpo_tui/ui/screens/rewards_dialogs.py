@@ -28,13 +28,7 @@ FILE_NAME = "rewards.py"
 
 
 class CompletionDialog(Dialog[str]):
-    """A completion to write or edit.
-
-    Args:
-        prompt: The prompt it answers.
-        gold: Reference answer; empty if unknown.
-        text: Initial completion.
-    """
+    """A completion to write or edit. `gold` is the reference answer, empty if unknown."""
 
     # Priority, so that the text area does not get the keys first. Pasted text keeps its line breaks.
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -85,12 +79,7 @@ class WeightDialog(FieldDialog[float]):
 
 
 class SourceDialog(Dialog[Origin]):
-    """Source of the samples.
-
-    Args:
-        run: The open run, if any.
-        dataset: Whether the config has a dataset.
-    """
+    """Source of the samples. `dataset` says whether the config has a dataset."""
 
     FIRST = Choices
 

@@ -128,9 +128,7 @@ def _paragraph(text: str, room: int) -> list[Line]:
 class RunFindingScreen(ReadingScreen):
     """One finding. Returns `chart`, `completions` or `set`.
 
-    Args:
-        run: The run as typed on a command line.
-        live: The run accepts commands.
+    `run` is the run as typed on a command line. `live` says whether it accepts commands.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [

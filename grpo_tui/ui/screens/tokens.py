@@ -168,15 +168,7 @@ WORDS = {
 
 
 class TokensScreen(LeftOnce, Screen[None], Shell):
-    """The tokens of one completion.
-
-    Args:
-        root: The run folder.
-        group: Id of the group.
-        step: Its step, for the title.
-        index: Index of the completion in the group.
-        count: Number of completions in the group.
-    """
+    """The tokens of completion `index` of `count` in a group. `group` is its id; `step` is for the title."""
 
     BINDINGS = bindings("tokens")
     PANE = "tokens"

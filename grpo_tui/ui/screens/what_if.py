@@ -38,8 +38,7 @@ STARTING = "loading torch…"
 class Scoring:
     """One scoring. The screen can cancel it before or after its lab starts.
 
-    Attributes:
-        weights: Weights to apply to the recorded scores; None to score with the current rewards.
+    `weights` apply to the recorded scores; None scores with the current rewards.
     """
 
     def __init__(self, weights: tuple[float, ...] | None) -> None:
@@ -49,11 +48,7 @@ class Scoring:
         self._turn = threading.Lock()
 
     def begin(self, lab: Lab) -> None:
-        """Set the lab to interrupt on cancellation. Called in the thread.
-
-        Raises:
-            LabError: Already canceled.
-        """
+        """Set the lab to interrupt when canceled. Raise LabError if it already was. Runs in the thread."""
         from grpo_tui.rewards.lab import LabError
 
         with self._turn:
@@ -93,12 +88,7 @@ class WhatIfLines(LineScroll):
 
 
 class WhatIfScreen(FullReadingScreen):
-    """Recorded groups scored again.
-
-    Args:
-        root: The run folder.
-        groups: Group ids, newest first.
-    """
+    """Recorded groups, newest first, scored again."""
 
     BINDINGS = bindings("what-if")
     PANE = "what-if"

@@ -32,8 +32,7 @@ LEAST_NOTE = 12
 class YamlArea(TextArea):
     """The text of a config. Posts `Typed` when the user changes it.
 
-    Args:
-        elsewhere: The screen handles undo and redo.
+    With `elsewhere` the screen handles undo and redo.
     """
 
     DEFAULT_CSS = """
