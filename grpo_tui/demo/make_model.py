@@ -34,10 +34,8 @@ CHAT_TEMPLATE = (
 )
 
 CARRY_KEPT = 0.3
-"""How often a taught sum with a carry is right."""
 
 EASY_KEPT = 0.7
-"""How often a taught sum without a carry is right."""
 
 FORMATS = (
     (0.15, "<think>{a}+{b}={s}</think><answer>{s}</answer>"),

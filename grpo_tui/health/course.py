@@ -43,7 +43,6 @@ class Course:
         self._early: list[float] = []
         self._last: deque[float] = deque(maxlen=RECENT)
         self._ends: deque[int] = deque(maxlen=RECENT)
-        """The step of each of `_last`."""
         self._differences: deque[float] = deque(maxlen=RECENT)
         self._missing: deque[bool] = deque(maxlen=RECENT)
         self._noise: float | None = None

@@ -46,8 +46,6 @@ CHECKS: Mapping[str, Callable[[RunState, Limits], Found | None]] = {
 
 @dataclass(slots=True)
 class _Episode:
-    """A stretch of steps for which a rule holds."""
-
     first_step: int
     last_step: int
     found: Found
@@ -125,7 +123,6 @@ class Doctor:
         return errors_first(sorted(now, key=_first))
 
     def _shown(self) -> tuple[dict[str, _Episode], set[str]]:
-        """Return the open episodes that are reported, and the rules they imply."""
         shown = {name: one for name, one in self._open.items() if self._reported(name, one)}
         return shown, {other for name in shown for other in IMPLIED.get(name, ())}
 
@@ -169,7 +166,6 @@ class Doctor:
         return next((one for one in near if _can_harm(one)), None)
 
     def _is_back(self, cause: SettingChanged) -> bool:
-        """Return whether the setting has its earlier value again."""
         newest = [one.new for one in self.changes if one.name == cause.name]
         return newest[-1] == cause.old
 

@@ -40,7 +40,6 @@ class Settings:
 
     weights: tuple[float, ...] = ()
     names: tuple[str, ...] = ()
-    """Names of the reward functions, in TRL's order."""
     normalized: bool = False
     """Whether TRL divides each function by its own std (`normalize_then_sum`)."""
     beta: float = 0.0
@@ -166,7 +165,6 @@ def facts_of(group: Members, prompt: str, settings: Settings, *, repetition: boo
 
 
 def _columns(members: Sequence[Completion], functions: int) -> Sequence[Sequence[float | None]]:
-    """Return the values of each function; None where a completion has no value of it."""
     rows = [c.rewards for c in members]
     if rows and all(len(row) == functions for row in rows):
         return list(zip(*rows, strict=True))

@@ -35,8 +35,6 @@ class _Members:
 
 @dataclass(slots=True)
 class _Step:
-    """What has arrived of a step."""
-
     values: dict[str, float] = field(default_factory=dict)
     missing: set[str] = field(default_factory=set)
     groups: dict[tuple[int, int], list[r.Completion]] = field(default_factory=dict)

@@ -186,7 +186,6 @@ def _observations(
 def _facts(
     reader: RunReader, settings: Settings, groups: list[tuple[int, int]]
 ) -> Iterator[tuple[int, GroupFacts]]:
-    """Yield step and facts of the groups that are read, in order of steps."""
     if len(groups) > MOST_GROUPS:
         groups = [groups[n * len(groups) // MOST_GROUPS] for n in range(MOST_GROUPS)]
     for start, end in pairwise([*range(0, len(groups), PAGE), len(groups)]):

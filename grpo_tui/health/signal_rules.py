@@ -76,7 +76,6 @@ def _main_cause(state: RunState, counts: dict[str, int]) -> str:
 
 
 def _used(state: RunState) -> list[tuple[str, float, FunctionState]]:
-    """Return name, weight and state of the functions whose weight is not 0."""
     named = zip(state.settings.names, state.settings.weights, state.functions, strict=True)
     return [(name, weight, function) for name, weight, function in named if weight]
 

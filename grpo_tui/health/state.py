@@ -88,7 +88,6 @@ class _Covariances:
     sums: list[float] | None = None
 
     def of(self, settings: Settings) -> list[float]:
-        """Return the sums; empty without groups."""
         if self.sums is None:
             each = [
                 column_covariances(columns, settings.weights, normalized=settings.normalized)

@@ -86,7 +86,6 @@ def _sizes(found: Baseline) -> Iterator[str]:
 
 
 def _examples(found: Baseline, generated: Generated, width: int) -> Iterator[str]:
-    """Yield completions of a row with both right and wrong ones, or of the first row."""
     mixed = (r for r in found.results if r.right is not None and 0 < r.right < r.of)
     row = next(mixed, found.results[0])
     mine = [sample for sample in generated.samples if sample.group == row.row]

@@ -19,11 +19,9 @@ from grpo_tui.present.series import Average
 from grpo_tui.present.train_view import MARKS, Span
 
 ZOOM = 0.5
-"""Factor of the width per key press."""
 PAN = 0.25
 """Fraction of the width per key press."""
 NARROWEST = 8.0
-"""Minimum width, in steps or seconds."""
 
 SMOOTHINGS: dict[str, tuple[int, float]] = {"off": (1, 0.0), "light": (7, 0.01), "strong": (39, 0.1)}
 """Span of the moving average: a minimum number of values, and a minimum fraction of those shown."""
@@ -140,9 +138,7 @@ class ChartBucket:
     first: int
     last: int
     x: float
-    """Position on the axis."""
     at: float
-    """When its last value was logged."""
     low: float | None
     """None when all values are missing; the chart shows a gap."""
     high: float | None
@@ -168,7 +164,6 @@ class ChartLine:
     newest_step: int | None = None
     started_at: float = 0.0
     trouble: str = ""
-    """Why it cannot be shown, as a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +239,6 @@ def bucket_at(line: ChartLine, x: float) -> ChartBucket | None:
 
 
 def _apart(xs: Sequence[float], index: int) -> float:
-    """Return the distance to the nearer neighbour; 1 for a single value."""
     gaps = [abs(xs[index] - xs[i]) for i in (index - 1, index + 1) if 0 <= i < len(xs)]
     return min(gaps, default=1.0)
 

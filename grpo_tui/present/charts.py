@@ -119,7 +119,6 @@ def way_on(status: Status, folder: str) -> str:
 
 
 def _worst_words(findings: Sequence[Finding]) -> list[Span]:
-    """Describe the worst open error or warning; empty without one."""
     worst = next((finding for finding in findings if finding.severity != "info"), None)
     if worst is None:
         return []

@@ -13,7 +13,6 @@ from grpo_tui.store.comparisons import BASE
 
 MOST_WIDTH = 120
 NAME, VALUE = 15, 12
-"""Widths in cells of a measure's name and of a column."""
 PRINTED_WORST = 3
 Body = Mapping[str, Any]
 

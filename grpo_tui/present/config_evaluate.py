@@ -309,7 +309,6 @@ def _rows(
 
 
 def _unknown(values: Mapping[str, Any], known: Mapping[str, FieldValue]) -> list[tuple[str, Any]]:
-    """Return keys of the file and of its section that are not fields."""
     section = values.get(SECTION)
     found = [(str(key), value) for key, value in values.items() if key != SECTION]
     if isinstance(section, Mapping):

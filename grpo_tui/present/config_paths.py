@@ -10,9 +10,7 @@ from pathlib import Path
 from grpo_tui.config.presets import CASES, preset_of, presets
 
 MOST_FILES = 40
-"""Maximum number of configs offered. The user can type any other."""
 DEEPEST = 3
-"""Levels of folders that are searched."""
 MOST_FOLDERS = 200
 PASSED_OVER = ("node_modules", "outputs", "site-packages")
 

@@ -20,7 +20,6 @@ from grpo_tui.store.reader import RunReader, StoredGroup, Visit
 
 STRETCHES = 48
 GROUPS_EACH = 6
-"""Groups read per stretch."""
 MOST_TEXT = 8_000
 """Characters of a completion checked for repetition."""
 
@@ -99,7 +98,6 @@ def course(
 
 
 def _picked(reader: RunReader, first_step: int, last_step: int) -> list[StoredGroup]:
-    """Return evenly spaced groups of the stretch."""
     steps = last_step - first_step + 1
     at = sorted({first_step + steps * n // GROUPS_EACH for n in range(min(GROUPS_EACH, steps))})
     each = -(-GROUPS_EACH // len(at))
@@ -182,7 +180,6 @@ def probe_course(reader: RunReader, functions: int, *, most: int = STRETCHES) ->
 
 
 HEIGHT = 8
-"""Height of the stacked columns, in lines."""
 KINDS: tuple[tuple[str, str, str, str], ...] = (
     ("right", "▲", "good", "all right"),
     ("mixed", "░", "accent", "mixed: teaches"),
@@ -255,7 +252,6 @@ def _figures(stretches: Sequence[Stretch], names: Sequence[str], width: int) -> 
 
 
 def _rows(rows: Sequence[_Figure], width: int) -> list[Line]:
-    """Return a line for each figure: first value, last value, and a small curve."""
     label = 32 if width >= 70 else 20
     room = max(4, min(48, width - label - 24))
     lines: list[Line] = [[(f"  {'':{label}}{'first':>8}{'last':>9}   over the run", "dim")]]

@@ -224,7 +224,6 @@ def _lengths(title: str, spread: Lengths) -> DataBlock:
 
 
 def _bar(count: int, most: int) -> str:
-    """Draw a bar of at most `BAR` cells. A count above 0 gets at least one."""
     return "▇" * max(1 if count else 0, round(BAR * count / max(1, most)))
 
 

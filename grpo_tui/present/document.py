@@ -101,7 +101,6 @@ def _markdown(block: Block) -> str:
 
 
 def _fenced(lines: Sequence[str], language: str) -> str:
-    """Return lines in a fence that is longer than any inside."""
     text = safe("\n".join(lines))
     fence = "`" * max([3, *(len(ticks) + 1 for ticks in re.findall("`+", text))])
     return f"{fence}{language}\n{text}\n{fence}"

@@ -23,7 +23,6 @@ DOING = {
     "eval": "evaluating",
     "wait": "waiting",
 }
-"""Phases of a run, as shown."""
 
 
 def fixed(value: float | None, digits: int = 2) -> str:

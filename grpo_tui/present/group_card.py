@@ -32,7 +32,6 @@ LATELY, FEWEST_GROUPS = 3, 8
 """A function needs different values within a group in this many steps, or groups, to have a contribution."""
 SHOWN_GROUPS = 12
 MOST_TEXT = 6_000
-"""Characters shown of a completion in a group."""
 GOLD_COLUMNS = ("answer", "solution", "ground_truth", "target", "gold", "label")
 
 
@@ -102,7 +101,6 @@ class GroupFold:
         return [share if varies else None for share, varies in zip(shares, varied, strict=True)]
 
     def _varied(self, width: int) -> list[bool]:
-        """Return for each reward function whether it differs within a group of the newest steps."""
         steps = sorted({group.step for group in self._newest})[-LATELY:]
         late = [group for group in self._newest if steps and group.step >= steps[0]]
         late = late if len(late) >= FEWEST_GROUPS else list(self._newest)[-FEWEST_GROUPS:]
@@ -151,7 +149,6 @@ def group_view(group: StoredGroup) -> GroupView:
 
 
 MOST_COLUMN = 20_000
-"""Characters shown of a dataset column."""
 
 
 @dataclass(frozen=True, slots=True)

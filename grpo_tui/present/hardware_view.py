@@ -31,7 +31,6 @@ class RankRow:
     """Index of its GPU on this machine."""
     reward_function: str | None = None
     behind: bool = False
-    """Whether it is still in a phase that others have left."""
 
 
 def rank_rows(status: Status, now: float) -> tuple[RankRow, ...]:
@@ -124,7 +123,6 @@ class GpuRow:
     temperature_c: float | None = None
     power: str = MISSING
     idle_s: float | None = None
-    """Seconds since it was last busy."""
     ours: bool = False
     ranks: tuple[int, ...] = ()
     throttle: str = ""
@@ -214,7 +212,6 @@ def _power(gpu: Gpu) -> str:
 
 
 def _idles(gpu: Gpu, gpus: Sequence[Gpu], status: Status) -> bool:
-    """Return whether a GPU of the run has been idle for a while as another one works."""
     if gpu.idle_s is None or gpu.idle_s < IDLE_S or not _has_work(gpu, status):
         return False
     return any(
@@ -320,7 +317,6 @@ class HardwareView:
     """One-line summaries, longest first. The first that fits is shown."""
     warnings: tuple[Notice, ...] = ()
     no_gpu: str = ""
-    """Why there is no GPU to show."""
     gpu_age_s: float = 0.0
     cpu: float | None = None
     cores: tuple[float, ...] = ()

@@ -10,7 +10,6 @@ from grpo_tui.store.log_lines import LogReader, StoredLine
 
 PAGE = 400
 MOST = 2_400
-"""Lines kept at once."""
 LEVELS = ("folded", "warning", "error", "all")
 LEVEL_WORDS = {
     "folded": "metrics and progress bars folded",
@@ -44,9 +43,7 @@ class LogPage:
     asked: LogQuestion
     lines: tuple[StoredLine, ...]
     older: bool
-    """Whether there are lines before these."""
     newer: bool
-    """Whether there are lines after these."""
     unseen: int = 0
     last: int = 0
     """Number of the newest line of any level."""

@@ -77,7 +77,6 @@ def _place(group: str) -> int:
 
 
 STRETCHES = 40
-"""Number of stretches the steps are divided into; a tenth is four."""
 NEAR = 64
 
 

@@ -23,7 +23,6 @@ PART_W = 20
 SIZE_W = 9
 BAR_W = 40
 SHADES = "█▓▒░"
-"""Shades of adjacent parts in the bar."""
 FREE = "─"
 
 
@@ -167,7 +166,6 @@ def _sum(part: MemoryPart) -> str:
 
 
 Text = tuple[str, str]
-"""Text and its colour role."""
 PlanLine = Sequence[tuple[int, Sequence[Text]]]
 NARROW_CURVE_W = 12
 NARROW_BAR_W = 20

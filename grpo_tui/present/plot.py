@@ -19,7 +19,6 @@ from grpo_tui.present.formatting import clock_label, fixed, step_label, time_lab
 from grpo_tui.present.train_view import MARKS, ChartView
 
 Cell = tuple[str, str]
-"""A character and its role."""
 
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 
@@ -85,7 +84,6 @@ class Dots:
         self._fill(layer, x, top, bottom, _SHADED)
 
     def _fill(self, layer: str, x: int, top: int, bottom: int, masks: Sequence[_Masks]) -> None:
-        """Set the dots of a mask between two rows, a cell at a time."""
         top, bottom = max(0, top), min(self.dots - 1, bottom)
         if not 0 <= x < self.columns or top > bottom:
             return
@@ -420,7 +418,6 @@ def _area(grid: Dots, axis: ValueAxis, left: int, right: int, a: Reach, b: Reach
 
 
 def _extremes(grid: Dots, axis: ValueAxis, left: int, right: int, a: Reach, b: Reach, through: Reach) -> None:
-    """Draw a faint line through two values, and the range of values around each."""
     for x, (low, high) in ((left, a), (right, b)):
         grid.column("band", x, axis.row(high, grid.dots), axis.row(low, grid.dots))
     grid.line("band", left, axis.row(through[0], grid.dots), right, axis.row(through[1], grid.dots))
@@ -507,7 +504,6 @@ class Frame:
     """Position of the plot within its cells; converts between columns and positions on the axis."""
 
     left: int
-    """First column of the plot."""
     width: int
     first: float
     last: float
@@ -673,7 +669,6 @@ def _labels(view: BigChartView, frame: Frame, ticks: Sequence[tuple[int, str]]) 
 
 
 def _clock_ends(view: BigChartView, frame: Frame) -> tuple[str, str] | None:
-    """Return wall-clock labels for both ends, for one run over a long time."""
     span = view.last - view.first
     starts = {line.started_at for line in view.lines if line.started_at}
     if view.x != "time" or span < LONG_S or len(starts) != 1 or frame.width < 40:

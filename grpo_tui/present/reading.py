@@ -231,7 +231,6 @@ def _joined(run: list[Piece]) -> list[Piece]:
 
 ROLES = {"tag": "accent", "math": "strong", "boxed": "good", "key": "accent", "fence": "dim"}
 FOLDED_HEAD = 60
-"""Characters shown of a folded block."""
 TAB = "    "
 _WORDS = re.compile(r"\s+|\S+")
 
@@ -325,7 +324,6 @@ def _painted(
 
 
 def _roles(edges: Sequence[int], places: Iterable[tuple[int, int, str]]) -> list[str]:
-    """Return the role of each range between two edges; empty where there is none."""
     found = [""] * max(0, len(edges) - 1)
     number = {edge: n for n, edge in enumerate(edges)}
     for first, last, role in places:

@@ -288,7 +288,6 @@ def _measure_line(one: Measure, width: int) -> list[Span]:
 
 
 def _bar(one: Measure) -> list[Span]:
-    """Draw the interval of a difference with zero in the middle, each measure on its own scale."""
     cells, half = [" "] * BAR_W, BAR_W // 2
     cells[half] = "│"
     ends = (one.low, one.change, one.high)
@@ -332,7 +331,6 @@ def _listed(shown: Comparison) -> list[PromptPair]:
 
 
 def _answered(shown: Comparison, judge: int, least: float) -> Iterable[PromptPair]:
-    """Yield both models' answers to each row, with the number of right completions."""
     rows: list[Mapping[str, Any]] = []
     answers: dict[tuple[int, int], Mapping[str, Any]] = {}
     for line in read_lines(shown.file):
@@ -359,6 +357,5 @@ def _answered(shown: Comparison, judge: int, least: float) -> Iterable[PromptPai
 
 
 def _distinct(answers: Iterable[tuple[str, bool]], *, right_first: bool) -> tuple[Answer, ...]:
-    """Return each distinct answer once, ordered by correctness and frequency."""
     found = [Answer(text, count, right) for (text, right), count in Counter(answers).items()]
     return tuple(sorted(found, key=lambda one: (one.right is not right_first, -one.count)))

@@ -269,7 +269,6 @@ def histogram(values: Sequence[float]) -> str:
 
 
 def _alike(report: Report) -> list[tuple[str, float] | None]:
-    """Return for each function the one it correlates with most within groups: name and correlation."""
     results, groups = report.scored.functions, report.aggregate.groups
     best: list[tuple[str, float] | None] = [None] * len(results)
     for i, j in combinations(range(len(results)), 2):
@@ -422,7 +421,6 @@ def file_name(path: str) -> str:
 
 
 MOST_PRINTED = 20
-"""Number of last lines kept of a function's output."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,7 +132,6 @@ def write_rows(
 
 
 def _inline(text: Any) -> str:
-    """Return a short text for a line, as code where Markdown would interpret it."""
     line = one_line(str(text), 200)
     if re.fullmatch(r"[\w .,:+-]*", line) and "__" not in line:
         return line

@@ -154,9 +154,7 @@ class RunDelta:
     functions: tuple[RewardFunctionInfo, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
     starts: Mapping[str, SeriesStart] = field(default_factory=dict)
-    """Metrics read for the first time, complete."""
     points: Mapping[str, tuple[Point, ...]] = field(default_factory=dict)
-    """New values of metrics known before."""
     groups: tuple[StoredGroup, ...] = ()
     """New groups, in order of recording."""
     steps: StepLook | None = None
@@ -167,7 +165,6 @@ class RunDelta:
     phase_shares: Mapping[str, float] = field(default_factory=dict)
     dropped: Mapping[str, int] = field(default_factory=dict)
     more: bool = False
-    """Whether another page is still to come."""
 
 
 class DeltaReader:
@@ -215,7 +212,6 @@ class DeltaReader:
         )
 
     def _points(self) -> tuple[dict[str, tuple[Point, ...]], bool]:
-        """Return new values of known metrics, and whether these are all."""
         if self._row is None:
             self._row = last_metric_row_id(self._reader)
             keys = metric_keys(self._reader)
@@ -239,7 +235,6 @@ class DeltaReader:
         return self._row == last_metric_row_id(self._reader)
 
     def _starts(self, fresh: bool) -> dict[str, SeriesStart]:
-        """Return a page of metrics that have not been read yet."""
         page = sum(map(_comes_first, self._waiting)) if fresh else KEYS_PAGE
         now, self._waiting = self._waiting[:page], self._waiting[page:]
         found = {key: series_start(self._reader, key) for key in now}
@@ -480,7 +475,6 @@ class RunState:
         return self._config().get("multi_objective_aggregation") == "normalize_then_sum"
 
     def _settings_in_force(self) -> dict[str, Any]:
-        """Return the settings that the user can change, with their current values."""
         config = self._config()
         found: dict[str, Any] = {}
         rate = self._last("learning_rate")

@@ -44,14 +44,12 @@ class RunRow:
     cause: str = ""
     """Why it failed, or what needs attention while it is live, as a sentence."""
     checkpoints: tuple[int, ...] = ()
-    """Steps of complete checkpoints."""
     torn: tuple[int, ...] = ()
     """Steps of incomplete checkpoints."""
     attempt: int = 0
     started_at: float | None = None
     """When its newest attempt began, in seconds since the epoch."""
     phase: str = ""
-    """Current phase of a live run."""
     model_path: str = ""
     config_path: str = ""
 
@@ -190,7 +188,6 @@ class ResumeOffer:
     path: Path
     name: str
     checkpoint: str = ""
-    """Name of the checkpoint's folder."""
     lines: tuple[str, ...] = ()
     """What will happen, one sentence each."""
     refusal: str = ""

@@ -99,7 +99,6 @@ class Series:
         self._width = 1
         self._average = Average(1 - SMOOTHING)
         self.recent: deque[Recent] = deque(maxlen=KEPT_RECENT)
-        """The newest finite values, oldest first."""
         self.opening: list[float] = []
         """The first `KEPT_OPENING` finite values."""
         self.last_step: int | None = None
@@ -110,7 +109,6 @@ class Series:
         self.gap = 0
         """Number of missing values since the last finite one."""
         self.infinite = False
-        """Whether the newest value is infinite."""
 
     def begin(self, opening: Iterable[float], past: Iterable[SeriesBucket]) -> None:
         """Start with older values in stretches. The mean of a stretch counts as smoothed.
@@ -186,7 +184,6 @@ class Series:
         return None if past is newest else newest.smooth - past.smooth
 
     def _gather(self, step: int, at: float, number: float | None, smooth: float | None) -> None:
-        """Add a value to the newest stretch, which stays open."""
         stretch = self._open
         if stretch is None or stretch.first // self._width != step // self._width:
             self._close()

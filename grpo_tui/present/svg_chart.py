@@ -16,7 +16,6 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7
 """Mostly from Okabe and Ito (2008), for colour-blind readers. More lines than colours are dashed."""
 WIDTH, HEIGHT = 720, 220
 LEFT, RIGHT, TOP, ROW = 64, 12, 10, 18
-"""Margins of the plot, and the height of a row of text."""
 LONGEST = 80
 Place = Callable[[float], float]
 
@@ -95,7 +94,6 @@ def _stroke(number: int) -> str:
 
 
 def _path(stretches: Sequence[Sequence[tuple[float, float]]]) -> str:
-    """Return the path of each stretch; a single point is a dot."""
     return " ".join(
         "M" + " L".join(f"{x:.1f} {y:.1f}" for x, y in (points if len(points) > 1 else [*points, *points]))
         for points in stretches

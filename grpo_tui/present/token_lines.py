@@ -21,12 +21,10 @@ Line = list[Span]
 UNSURE, SURPRISED, STRUCK = 0.7, 2.3, 4.6
 """Surprise in nats from which a token is coloured: probabilities of a half, a tenth and a hundredth."""
 LISTED = 20
-"""Number of most surprising tokens listed."""
 LEGEND = "below each token −log p in nats: 1 is p 37 %, 2 14 %, 5 0.7 %, + from 9.5 on"
 NOTHING = "◌"
 """Shown for a token without its own cell: the first part of a character, or a combining mark."""
 PREFERRED = 24
-"""Maximum width of a token in the list."""
 
 
 def role_of(token: Token) -> str:
@@ -183,7 +181,6 @@ def surprising_lines(
 
 
 def _probability(logprob: float) -> str:
-    """Format a probability as percent, with an exponent where it is tiny."""
     share = 100 * math.exp(logprob)
     if share >= 99.95:
         return "100 %"

@@ -21,7 +21,6 @@ Span = tuple[str, str]
 
 
 MARKS = {"checkpoint": "◆", "setting": "▴", "resume": "↻"}
-"""Symbols of events on an axis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,6 @@ class ChartView:
     key: str
     title: str
     value: str
-    """The newest value, formatted."""
     change: float | None = None
     """Change of the smoothed value over the last 20 steps."""
     change_text: str = ""
@@ -70,7 +68,6 @@ class FunctionRow:
     """Contribution to the total's variance within groups."""
     trend: tuple[float | None, ...] = ()
     seconds: float | None = None
-    """Mean seconds per call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +134,6 @@ class BeforeAfter:
 
     pairs: tuple[AnswerPair, ...]
     gain: float | None
-    """Gain in mean reward."""
     before_reward: float | None = None
     after_reward: float | None = None
 
@@ -159,7 +155,6 @@ class TrainView:
     eta_s: float | None = None
     phase: str = "load"
     phase_since: float | None = None
-    """When the phase began; None when unknown."""
     reward_function: str | None = None
     phase_shares: tuple[tuple[str, float], ...] = ()
     ranks: tuple[RankRow, ...] = ()
@@ -180,17 +175,14 @@ class TrainView:
     charts: tuple[ChartView, ...] = ()
     functions: tuple[FunctionRow, ...] = ()
     groups: tuple[GroupView, ...] = ()
-    """Newest first."""
     events: tuple[EventRow, ...] = ()
     alerts: tuple[EventRow, ...] = ()
-    """Current problems."""
     findings: tuple[Finding, ...] = ()
     """Problems with its training, worst first."""
     before_after: BeforeAfter | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Current values of the settings that the user can change, by name."""
     newest_prompt: Any = None
-    """Prompt of the newest group, as in the dataset."""
     metric_rows: int = 0
     way_on: str = ""
     """How to start the ended run again, as a sentence; empty while it is live."""

@@ -37,7 +37,6 @@ SPREAD = "grpo_tui/spread"
 COARSE = 256
 """Buckets of the overview that maps a range of time to steps."""
 KEPT = 8
-"""Number of windows whose group std is cached."""
 MANY_STEPS = 5_000
 LEAD = 3
 """Spans of the moving average read before the window, so that its first value is right."""
@@ -145,7 +144,6 @@ class RunSource:
         return replace(empty, buckets=tuple(s for s in done if s.last >= low), newest=value, newest_step=step)
 
     def _steps(self, key: str, x: str, first: float, last: float) -> tuple[int, int]:
-        """Return the first and last step that an axis spans."""
         assert self.bounds is not None
         if x == "step":
             return max(0, int(first)), int(last) + 1
@@ -286,7 +284,6 @@ def load_window(
 
 
 FIRST = ("model", "learning_rate", "beta", "num_generations", "temperature", "rewards", "dataset")
-"""Settings shown first."""
 _PLACES = frozenset({"output_dir", "run_name", "logging_dir"})
 """Settings that differ in every run and say nothing about it."""
 
@@ -307,7 +304,6 @@ class OverlayFacts:
     """Metrics of any of the runs, those in all of them first."""
     settings: tuple[SettingRow, ...]
     same: int = 0
-    """Number of settings that are the same in all."""
 
 
 def read_overlay(folders: Sequence[Path]) -> OverlayFacts:

@@ -28,7 +28,6 @@ CARD = "README.md"
 WIDTH = 110
 """Width of the comparison's table, in cells."""
 LONG = 300
-"""Characters shown of a text such as a system prompt."""
 CURVE = 32
 _ODD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, StopIteration, RuntimeError)
 """Exceptions that a comparison result from elsewhere can raise."""
@@ -232,7 +231,6 @@ def _reproduction(facts: RunFacts) -> Iterator[str]:
 
 
 def _front(facts: RunFacts) -> dict[str, Any]:
-    """Return the metadata that the Hub reads."""
     model, data = str(facts.config.get("model") or ""), str(facts.part("script").get("dataset_name") or "")
     found: dict[str, Any] = {}
     if _on_hub(model, facts):

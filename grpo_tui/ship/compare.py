@@ -104,7 +104,6 @@ def _answer_all(
     kept: KeptComparison,
     tell: Tell,
 ) -> ChosenRows:
-    """Generate and score what is still missing, one policy after the other."""
     seed = _seed(config, options)
     chosen = kept.rows
     for number, policy in enumerate(policies):
@@ -148,7 +147,6 @@ def _answer(
     block: int,
     tell: Callable[[Progress], None],
 ) -> None:
-    """Have one policy answer every block of rows that it has not answered."""
     whole = len(chosen.rows) * options.samples
     for start in range(0, len(chosen.rows), block):
         places = range(start, min(start + block, len(chosen.rows)))
@@ -168,7 +166,6 @@ def _answer(
 
 
 def _scored(lab: Lab, generated: Generated) -> list[Answers]:
-    """Score a block of completions and return them by row."""
     functions = lab.score(generated.samples, repeat_limit_s=0.0).functions
     for function in functions:
         if function.failure is not None:
@@ -235,7 +232,6 @@ def _seed(config: RunConfig, options: CompareOptions) -> int:
 
 
 def _block(config: RunConfig, options: CompareOptions) -> int:
-    """Return the number of rows answered and stored together."""
     together = max(at_once(config), MOST_FOR_VLLM) if config.setting("use_vllm") else at_once(config)
     return max(1, together // options.samples)
 
@@ -277,7 +273,6 @@ def _header(config: RunConfig, policies: Sequence[Policy], options: CompareOptio
 
 
 def _files(policy: Policy) -> list[Any]:
-    """Return name and stamp of the files that a policy is loaded from."""
     names = (*WEIGHTS, MODEL_CONFIG, ADAPTER_CONFIG, *TOKENIZER_FILES, "generation_config.json", "*.jinja")
     folders = [Path(folder) for folder in (policy.model, policy.adapter, policy.tokenizer) if folder]
     found = {file for folder in folders for name in names for file in folder.glob(name)}

@@ -17,7 +17,6 @@ from grpo_tui.rewards.right_answers import Judge
 from grpo_tui.ship.paired import Difference, difference, pass_at, sizes_of, wins
 
 MOST_WORST = 10
-"""Maximum number of prompts listed on which a policy did worse."""
 ByPrompt = Sequence[Sequence[float | None]]
 """For each policy one mean per prompt; None where nothing was scored."""
 
@@ -189,7 +188,6 @@ def _worst(asked: Asked, policy: int, deciding: Measure, total: Measure) -> list
 
 
 def _text(asked: Asked, policy: int, row: int, *, best: bool) -> str:
-    """Return the best or the worst of a policy's completions for a row."""
     one, judge = asked.answers[policy][row], asked.judge
 
     def rank(at: int) -> tuple[bool, float]:

@@ -92,7 +92,6 @@ class KeptComparison(Closing):
             raise KeptError(f"{self.path} cannot be written: {error.strerror}") from error
 
     def _read(self, header: Mapping[str, Any]) -> None:
-        """Read the complete lines and drop the rest."""
         whole = 0
         for line in read_regular(self.path, largest=LARGEST_BYTES).splitlines(keepends=True):
             if not line.endswith(b"\n") or not self._take(line, header, first=whole == 0):
@@ -103,7 +102,6 @@ class KeptComparison(Closing):
             self._write([header])
 
     def _take(self, line: bytes, header: Mapping[str, Any], *, first: bool) -> bool:
-        """Read one line. Return False when it is not valid."""
         try:
             body = json.loads(line)
             if first:

@@ -263,7 +263,6 @@ def _processor(name: str, arguments: Mapping[str, Any]) -> Any:
 
 
 def _ids(processor: Any, texts: Sequence[str]) -> list[list[int]]:
-    """Return the tokens of each text that has at least two."""
     tokenizer = getattr(processor, "tokenizer", processor)
     found = [list(tokenizer(text)["input_ids"])[:MOST_TOKENS] for text in texts]
     ids = [one for one in found if len(one) > 1]
@@ -322,7 +321,6 @@ def _untie(model: Any) -> None:
 
 
 def _tied(model: Any) -> list[Any]:
-    """Return the configs of a model, its own and its text part's, that tie the embeddings."""
     configs = {id(config): config for config in (model.config, model.config.get_text_config())}
     return [config for config in configs.values() if getattr(config, "tie_word_embeddings", False)]
 
@@ -354,7 +352,6 @@ def _save(model: Any, processor: Any, dtype: str, folder: Path) -> None:
 
 
 def _sentence(error: Exception) -> str:
-    """Return the first paragraph of an exception's message on one line."""
     first = str(error).strip().split("\n\n")[0]
     return one_line(" ".join(first.split()) or type(error).__name__, 400)
 

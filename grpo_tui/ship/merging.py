@@ -28,7 +28,6 @@ from grpo_tui.store.reader import RunReader
 
 DTYPES = ("float32", "bfloat16", "float16")
 MOST_TEXTS = 4
-"""Number of recorded completions on which the merged model is checked."""
 MOST_CHARACTERS = 4000
 BESIDE = ".{name}.merging"
 """Name of the folder written first, beside the destination."""
@@ -149,7 +148,6 @@ def refuse_no_room(parameters: int, dtype: str, memory_bytes: int, disk_bytes: i
 
 
 def _config(policy: Policy) -> RunConfig | None:
-    """Return the config of the adapter's run; None without a readable one."""
     try:
         return config_of(policy.run) if policy.run is not None else None
     except PolicyError:
@@ -157,7 +155,6 @@ def _config(policy: Policy) -> RunConfig | None:
 
 
 def _texts(policy: Policy) -> list[str]:
-    """Return prompts with completions of the policy's run, newest first."""
     if policy.run is None:
         return []
     texts = []

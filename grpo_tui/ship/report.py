@@ -49,7 +49,6 @@ def _results(runs: Sequence[RunFacts]) -> Iterator[tuple[str, ...]]:
 
 
 def _rewards(runs: Sequence[RunFacts]) -> dict[str, str]:
-    """Return key and name of every reward of any run, the total first."""
     found = {one.key: one.name for run in runs for one in run.rewards}
     return dict(sorted(found.items(), key=lambda one: one[0] != TOTAL))
 
@@ -66,7 +65,6 @@ def _ends(reward: Reward | None) -> str:
 
 
 def _charts(runs: Sequence[RunFacts]) -> Iterator[Block]:
-    """Yield a chart of each reward, with a line for each run that has it."""
     for key, name in _rewards(runs).items():
         found = [(run.name, reward) for run in runs if (reward := _reward(run, key)) is not None]
         curves = tuple(Curve(run, reward.series.buckets) for run, reward in found if reward.series.count)

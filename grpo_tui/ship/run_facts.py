@@ -220,7 +220,6 @@ def _evaluations(reader: RunReader) -> Iterator[Measured]:
 
 
 def _probes(reader: RunReader) -> Iterator[Measured]:
-    """Yield the mean total on the probe prompts, the first and the last time."""
     ends = []
     for newest in (False, True):
         groups = reader.groups(mode="probe", newest_first=newest, limit=200)

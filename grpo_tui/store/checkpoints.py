@@ -27,7 +27,6 @@ STATE_FILE = "grpo_tui_state_{rank}.pt"
 HEADER_BYTES = 100_000_000
 """The longest header that safetensors itself accepts."""
 PICKLED = frozenset({".pt", ".pth", ".bin"})
-"""Suffixes of files that torch saves."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,6 @@ def _last_result(file: Path, folder: Path) -> dict[str, Any] | None:
 
 
 def _is_of(run: Path, result: Mapping[str, Any]) -> bool:
-    """Return whether a model of this run was compared."""
     policies, root = result.get("policies"), os.path.realpath(run)
     listed = policies if isinstance(policies, list) else []
     paths = [one.get("path") for one in listed if isinstance(one, dict)]

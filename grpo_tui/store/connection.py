@@ -144,7 +144,6 @@ def _open_read_only(path: Path) -> tuple[sqlite3.Connection, int]:
 
 
 def _looked_at(connection: sqlite3.Connection) -> tuple[sqlite3.Connection, int]:
-    """Return the connection and the schema version once a read has succeeded."""
     try:
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         connection.execute("PRAGMA trusted_schema=OFF")

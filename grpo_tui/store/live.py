@@ -82,10 +82,8 @@ class RankState:
     phase: str = "load"
     phase_since: float = 0.0
     loads: str = ""
-    """What is being loaded while the phase is `load`."""
     step: int = 0
     progress_at: float = 0.0
-    """When the last optimizer step ended."""
     reward_function: str | None = None
     reward_call: int | None = None
     reward_since: float = 0.0
@@ -232,7 +230,6 @@ def process_alive(pid: int | None, started: float | None) -> bool:
 
 
 PATIENCE_S = 3.0
-"""How long the first rank waits for another to report that it failed first."""
 
 
 def write_error(folder: RunFolder, rank: int, error: Mapping[str, Any]) -> None:
@@ -306,7 +303,6 @@ class Gpu:
     throttle: tuple[str, ...] | None = None
     """Why the clocks are reduced; empty when they are not."""
     idle_s: float | None = None
-    """Seconds since the GPU was last busy."""
     processes: tuple[GpuProcess, ...] | None = None
 
 
@@ -337,9 +333,7 @@ class Hardware:
     gpu_trouble: str = ""
     """Why no GPU is known; empty when all is well."""
     sample_ms: float | None = None
-    """Time it took to take this sample."""
     age_s: float = field(default=0.0, compare=False)
-    """Seconds since it was written, set by the reader."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the documented JSON shape."""

@@ -160,7 +160,6 @@ class StoredLine:
     start: int = 0
     """Position of `text` in the whole line."""
     length: int = 0
-    """Characters of the whole line."""
 
 
 class LogReader(RunFile):

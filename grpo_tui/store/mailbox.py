@@ -185,7 +185,6 @@ def login_of(user: int) -> str:
 
 
 def _told(command: Command, outcome: Outcome | None) -> tuple[Command, Outcome | None]:
-    """Shorten a command to what the history keeps of it."""
     kept = OF_THE_MOMENT.get(command.kind)
     if kept is None:
         return command, outcome

@@ -274,7 +274,6 @@ def tokens_of(line: str) -> list[QueryToken]:
 
 
 def _wants_key(found: list[QueryToken], position: int) -> bool:
-    """Return whether the position is right after `rewards.` or the like."""
     return (
         len(found) > 1
         and found[-1].text == "."
@@ -295,9 +294,7 @@ def number_of(token: QueryToken) -> float | None:
 
 
 LONGEST = 10_000
-"""Maximum characters of a line."""
 DEEPEST = 60
-"""Maximum nesting of brackets and `not`."""
 
 _JOINERS = ("and", "or", "not", "has", "contains", "is")
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
@@ -366,7 +363,6 @@ class _Reader:
         return QueryError(message, self._line, (token or self.now).at)
 
     def word(self, *words: str) -> bool:
-        """Take the next token if it is one of these words, in any case."""
         if self.now.kind == "name" and self.now.text.lower() in words:
             self.take()
             return True
@@ -446,7 +442,6 @@ class _Reader:
         raise self.error(_how(field), token if token.kind != "end" else None)
 
     def turned_round(self) -> Query:
-        """Parse a comparison with the number first: `0.2<reward`, `0<reward<1`."""
         number, sign = self.take(), self.take()
         if sign.kind != "op" or sign.text not in _TURNED:
             raise self.error(f"expected a field before {number.text}, such as reward<0.2", number)
@@ -517,7 +512,6 @@ class _Reader:
         return Comparison(field, op, value)
 
     def said(self, field: Field, op: Operator, token: QueryToken) -> Query:
-        """Parse a flag compared with true or false."""
         word = token.text.lower()
         if op not in ("==", "!=") or word not in ("true", "false", "yes", "no", "1", "0"):
             raise self.error(f"{field} is true or false: write {field} or not {field}", token)
@@ -583,7 +577,6 @@ _EXAMPLES = {"rewards": "rewards.format==0", "extra": "extra.parsed==22", "colum
 
 
 def _how(field: Field) -> str:
-    """Say how a field without a comparison can be used."""
     if field.name in TEXTS:
         return f'{field} is a text: {field} has "…", {field} ~ "…"'
     if field.name in WORDS:

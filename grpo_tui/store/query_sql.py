@@ -131,8 +131,6 @@ def _check_there(field: Field, names: RunNames, line: str) -> None:
 
 
 class _Writer:
-    """Writes conditions and collects their values in order."""
-
     def __init__(self, names: RunNames, line: str) -> None:
         self._names = names
         self._line = line
@@ -199,7 +197,6 @@ class _Writer:
         return f"(({_PLAIN[name]} {asked.op} ? AND {_PLAIN[name]} < '') IS TRUE)"
 
     def reward(self, field: Field, holds: str) -> str:
-        """Write that a reward function gave a value for which a condition holds."""
         function = self.function(field)
         return (
             "EXISTS (SELECT 1 FROM reward w WHERE w.completion_id = c.id"

@@ -117,7 +117,6 @@ def joined(pieces: Sequence[SeriesBucket]) -> SeriesBucket:
 
 
 def _weighted(values: Sequence[tuple[float | None, int]]) -> float | None:
-    """Return the mean of (mean, count) pairs, weighted by count; None without any."""
     known = [(mean, count) for mean, count in values if mean is not None]
     count = sum(count for _, count in known)
     return sum(mean * count for mean, count in known) / count if count else None
@@ -430,7 +429,6 @@ class StepStat:
     spread: float | None
     """Mean of the groups' standard deviations; None when no group was scored."""
     flat: float
-    """Fraction of groups without a signal."""
     masked: float | None
     """Fraction of groups that the loss leaves out entirely; None in a run without such groups."""
     top: float | None
@@ -523,7 +521,6 @@ def newest_signals(reader: RunReader) -> tuple[int, list[Signal]]:
 
 
 def _masks(reader: RunReader) -> bool:
-    """Return whether the loss left out any group of the run entirely."""
     if not reader.has("generation_group", "signal"):
         return False
     return reader.one("SELECT 1 FROM generation_group WHERE signal = 'masked' LIMIT 1") is not None
@@ -584,7 +581,6 @@ class StepRange:
     """The ends of what was logged."""
 
     started_at: float
-    """When the first attempt began."""
     first_step: int
     newest_step: int
     newest_at: float

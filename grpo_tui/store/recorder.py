@@ -128,7 +128,6 @@ def take_spooled(folder: RunFolder, attempt: int) -> tuple[list[r.Record], list[
 
 
 def _read(data: bytes) -> list[Any]:
-    """Return the records in a file. Anything else is counted as lost."""
     try:
         bodies = loads(data)
     except (ValueError, RecursionError):
@@ -265,7 +264,6 @@ class Recorder(Drain):
         return True
 
     def _judged(self, records: Sequence[Any]) -> list[Any]:
-        """Return what the judges make of the records just written."""
         found: list[Any] = []
         for judge, gone in list(self.judges.items()):
             try:

@@ -48,7 +48,6 @@ class Rollout:
     group: int
     """The group's number in the run, for `RunReader.groups_by_id`."""
     group_index: int
-    """Position of the group within its batch."""
     group_mean: float | None
     group_std: float | None
     index: int

@@ -117,7 +117,6 @@ class StepHits:
     last_step: int
     hits: int
     of: int
-    """All completions in these steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +143,6 @@ class Found:
     sort: tuple[SortKey, ...] = NEWEST
     ids: Sequence[int] = ()
     group_of: Sequence[int] = ()
-    """The group of each of `ids`."""
     groups: int = 0
     searched: int = 0
     of: int = 0
@@ -228,7 +226,6 @@ def hint(reader: RunReader, query: Query, names: RunNames) -> str:
 
 
 def _outside(reader: RunReader, leaf: Comparison | Between, names: RunNames) -> str:
-    """Say that a field has no value, or that its range misses the one asked for."""
     text, values = sort_key(leaf.field, names)
     # NaN is stored as text, and every text sorts above every number.
     number = f"CASE WHEN {text} < '' THEN {text} END"
@@ -287,8 +284,6 @@ _Answer = tuple[list[Any], int, int]
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A search that is ready to run, block after block."""
-
     found: Found
     sql: str
     head: tuple[Any, ...]
@@ -297,7 +292,6 @@ class _Job:
     patterns: tuple[str, ...]
     heavy: bool
     groups: int
-    """Number of groups to examine."""
 
 
 class Search:
@@ -478,8 +472,6 @@ class Search:
 
 
 class _State:
-    """A search in progress: hands out blocks and collects the results."""
-
     def __init__(
         self, job: _Job, counts: Counter[int], began: float, on_part: Callable[[Found], None] | None
     ) -> None:
@@ -575,7 +567,6 @@ class _State:
             self._tell_at = now + max(PART_S, now - self._began)
 
     def result(self, trouble: str | None) -> Found:
-        """Return the results; `trouble` is what `run` returned."""
         while self._early:
             self._hits += self._early.popitem()[1]
         found = replace(self._gathered(), complete=trouble is None, trouble=trouble or "")

@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     import regex
 
 MATCH_LIMIT_S = 0.2
-"""Time limit of a pattern in one text."""
 MOST_SLOW = 10
-"""After this many timeouts, the pattern is given up."""
 
 _BRACES = re.compile(r"\\N\{[^}]*\}|\\.|\{(?!\d+(?:,\d*)?\}|,\d*\})", re.DOTALL)
 """Escapes to leave as they are, and braces that are not a repetition."""

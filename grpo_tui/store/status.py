@@ -33,7 +33,6 @@ STALL_FACTOR = 20.0
 """A run is stalled after this many usual durations of its phase without a finished step."""
 STALL_AT_LEAST_S = 30.0
 STALL_UNKNOWN_S = 300.0
-"""Minimum patience with a phase whose usual duration is unknown."""
 MASKED = "loss.masked"
 """Id of an alert: the loss leaves out every completion of the newest step."""
 REPLACED = "replaced"
@@ -99,7 +98,6 @@ class Status:
     hardware: Hardware | None = None
     """The machine of a live run, with the age of the sample; None when it is not sampled."""
     progress_at: float | None = None
-    """When the last optimizer step ended."""
     started_at: float | None = None
     supervised: bool = True
     """False when the supervisor is gone while the trainer runs."""
@@ -263,7 +261,6 @@ def _from_database(
 
 
 def _open(attempt: Attempt | None) -> bool:
-    """Return whether the end of the attempt is still unrecorded."""
     return attempt is not None and attempt.state is None
 
 

@@ -29,8 +29,6 @@ _Answer = tuple[str, list[dict[str, Any]] | None]
 
 @dataclass(frozen=True, slots=True)
 class _Scored:
-    """One batch between the reward call and the advantages."""
-
     prompts: list[Any]
     answers: list[_Answer]
     tokens: list[int]

@@ -203,14 +203,12 @@ class Checkpoints:
         self._by_command = False
         self._said: set[str] = set()
         self.saved_step: int | None = None
-        """Step of the newest checkpoint of this attempt."""
         self.owed = False
         """True while a scheduled save is overdue because it failed."""
         self.on_owed: Callable[[str], None] = lambda reason: None
         """Called with the reason when a scheduled save fails."""
         self.before_save: Callable[[], None] = lambda: None
         self.description: dict[str, Any] = {}
-        """Description of the run, written into each marker."""
         self._settings: LiveSettings | None = None
         self._generates_with_data = False
         self.same_order = True
@@ -318,7 +316,6 @@ class Checkpoints:
         return save_checkpoint
 
     def _too_little_room(self, path: Path) -> str:
-        """Return why a checkpoint would not fit; empty when it would."""
         short = self._ranks.first and free_bytes(path) < checkpoint_bytes(self._trainer)
         return self._no_room(path) if short else ""
 
@@ -357,7 +354,6 @@ class Checkpoints:
         torch.save(state, path / STATE_FILE.format(rank=self._ranks.rank))
 
     def _say(self, what: str) -> None:
-        """Print a line once per attempt."""
         if what not in self._said:
             self._said.add(what)
             print(f"grpo-tui: {what}", flush=True)

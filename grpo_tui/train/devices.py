@@ -74,7 +74,6 @@ def gpu_of(device: Any) -> str | None:
 
 
 FACT = "peak_memory"
-"""Key of the fact that holds `PeakMemory.figures`."""
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 _RESET_PEAK = "5"
 """Resets the peak of resident memory: proc(5), `/proc/pid/clear_refs`."""

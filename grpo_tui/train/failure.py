@@ -17,7 +17,6 @@ LIMIT = 2_000
 SENTENCE = 400
 """Characters of the message's first line shown in a cause."""
 BRIEF = 150
-"""Characters of the underlying exception's message."""
 
 
 class NoStepError(RuntimeError):

@@ -20,7 +20,6 @@ KEPT = (
     "io", "json", "logging", "math", "os", "queue", "shutil", "signal", "socket", "sqlite3", "statistics",
     "struct", "subprocess", "threading", "time",
 )  # fmt: skip
-"""Modules that are copied."""
 KEPT_BUILTINS = ("open", "print")
 WATCHED = {
     "builtins": ("open", "print"),
@@ -34,7 +33,6 @@ WATCHED = {
     "threading": ("Event", "Lock", "Thread", "current_thread", "main_thread"),
     "time": ("monotonic", "perf_counter", "sleep", "time"),
 }
-"""Functions whose replacement is reported."""
 
 _copies: dict[str, ModuleType] = {}
 

@@ -13,7 +13,6 @@ from grpo_tui.core.records import PhaseSpan, Record
 from grpo_tui.store.live import RankFile
 
 REMEMBERED = 50
-"""Number of recent durations kept per phase."""
 KNOWN_FROM = 3
 BROKE_IN = "_grpo_tui_phase"
 """Attribute of an exception: the innermost phase it was raised in. The clock has left it by then."""

@@ -203,7 +203,6 @@ class Resuming:
         return [SettingChanged(*row) for row in self._session.ranks.from_first(found)]
 
     def _changed(self, history: Iterable[SettingChanged]) -> list[str]:
-        """Return arguments that differ from the last config in effect."""
         baseline = dict(self._saved)
         baseline |= {s.name: s.new for s in history if s.by == BY_CONFIG}
         return [
@@ -352,7 +351,6 @@ class Resuming:
         self._session.put(SettingChanged(self._session.attempt, self._step, time.time(), name, old, new, by))
 
     def _begin_again_where_changed(self) -> None:
-        """Restart what was learned under a setting that has changed."""
         trainer = self._trainer
         for name in ("metric_for_best_model", "greater_is_better"):
             if name in self._saved and self._saved[name] != self._now[name]:

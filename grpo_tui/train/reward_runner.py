@@ -35,7 +35,6 @@ from grpo_tui.train.phases import PhaseClock
 CULPRIT_LIMIT_S = 3.0
 """Time limit for calling a failed reward function on single completions to find the one that breaks it."""
 GIVEN_UP = -1
-"""Call id of that search."""
 
 
 class RewardAborted(BaseException):
@@ -47,8 +46,6 @@ class RewardAborted(BaseException):
 
 @dataclass(slots=True)
 class _Job:
-    """A call handed from the training thread to the main thread."""
-
     run: Callable[[], Any]
     done: threading.Event = field(default_factory=threading.Event)
     result: Any = None
@@ -72,7 +69,6 @@ class RewardRunner:
         self._installed: dict[int, tuple[Any, Any]] = {}
         self._hooks: list[Any] = []
         self.batch = 0
-        """Number of the generation batch being scored."""
         self.returned: dict[int, list[Any]] = {}
         """Function index to its result for the batch, in which None and NaN still differ."""
         self.failed_function: str | None = None

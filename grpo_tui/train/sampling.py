@@ -234,7 +234,6 @@ def _encode(trainer: Any, prompt: Any) -> tuple[str, list[int], str]:
 
 
 def _some_prompts(trainer: Any) -> list[Any]:
-    """Return a few prompts spread over the training data; only the first of a stream."""
     rows = trainer.train_dataset
     if not hasattr(rows, "__getitem__"):
         return [row["prompt"] for row in itertools.islice(iter(rows), 1)]
@@ -252,7 +251,6 @@ def shared_beginning(prompts: Sequence[Sequence[Mapping[str, Any]]]) -> list[Map
 
 
 def _in_words(before: Sequence[Mapping[str, Any]]) -> str:
-    """Describe messages, such as `the system prompt and 2 examples`; empty for none."""
     system = sum(message["role"] == "system" for message in before)
     examples = sum(message["role"] == "assistant" for message in before)
     parts = ["the system prompt"] * bool(system)
@@ -262,7 +260,6 @@ def _in_words(before: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _problem(prompt: Any) -> str | None:
-    """Return what is wrong with the messages of a command, or None when they can be rendered."""
     problem = prompt_problem(prompt)
     if problem is not None:
         return problem
@@ -299,7 +296,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 ANSWER_TOKENS = 48
-"""Default limit of an answer's length."""
 
 
 def held_rows(rows: Sequence[Mapping[str, Any]], count: int) -> list[Mapping[str, Any]]:

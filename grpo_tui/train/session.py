@@ -350,7 +350,6 @@ PACKAGES = (
     "grpo-tui",
 )
 DIFF_LIMIT = 200_000
-"""Characters kept of the diff to the last commit."""
 
 
 def reproduction_record(trainer: Any, folder: Path) -> dict[str, Any]:

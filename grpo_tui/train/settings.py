@@ -88,7 +88,6 @@ class LiveSettings:
         return [round(float(w), 7) for w in self._trainer.reward_weights.tolist()]
 
     def _merged(self, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """Merge `reward_weights.NAME=V` entries into one mapping."""
         if "reward_weights" in changes and any(name.startswith("reward_weights.") for name in changes):
             raise Refused("reward_weights is given both as a list and by function. Give only one")
         merged = {name: value for name, value in changes.items() if not name.startswith("reward_weights.")}

@@ -41,8 +41,6 @@ ADAPTER = "adapter_config.json"
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """The requested prompt and completion as token ids."""
-
     prompt: list[int]
     ids: list[int]
 

@@ -24,7 +24,6 @@ ROWS_AT_ONCE = 128
 MOST_PARTS = 4
 """Maximum number of tokens for one character: its bytes in UTF-8."""
 DIGITS = 6
-"""Decimals that are kept."""
 
 
 class TokensError(ValueError):
@@ -132,7 +131,6 @@ def logits_of(model: Any, prompt: Sequence[int], completion: Sequence[int], devi
 
 
 def _keeps_logits(model: Any) -> bool:
-    """Return whether the model can skip the logits of the prompt."""
     import torch
 
     inner = model
@@ -306,7 +304,6 @@ def _looked_at(trainer: Any, args: Mapping[str, Any]) -> dict[str, Any]:
 def _figures(
     trainer: Any, before: list[int], ids: list[int], *, wanted: bool
 ) -> tuple[str, dict[str, list[Any]]]:
-    """Return the name of the reference, and the columns."""
     import torch
 
     from grpo_tui.train.sampling import evaluating, unchanged_randomness

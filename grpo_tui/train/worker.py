@@ -177,7 +177,6 @@ def _no_collector() -> Iterator[None]:
 
 
 def _loaded(session: Session, config: RunConfig) -> tuple[list[LoadedReward], Prompts]:
-    """Load rewards and rows, report what was left out, and check that they fit together."""
     session.phases.tell(loads="loading the rewards")
     from grpo_tui.data.load import load_prompts
     from grpo_tui.rewards.loading import load_rewards
@@ -250,7 +249,6 @@ def _leave_on_signals(session: Session, early: list[int]) -> None:
 
 
 def _stop_on_signals(session: Session, early: list[int]) -> None:
-    """Finish the step, save and end on SIGTERM."""
 
     def stop(_: int) -> None:
         session.controller.stop_wanted = True
@@ -297,7 +295,6 @@ def _answers(trainer: Any, questions: Sequence[Any]) -> list[str]:
 def _compared(
     trainer: Any, rewards: Sequence[Any], questions: Sequence[Any], before: Sequence[str]
 ) -> dict[str, Any]:
-    """Return the answers before and after training, each with its reward."""
     from grpo_tui.train.sampling import compared, score
 
     after = _answers(trainer, questions)

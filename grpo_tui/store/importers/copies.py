@@ -44,7 +44,6 @@ class LogSource:
     root: Path
     """Folder that represents the run: TRL's `output_dir`, or verl's folder of steps."""
     folder: Path
-    """Folder with the files."""
 
     def files(self) -> list[tuple[int, Path]]:
         """Return step and path of each file, by step."""

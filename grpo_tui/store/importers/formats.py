@@ -155,7 +155,6 @@ def without_nothing(value: Any) -> Any:
 
 OWN = ("step", "prompt", "completion", "advantage")
 TRL_ABSENT = ("tokens", "truncated", "column")
-"""Fields that these files lack."""
 _NOT_METRICS = ("step", "epoch")
 
 
