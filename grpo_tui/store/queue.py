@@ -117,7 +117,6 @@ def _without_text(batch: r.GenerationBatch) -> r.GenerationBatch:
 
 
 def _size(record: r.Record) -> int:
-    """Estimate the memory a record holds, in bytes."""
     if isinstance(record, r.GenerationBatch):
         return sum(
             600 + len(str(g.prompt)) + sum(400 + 2 * len(c.text) for c in g.completions)
@@ -198,7 +197,6 @@ class Drain(ABC):
         return True
 
     def _lose(self, reason: str, more: Mapping[str, int]) -> None:
-        """Count and report what is left in the queue and cannot be written."""
         counts = Counter(self.queue.dropped) + Counter(more)
         while taken := self.queue.take(limit=512, timeout_s=0.0):
             counts.update(kind_of(record) for record in taken)

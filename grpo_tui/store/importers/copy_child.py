@@ -117,7 +117,6 @@ class Copy:
     # -- one file --------------------------------------------------------------------------------
 
     def _copy_lines(self, step: int, path: Path, at: float) -> None:
-        """Copy a verl file, replacing its earlier rows. A line that is still incomplete is skipped."""
         rows, broken = read_verl(path)
         if broken:
             several = f" and {len(broken) - 1} more" if len(broken) > 1 else ""
@@ -130,7 +129,6 @@ class Copy:
         self._replace(verl_batch(step, at, rows, self._source.root.name))
 
     def _copy_parquet(self, step: int, path: Path, at: float, state: TrainerState) -> None:
-        """Copy a TRL file, replacing its earlier rows."""
         names = self._known["names"]
         rows = read_trl(path)
         found = reward_columns(rows, state.reward_names())
