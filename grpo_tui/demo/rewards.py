@@ -43,10 +43,8 @@ def correctness(
     The compared values are stored with the completions, in the columns `extracted` and `gold`.
 
     Args:
-        completions: The batch's completions, as messages or text.
         answer: The right sum for each completion (a dataset column).
         log_extra: TRL's function that stores a column of values with the completions.
-        **kwargs: Everything else that TRL passes to a reward; unused.
     """
     found = [extracted_answer(completion_text(completion)) for completion in completions]
     if log_extra is not None:
@@ -59,12 +57,7 @@ def correctness(
 
 
 def format_reward(completions: Sequence[Any], **kwargs: Any) -> list[float]:
-    """Return 1.0 where the completion is exactly one thought and one numeric answer, else 0.0.
-
-    Args:
-        completions: The batch's completions, as messages or text.
-        **kwargs: Everything else that TRL passes to a reward; unused.
-    """
+    """Return 1.0 where the completion is exactly one thought and one numeric answer, else 0.0."""
     return [1.0 if _WHOLE.fullmatch(completion_text(completion)) else 0.0 for completion in completions]
 
 

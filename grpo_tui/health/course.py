@@ -25,8 +25,6 @@ class Course:
 
     Attributes:
         count: Number of finite values.
-        low: Lowest single value.
-        high: Highest single value.
         best: Highest mean of `LEVEL` consecutive values.
         best_step: Step at which the window of `best` ends.
     """
@@ -113,7 +111,7 @@ class Course:
     def turned(self, before: float | None = None, part: float = 0.5) -> int | None:
         """Return the step at which the values left an earlier level for the current one.
 
-        This is where Page's cumulative sum about a level between the two peaks, over the kept values. None
+        This is where Page's cumulative sum about a level in between is highest, over the kept values. None
         when all of them come after the change.
 
         Args:

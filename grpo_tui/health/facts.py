@@ -75,18 +75,14 @@ class GroupFacts:
     """One group of completions.
 
     Attributes:
-        prompt: Key of its prompt.
         cause: `some` when it has a signal, otherwise why not: `masked`, `not-finite`, `unscored`,
             `cancels`, `identical` or `equal`.
         low: Lowest total; None without a finite one, as for `high` and `mean`.
-        size: Number of completions.
-        truncated: Completions that are truncated.
         answered: Truncated completions with a final answer in their first half.
         tokens: Mean length.
         different: Whether the texts differ.
         repeated: Fraction of repeated four-word runs in the first text; None when that is short or was
             not checked.
-        functions: Facts by function, in TRL's order.
         columns: Values of each function, one per completion.
     """
 

@@ -42,7 +42,6 @@ class Diagnosis:
 
     Attributes:
         findings: Worst first.
-        steps: The newest step.
         unknown: Metrics that were not logged. Rules about them say nothing.
         off: Rules that the config turns off.
     """

@@ -26,7 +26,6 @@ class Found:
 
     Attributes:
         message: One or two sentences with the numbers.
-        evidence: The numbers by name.
         query: Finds the affected completions, without a range of steps; empty for none.
         remedies: Settings that help. The rule's own text comes first.
         severity: Overrides the rule's severity.
@@ -112,8 +111,6 @@ class RunState:
 
     Attributes:
         courses: Metrics by TRL's key, `phase/NAME` for the seconds of a phase, and `NO_SIGNAL`.
-        first_step: First step seen.
-        step: Newest step seen.
         low: Lowest total of the run.
         high: Highest total of the run.
         prompts: Totals by prompt key.

@@ -31,8 +31,6 @@ class ListedCheckpoint:
         requested: Whether a user requested it, so that rotation keeps it.
         metrics: Training metrics of its step, or of the last logged step before it.
         metrics_step: That step; None without metrics.
-        newest: Whether it is the newest complete one.
-        best: Whether its reward is the highest of the complete ones.
     """
 
     step: int
@@ -66,9 +64,7 @@ class CheckpointList:
     """The checkpoints of a run, by step.
 
     Attributes:
-        live: Whether the run is still training.
         starting: Whether it may be loading a checkpoint.
-        free_bytes: Free space on their disk.
     """
 
     run: str

@@ -38,8 +38,6 @@ class Way:
 
     Attributes:
         kind: Toggled at once, chosen from a list, typed on one line, as multi-line text, or as YAML.
-        text: Initial text.
-        choices: Values to choose from.
     """
 
     kind: Kind

@@ -20,7 +20,6 @@ class FieldHelp:
 
     Attributes:
         facts: Type, choices and default, a few words each.
-        findings: Errors first.
         advice: What we recommend, and why.
         help: TRL's own text.
     """
@@ -76,9 +75,6 @@ class ConfigView:
     Attributes:
         title: The file's name, or what it was made from.
         path: The file; None for a config that was never saved.
-        fields: Every field, in the order of groups.
-        findings: Errors first.
-        unsaved: Whether it differs from the file.
         broken: Why the text cannot be parsed, and where; None when it can.
         lines: Line number of each field in the text, from 1.
         whole: Whether all checks that need no loading have run.

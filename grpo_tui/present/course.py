@@ -34,7 +34,6 @@ class Stretch:
         right: Fraction of groups with equal totals, at the highest total of the run.
         wrong: The same at the lowest total.
         flat: The same at another total.
-        looked_at: Number of groups whose completions were read.
         distinct: Mean fraction of different texts in a group.
         repeated: Mean fraction of repeated four-word runs in a completion.
         better_tokens: Mean length of completions with an advantage above 0.
@@ -73,8 +72,6 @@ def course(
     """Return the stretches of a run.
 
     Args:
-        weights: Weights of the reward functions, in order.
-        stretches: Maximum number of stretches.
         given_up: Called between stretches. True ends the reading early.
     """
     flat = series_window(reader, "grpo_tui/flat_share", buckets=stretches)
@@ -143,10 +140,8 @@ class ProbeStep:
     """Results of the probe prompts at one step.
 
     Attributes:
-        answered: Number of completions.
         total: Mean total; None when none was scored.
         rewards: Mean of each function, in order.
-        truncated: Fraction truncated.
     """
 
     step: int
@@ -157,12 +152,7 @@ class ProbeStep:
 
 
 def probe_course(reader: RunReader, functions: int, *, most: int = STRETCHES) -> list[ProbeStep]:
-    """Return the results of the probe prompts: first and last step, and others in between.
-
-    Args:
-        functions: Number of reward functions.
-        most: Maximum number of steps.
-    """
+    """Return the results of the probe prompts: first and last step, and others in between."""
     steps = [stat.step for stat in step_stats(reader, mode="probe")]
     if len(steps) > most:
         steps = [steps[n * (len(steps) - 1) // (most - 1)] for n in range(most)]

@@ -30,7 +30,6 @@ class LabelledRow:
     """A line with its label. The text may have several lines and is wrapped when shown.
 
     Attributes:
-        label: In front; empty for none.
         role: Of its colour: `text`, `dim`, `strong`, `good`, `bad`, `attention` or `accent`.
         marks: Parts of the text to highlight, such as special tokens.
     """

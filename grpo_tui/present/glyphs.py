@@ -49,7 +49,6 @@ def spark(
     If the ends of the scale are equal, values are at half height, or at the bottom when they are zero.
 
     Args:
-        values: In order of time.
         width: Number of characters; fewer when there are fewer values.
         low: Lower end of the scale, by default the lowest value.
         high: Upper end of the scale, by default the highest value.

@@ -156,12 +156,10 @@ class CardRow:
     """One completion of a group.
 
     Attributes:
-        index: Position in the group, from 0.
         tokens: None, like `truncated`, when imported logs do not say.
         rewards: By function, in order; None where one abstained.
         same_as: Position of the first completion with the same text; None for the first itself.
         extra: Values from `log_extra`.
-        masked: Whether the loss leaves it out.
     """
 
     index: int
@@ -184,7 +182,6 @@ class GroupCard:
         messages: The prompt as (role, text); a string prompt has one with an empty role.
         columns: Every dataset column except the prompt, as text.
         kind: Whether it has a signal, and if not, why.
-        distinct: Fraction of different texts.
         best: Position of the highest total; None when none is scored.
         worst: Position of the lowest total, likewise.
     """
@@ -216,7 +213,6 @@ def group_card(
 
     Args:
         totals: Lowest and highest total of the run, which determine the group's kind.
-        absent: Fields that imported logs lack.
     """
     values = [completion.total for completion in group.completions]
     first: dict[str, int] = {}

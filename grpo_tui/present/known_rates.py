@@ -40,7 +40,6 @@ class Measured:
 
     Attributes:
         correction: Measured ÷ planned memory of the newest trial on the same device; 1 without one.
-        rates: Their speeds.
     """
 
     correction: float = 1.0
@@ -48,14 +47,7 @@ class Measured:
 
 
 def measured(model: str, device: Device | None, *, lora: bool, folder: Path | None = None) -> Measured:
-    """Return what trials measured for a model.
-
-    Args:
-        model: As named in a config.
-        device: The device to plan for.
-        lora: Whether an adapter is trained.
-        folder: Where trials are stored, by default the cache.
-    """
+    """Return what trials measured for a model."""
     trials = [trial for trial in read_trials(folder) if trial.model == model]
     kind, machine = "lora" if lora else "full", machine_name(device)
     same = [trial.ratio for trial in trials if (trial.kind, trial.machine) == (kind, machine)]
@@ -74,7 +66,6 @@ def known_rates(folders: Iterable[Path], model: str) -> tuple[Rate, ...]:
 
     Args:
         folders: Only their direct subfolders are checked, because one may be a home directory.
-        model: As named in a config.
     """
     return _known(tuple(folders), model, str(Path.cwd()), int(time.monotonic() // KEPT_S))
 

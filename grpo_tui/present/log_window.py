@@ -94,10 +94,6 @@ def find(reader: LogReader, words: str, level: str, start: int, *, forward: bool
     """Find the next line with these words, wrapping around at the end.
 
     Args:
-        words: Searched for in any case.
-        level: Levels that are shown.
-        start: Line to start from.
-        forward: Towards newer lines.
         here: Whether the start line itself may match.
     """
     count = reader.count(words, level=level)

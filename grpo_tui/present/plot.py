@@ -450,7 +450,6 @@ def _neighbours(
     """Yield pairs of positions to join. Missing values are skipped; a single value joins itself.
 
     Args:
-        known: Whether there is a value at each position.
         near: Whether a position is near enough to the next; by default all are.
     """
     alone = True

@@ -115,7 +115,6 @@ class Model:
     Attributes:
         name: As given to `grpo-tui compare`.
         marks: Final model, newest, best, or why it cannot be used.
-        usable: Whether it is complete.
         adapter: Whether it is a LoRA adapter, which needs its base.
     """
 
@@ -145,7 +144,6 @@ class Results:
 
     Attributes:
         comparisons: Newest first, one entry per compared model.
-        at: Index of the one shown.
         prompts: Its prompts: worse first, then better, then the same.
         models: The final model, then the checkpoints, newest first.
     """

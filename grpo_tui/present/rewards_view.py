@@ -37,9 +37,6 @@ class FunctionColumn:
 
     Attributes:
         name: As TRL logs it.
-        weight: Weight in the total.
-        muted: Whether it is left out of the total for now.
-        digits: Decimals of its column.
         failure: Why it returned nothing; empty when it did.
         coverage: Fraction of the samples it scored.
         seconds: Duration of its call; None when it was not called.
@@ -47,9 +44,6 @@ class FunctionColumn:
         low: Lowest score; None without any, as for `high` and `mean`.
         histogram: Counts of its scores from `low` to `high`, as blocks.
         like: The function it correlates with most within groups: name and correlation.
-        file: Its source file.
-        line: Line in that file.
-        printed: What it printed.
         changed_w: Width of its widest cell with a change, in characters; 0 without any.
     """
 
@@ -77,15 +71,11 @@ class SampleRow:
     """One sample.
 
     Attributes:
-        index: Position among the samples.
-        group: Position of its group.
         text: Completion on one line; a long one is shortened in the middle.
         kind: Description, such as `gold`, and its tags with a #.
-        scores: Score of each function.
         before: Function to its previous score, where that differs.
         total: None when no function scored it; then `advantage` is 0.
         broke: Functions that raise because of it.
-        tags: Tags given by the user.
     """
 
     index: int
@@ -119,8 +109,6 @@ class RewardsView:
     Attributes:
         title: Whose rewards these are.
         origin: Where the samples come from.
-        columns: The functions, in TRL's order.
-        rows: The samples, in the order of the report.
         groups: In the order of their first samples.
         findings: Errors first; not `whole` while checks still run.
         scale: How advantages are scaled (`scale_rewards`).
@@ -131,7 +119,6 @@ class RewardsView:
         changed: Number of scores that differ from before.
         reason: Why it was scored, such as `rewards.py saved`.
         whole: Whether the findings are complete.
-        digits: Decimals of the totals.
         text_w: Characters of the longest completion in a row.
     """
 
@@ -428,8 +415,6 @@ class Saw:
     """One function's view of one sample.
 
     Attributes:
-        name: The function.
-        score: As text.
         worth: Score times weight, as text.
         compared: (column, value) pairs from `log_extra`.
         failure: Why it returned nothing, with file and line; empty when it did.
@@ -457,8 +442,6 @@ class SampleDetail:
         completion: The whole text, safe, with line breaks.
         total: As text, like `advantage`.
         recorded: Values recorded by the run, as text; empty for a sample from elsewhere.
-        saw: One entry per function.
-        columns: Dataset columns, as (name, value).
     """
 
     number: int

@@ -32,7 +32,6 @@ def write_csv(out: TextIO, rows: Iterable[Rollout], names: Sequence[str], *, eve
     """Write a header and a line per completion. Each `rewards.NAME` is a column; lists and objects are JSON.
 
     Args:
-        names: The reward functions.
         everything: Include fields beyond the documented keys.
     """
     table = csv.writer(out, lineterminator="\n")

@@ -93,7 +93,6 @@ class StepLooks:
         """Return the figures of the groups by step; None when nothing is new.
 
         Args:
-            groups: The new groups.
             fresh: True for the first look at a run.
         """
         new = [group for group in groups if group.mode == "train"]
@@ -365,9 +364,7 @@ class RunState:
         """Return the current state of the run as a frozen view.
 
         Args:
-            rank: State of rank 0; None without one.
             waiting: Commands sent from here, with outcomes, that `run.db` may not have yet.
-            trouble: Why the run cannot be read at the moment.
         """
         delta, reward = self._delta, self._series.get("reward", Series())
         step = max(status.step, reward.last_step or 0) if status.live else status.step

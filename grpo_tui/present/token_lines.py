@@ -148,7 +148,6 @@ def surprising_lines(
     """Return a heading, then the most surprising tokens.
 
     Args:
-        most: Maximum number of tokens.
         chosen: Position of the token to mark; None for none.
     """
     with_base = bool(scores.base)

@@ -255,7 +255,6 @@ def load_window(
     Args:
         sources: One run with several keys, or several runs with one key.
         keys: Metric keys with the name of each line; an empty name means the run's.
-        window: The part to show.
     """
     reaches = [reach for source in sources if (reach := source.reach(window.x)) is not None]
     if not reaches:

@@ -41,7 +41,6 @@ class CompareOptions:
     """Options of a comparison.
 
     Attributes:
-        rows: Number of dataset rows.
         samples: Completions per row and policy.
         seed: For choosing rows and for sampling; None for the config's.
         held: Use held-out rows only. Otherwise they are used if the config has some.

@@ -47,8 +47,6 @@ class Asked:
     """Questions, answers and rewards of a comparison.
 
     Attributes:
-        names: Names of the policies.
-        rows: Rows that every policy answered.
         answers: For each policy, its answers to each row.
         rewards: Names of the rewards, in the order of `weights`.
         judge: Reward that decides what is right; None without one.

@@ -50,9 +50,7 @@ class Merged:
     """A merged model and the results of its check.
 
     Attributes:
-        size_bytes: Size of all files.
         tokens: Number of tokens compared with the adapter on its base in float32.
-        max_difference: Largest difference of a logit.
         kl: Mean KL divergence per token, in nats, from the adapter on its base in float32.
         base_kl: The same for the base alone in this dtype, from the base in float32.
         top1: Fraction of tokens at which both agree on the most probable token.
@@ -131,8 +129,6 @@ def refuse_no_room(parameters: int, dtype: str, memory_bytes: int, disk_bytes: i
 
     Args:
         parameters: Parameters of the base; shared ones count once.
-        memory_bytes: Available memory.
-        disk_bytes: Free space at the destination.
 
     Raises:
         MergeError: One of them is not enough.

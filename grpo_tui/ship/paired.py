@@ -25,10 +25,8 @@ class Difference:
     """How far a policy's mean is above the other's.
 
     Attributes:
-        mean: Mean over the prompts.
         low: Lower end of the 95 % interval; None with fewer than two prompts.
         high: Upper end, likewise.
-        prompts: Number of prompts.
     """
 
     mean: float

@@ -47,7 +47,6 @@ class Reward:
         weight: None for the total, and where it was not recorded.
         start: Mean of its first values; None without any.
         end: Mean of its last values.
-        series: Batch means by step.
     """
 
     key: str
@@ -75,7 +74,6 @@ class RunFacts:
 
     Attributes:
         imported: `trl` or `verl` for imported logs, empty for a recorded run.
-        config: As recorded.
         record: Versions, seed, GPUs and rows, as recorded.
         rewards: The functions in TRL's order, and the total.
         averaged: Number of logged steps that `start` and `end` of a reward are averaged over.
@@ -84,7 +82,6 @@ class RunFacts:
         evaluations: Rewards on the evaluation rows and on probe prompts.
         duration_s: Total of all attempts, without the time in between.
         chat: Whether prompts are lists of messages; None without any.
-        final: Whether the folder has a complete final model.
     """
 
     name: str
@@ -115,7 +112,6 @@ def read_facts(root: Path, name: str) -> RunFacts:
 
     Args:
         root: The folder, which may be a copy of logs from TRL or verl.
-        name: Displayed name of the run.
 
     Raises:
         RunDatabaseError: It holds no run, or its record is damaged.

@@ -104,11 +104,7 @@ BY_METRIC = ("reduce_lr_on_plateau", "greedy")
 
 
 def refused_at_resume(checkpoint: Path, asked: Mapping[str, Any]) -> str:
-    """Return why changed settings prevent a resume from this checkpoint; empty when they do not.
-
-    Args:
-        asked: TRL's arguments, as far as they are given.
-    """
+    """Return why changed settings prevent a resume from this checkpoint; empty when they do not."""
     found = (read_object(checkpoint / MARKER) or {}).get("settings")
     saved = found if isinstance(found, dict) else {}
     for name in SHARDED:

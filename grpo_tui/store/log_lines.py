@@ -188,7 +188,6 @@ class LogReader(RunFile):
             level: `all`, `folded` (all but metrics and progress bars), `warning` (and errors) or `error`.
             words: Long lines are cut to a piece around this text. It does not filter lines.
             newest: Return the last lines of the range instead of the first.
-            limit: Maximum number of lines.
             piece: Maximum characters per line.
         """
         where, values = _where(first, last, level)

@@ -145,7 +145,6 @@ class QueryError(ValueError):
     """A query that cannot be parsed: one sentence, and the position in the line.
 
     Attributes:
-        text: The line.
         at: Position, from 0; may be the end of the line.
     """
 

@@ -69,9 +69,6 @@ def with_checkpoint(reader: RunReader, finding: Finding, complete: Iterable[int]
     """Add the checkpoint to return to, if the finding is about a damaged policy.
 
     A checkpoint counts when completions of its policy, or of a later one, were still sound.
-
-    Args:
-        complete: Steps of the complete checkpoints.
     """
     first = finding.first_step
     if finding.id not in DAMAGED or finding.severity == "info" or first is None:

@@ -211,7 +211,6 @@ def new_points(
     """Return the values of metrics in the rows after `after_row`.
 
     Args:
-        limit: Maximum number of rows.
         keys: Only these metrics; None for all.
 
     Returns:
@@ -466,8 +465,6 @@ def step_stats(
     Args:
         first_step: Inclusive.
         last_step: Inclusive.
-        mode: `train` or `eval`.
-        totals: Result of `total_range`, if already known.
     """
     rows = reader.all(
         f"{_per_step(reader, totals or total_range(reader, mode))}", mode, first_step, last_step
@@ -643,9 +640,7 @@ def sample_series(reader: RunReader, key: str, places: int = 48, neighbours: int
     """Return values of a metric at several places of the run, in logged order.
 
     Args:
-        key: TRL's key of the metric.
         places: Number of places, spread evenly over the logged rows and ending at the newest.
-        neighbours: Number of rows per place.
 
     Returns:
         A list of values per place that has any, without superseded rows. A run of at most `places` ×

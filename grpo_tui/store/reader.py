@@ -95,11 +95,9 @@ class Visit:
     """One appearance of a prompt.
 
     Attributes:
-        group: Number of the group.
         mean: Mean of its totals; None when no completion was scored.
         std: Their standard deviation; None likewise.
         best: Text of the completion with the highest total; None when none was scored.
-        best_total: That total.
     """
 
     group: int
@@ -134,11 +132,7 @@ class RunReader(RunFile):
         return None if row is None else from_json(row["value"])
 
     def unreadable(self, newest: int = 64) -> dict[str, int]:
-        """Count unreadable values by place, such as `fact reproduction` or `setting.new`.
-
-        Args:
-            newest: Number of rows checked per table.
-        """
+        """Count unreadable values by place, such as `fact reproduction` or `setting.new`."""
         rows = self.all(
             "SELECT place, value, kind FROM (SELECT *, CASE WHEN json_valid(value) THEN json_type(value) END"
             f" AS kind FROM ({_JSON_VALUES})) WHERE value IS NOT NULL"
@@ -207,9 +201,7 @@ class RunReader(RunFile):
             last_step: Upper bound, inclusive.
             mode: `train`, `eval`, `probe`, or None for all.
             after_id: Only groups recorded after this one.
-            newest_first: Order by recording, newest first.
             superseded: Include steps that a resume has repeated.
-            limit: Maximum number of groups.
         """
         where, values = ["id > ?"], [after_id]
         # The `+` keeps SQLite from an index with which it would sort the whole run by id.
@@ -288,12 +280,7 @@ class RunReader(RunFile):
         )
 
     def visits(self, prompt_key: str, *, limit: int = MOST_VISITS) -> list[Visit]:
-        """Return the appearances of a prompt, oldest first, without superseded steps.
-
-        Args:
-            prompt_key: As recorded with its groups.
-            limit: Keep only this many of the newest.
-        """
+        """Return the appearances of a prompt, oldest first, without superseded steps."""
         rows = self.all(
             "SELECT g.id, g.step, g.attempt, g.mode, g.mean, g.std, b.text, b.total FROM"
             " (SELECT * FROM generation_group WHERE prompt_key = ? AND superseded = 0"

@@ -25,11 +25,7 @@ class SavedView:
 
 
 class SavedViews:
-    """The file of views.
-
-    Args:
-        folder: Folder of the program's settings.
-    """
+    """The file of views."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / FILE

@@ -124,10 +124,8 @@ class Found:
     """Results of a search, complete or so far.
 
     Attributes:
-        line: The query as typed.
         sort: Order of `ids`; ties are in order of recording.
         ids: Numbers of the completions found, for `rollouts_of`.
-        groups: Number of groups they belong to.
         searched: Number of completions examined.
         of: Number of completions to examine.
         over_steps: Distribution over steps, in order, without steps that have no completion.
@@ -171,12 +169,7 @@ def packed(ids: Iterable[int]) -> array[int]:
 
 
 def over_steps(hits: Counter[int], of: Mapping[int, int], buckets: int = BUCKETS) -> tuple[StepHits, ...]:
-    """Count hits by step in at most `buckets` buckets of equal width: 1, 2 or 5 steps times a power of 10.
-
-    Args:
-        hits: Completions found, by step.
-        of: All completions, by step.
-    """
+    """Count hits by step in at most `buckets` buckets of equal width: 1, 2 or 5 steps times a power of 10."""
     of = {step: count for step, count in of.items() if isinstance(step, int)}  # a file may hold anything
     if not of:
         return ()
@@ -298,7 +291,6 @@ class Search:
     """Searches the completions of a run. Use it from one thread at a time.
 
     Args:
-        path: `run.db`.
         scans: Number of concurrent statements; by default the number of cores, at most `SCANS`.
 
     Raises:
@@ -342,10 +334,8 @@ class Search:
             sort: Keys as typed (`-reward,step`), or parsed; by default the newest step first.
             superseded: Include steps that a resume has repeated.
             after_group: Only groups recorded after this one.
-            cancel: Set it to end the search.
             on_part: Called in this thread with what was found so far.
             limit: End soon after this many results, when they are ordered by step.
-            limit_s: Time limit.
 
         Raises:
             QueryError: The query or the sort key is invalid.

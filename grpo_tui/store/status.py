@@ -121,9 +121,6 @@ class Status:
 def read_status(root: Path, reader: RunReader | None = None) -> Status:
     """Return the state of a run.
 
-    Args:
-        reader: An open reader of its `run.db`, to avoid opening another.
-
     Raises:
         RunDatabaseError: The folder holds no run.
     """
@@ -154,9 +151,6 @@ def final_step(root: Path, status: Status | None = None) -> int | None:
     """Return the step of a finished run's final model; None without a complete one.
 
     A model that an earlier start of the run left there does not count.
-
-    Args:
-        status: The run's status, if already known.
     """
     if weights_fault(root):
         return None

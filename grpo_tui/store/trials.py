@@ -26,16 +26,10 @@ class TrialFigures:
     """Measurements of one trial.
 
     Attributes:
-        model: As named in the config.
         kind: `lora` or `full`.
         machine: Name of the GPU, or `cpu of HOST`.
         planned_bytes: Planned peak memory, without any correction.
-        measured_bytes: Measured peak memory.
-        step_s: Seconds per step.
-        completions: Completions per step.
-        world_size: Number of processes.
         device: `cuda` or `cpu`.
-        use_vllm: Whether vLLM generated.
         at: Seconds since the epoch.
     """
 

@@ -33,7 +33,6 @@ def build_trainer(
 
     Args:
         output_dir: The run folder, which overrides the config's `output_dir`.
-        tell: Called with what is being loaded.
     """
     tell("loading torch and TRL")
     from trl import GRPOConfig, GRPOTrainer, ModelConfig, get_peft_config, get_quantization_config

@@ -60,11 +60,7 @@ ORDER = ("seed", "shuffle_dataset", "per_device_train_batch_size", "gradient_acc
 def description(
     trainer: Any, sources: Sequence[RewardFunctionInfo] | None, reward_params: Sequence[Any]
 ) -> dict[str, Any]:
-    """Describe a run as plain JSON: TRL's arguments, and what else a generated batch depends on.
-
-    Args:
-        trainer: The trainer, before `train()`.
-    """
+    """Describe a run as plain JSON: TRL's arguments, and what else a generated batch depends on."""
     model = trainer.model
     adapter = getattr(model, "peft_config", None) or {}
     rewards = [[s.name, s.source.rpartition("/")[2], s.sha256 or s.text] for s in sources or ()]

@@ -102,14 +102,9 @@ def group_of(
     """Build a group as this program's recorder would have written it.
 
     Args:
-        index: Position within the batch.
-        prompt: A text, or chat messages.
-        columns: Dataset columns, if the log has them.
         completions: A text or chat messages each.
         rewards: One entry per function, for each completion.
         own_advantages: As logged; None to compute them.
-        extras: Other logged values of each completion.
-        epsilon: As used by the trainer that wrote the log.
     """
     totals = [total(values) for values in rewards]
     computed = advantages(totals, epsilon)
@@ -246,8 +241,6 @@ def trl_batch(
     """Build a batch of groups from the rows of a file.
 
     Args:
-        step: From the file's name.
-        at: When the file was written.
         names: Columns that hold rewards.
         size: Group size; 1 when unknown.
     """
@@ -295,7 +288,6 @@ def weights_differ(
     """Return whether TRL's logged mean total differs from the plain sums, so that weights were used.
 
     Args:
-        names: Columns that hold rewards.
         logged: Values logged at that step. A mean over more rows than these cannot be compared. It is
             recognized by the mean of a function.
     """
@@ -348,8 +340,6 @@ def verl_batch(step: int, at: float, rows: Sequence[Mapping[str, Any]], folder: 
     """Build a batch of groups from the rows of a file.
 
     Args:
-        step: From the file's name.
-        at: When the file was written.
         folder: Name of the folder; `val…` holds validation.
     """
     key = "uid" if all("uid" in row for row in rows) else "input"
