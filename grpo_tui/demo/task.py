@@ -26,8 +26,7 @@ def question(a: int, b: int) -> str:
 def all_rows() -> list[dict[str, Any]]:
     """Return the 400 rows as plain dictionaries, always in the same shuffled order.
 
-    They are shuffled so that the first rows of any part, including held-out rows, are not 1 + 1, 1 + 2, 1 +
-    3.
+    They are shuffled so that no part of them, such as the held-out rows, starts with 1 + 1, 1 + 2, 1 + 3.
     """
     numbers = range(1, LARGEST + 1)
     rows = [
