@@ -112,10 +112,7 @@ def before_start(
     """Check a config before its start and print findings to stderr.
 
     Args:
-        source: The config.
-        start: How it will start.
         quick: Skip model, data and rewards.
-        force: Start despite errors.
         told: Findings that were already printed.
 
     Returns:

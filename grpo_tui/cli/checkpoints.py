@@ -33,7 +33,6 @@ def checkpoints(parsed: Any) -> int:
 
 
 def _delete(found: CheckpointList, steps: list[int], *, yes: bool) -> None:
-    """Delete checkpoints after confirmation."""
     if kept := found.kept_from_deletion(steps):
         raise CommandError(f"nothing was deleted: {kept}")
     chosen = [one for one in found.checkpoints if one.step in steps]

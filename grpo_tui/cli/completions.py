@@ -26,7 +26,6 @@ LONGEST_S = 600.0
 """A command may search longer than a screen does."""
 BAR = 30
 _ROWS = ("--sort", "--limit", "--format", "--all")
-"""Options about the printed rows."""
 _QUERY = ("--step", "--where", "--search", "--regex")
 
 
@@ -99,11 +98,6 @@ def _list(views: SavedViews) -> int:
 
 def _asked(parsed: Any, views: SavedViews, functions: Sequence[str]) -> tuple[Query, tuple[SortKey, ...]]:
     """Combine the options into a query and a sort order.
-
-    Args:
-        parsed: The arguments.
-        views: The saved views.
-        functions: Names of the run's reward functions.
 
     Raises:
         CommandError: An option is invalid.

@@ -124,7 +124,6 @@ def _print_blocks(blocks: Sequence[DataBlock]) -> None:
 
 
 def _print_rows(block: DataBlock) -> None:
-    """Print labels in a column, with texts wrapped next to them."""
     labels = [one_line(row.label) for row in block.rows]
     wide = min(LABEL_W, max(map(len, labels), default=0))
     width = max(40, terminal_width())

@@ -44,11 +44,6 @@ def gpus(parsed: Any) -> int:
 def placed(spec: RunSpec, config: RunConfig, asked: str | None) -> RunSpec:
     """Return the start with its GPUs: those of `--gpus`, else of the resumed start, else of the config.
 
-    Args:
-        spec: The start.
-        config: Its config.
-        asked: Value of `--gpus`, None when not given.
-
     Raises:
         CommandError: A GPU does not exist, or their number does not fit the ranks.
     """

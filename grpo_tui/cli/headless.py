@@ -42,7 +42,6 @@ def follow(root: Path, after_row: int = 0, after_attempt: int = 0) -> int:
     When interrupted: 130 after Ctrl+C, 143 after SIGTERM, 141 when the reader of stdout is gone.
 
     Args:
-        root: The run folder.
         after_row: Logged rows up to this one are skipped.
         after_attempt: Notes on the resume of attempts up to this one are skipped.
     """

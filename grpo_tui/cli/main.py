@@ -129,7 +129,6 @@ def _with_implied_command(words: list[str]) -> list[str]:
 
 
 def _no_command(word: str, target: Path) -> str:
-    """Return the message for an unknown command."""
     import difflib
 
     shown = one_line(word, 60)

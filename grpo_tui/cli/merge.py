@@ -40,7 +40,6 @@ def merge(parsed: Any) -> int:
 
 
 def _lines(found: Merged, policy: Policy) -> Iterator[str]:
-    """Return the result as lines: what was merged, how it was checked, warnings, the next step."""
     where = from_here(Path(found.path))
     step = f" (step {found.step})" if found.step is not None else ""
     yield f"merged  {from_here(Path(found.adapter))}{step} into {found.base}"

@@ -83,7 +83,6 @@ def _chosen(readers: dict[str, RunReader], patterns: Sequence[str], *, computed:
 
 
 def _near(word: str, known: Sequence[str]) -> str:
-    """Return a hint with similar keys, empty if there are none."""
     inside = [key for key in known if word.strip("*").lower() in key.lower()] if word.strip("*") else []
     near = inside[:3] or difflib.get_close_matches(word, known, 3, 0.5)
     return f". Did you mean {', '.join(one_line(key, 60) for key in near)}?" if near else ""

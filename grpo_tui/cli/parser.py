@@ -252,8 +252,6 @@ def _run_command(commands: Commands, name: str, text: str) -> argparse.ArgumentP
     return parser
 
 
-# -- completions, course, tokens --------------------------------------------------------------------
-
 COMPLETIONS_EPILOG = """\
 examples:
   grpo-tui completions RUN --where 'reward<0.2 and tokens>400' --sort -tokens --limit 20
@@ -394,8 +392,6 @@ def _tokens_command(commands: Commands) -> None:
     command.add_argument("--json", action="store_true", help="one JSON object, with every token")
 
 
-# -- examples ---------------------------------------------------------------------------------------
-
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "demo": ("grpo-tui demo", "grpo-tui demo --fault first-digit --steps 40"),
     "train": (
@@ -453,7 +449,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 
 
 def _add_examples(commands: Commands) -> None:
-    """Add each command's examples to the end of its help."""
     for name, command in commands.choices.items():
         if name not in EXAMPLES:
             continue

@@ -1,8 +1,7 @@
 """Output of commands: lines, JSON and progress, on safe streams.
 
 All terminal output of commands goes through `SafeTerminal`. This module also decides whether the terminal can
-show
-the screen.
+show the screen.
 """
 
 from __future__ import annotations

@@ -42,13 +42,7 @@ def plan_config(parsed: Any) -> int:
 
 
 def plan_on(config: RunConfig, words: tuple[str, ...], parsed: Any) -> Plan:
-    """Return the plan of a config for this machine or for the GPU of `--gpu`.
-
-    Args:
-        config: The config.
-        words: Command line of its launcher.
-        parsed: The arguments.
-    """
+    """Return the plan of a config for this machine or for the GPU of `--gpu`."""
     machine = this_machine()
     device = (
         _device(parsed.gpu)
@@ -109,7 +103,6 @@ def _device(name: str) -> Device:
 
 
 def _config(parsed: Any) -> tuple[RunConfig, tuple[str, ...]]:
-    """Return the config of a file or a run, and its launcher's command line."""
     path: Path = parsed.config
     if path.is_dir():
         _, spec, saved = saved_run(path)

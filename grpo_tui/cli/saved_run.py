@@ -44,8 +44,6 @@ def overridden(
     """Return a run's config with `--set` applied.
 
     Args:
-        saved: Config of the run.
-        overrides: `K=V` texts.
         size: Number of training processes, None when unknown.
         force: Accept errors, as long as a config results.
 

@@ -1,8 +1,7 @@
 """Open the screen in a child process, so that the parent can restore the terminal however the screen ends.
 
 The parent only waits. It forwards signals, stops when the screen stops, and returns the screen's exit code.
-It
-imports as little as possible, because imports delay the first paint.
+It imports as little as possible, because imports delay the first paint.
 """
 
 from __future__ import annotations
@@ -80,11 +79,9 @@ def guarded(screen: Callable[[], int], afterwards: Callable[[], str]) -> int:
     """Run `screen` in a child process and return its exit code.
 
     Returns in both processes: in the child after `screen`, in the parent after the child has exited. Without
-    a
-    terminal, or if the fork fails, `screen` runs in this process.
+    a terminal, or if the fork fails, `screen` runs in this process.
 
     Args:
-        screen: Shows the screen.
         afterwards: Returns what to say if it ended badly, or an empty string.
     """
     terminal = _terminal()
@@ -119,8 +116,7 @@ def _ended(child: int, terminal: _Terminal) -> int:
     """Wait for the child and forward signals meanwhile. Return its status.
 
     Signals stay blocked and are taken one by one. A handler could run just before the waiting call, which
-    would
-    then miss the signal.
+    would then miss the signal.
     """
     while True:
         pid, status = os.waitpid(child, os.WUNTRACED | os.WNOHANG)

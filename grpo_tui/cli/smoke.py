@@ -1,8 +1,7 @@
 """`grpo-tui train CONFIG --smoke`: a trial of two steps on the longest prompts, saved, reloaded and removed.
 
 A trial is a normal run in its own folder next to the real one. Its measurements are compared with the plan
-and
-kept for the next plan.
+and kept for the next plan.
 """
 
 from __future__ import annotations
@@ -96,8 +95,6 @@ def smoke(parsed: Any, prepare: Prepare, real: Path) -> int:
     """Run the trial. Exit 0 if it trained, saved and resumed.
 
     Args:
-        parsed: The arguments of `train`.
-        prepare: Converts arguments to a checked start.
         real: Folder of the real run. The trial's folder is created next to it.
     """
     if parsed.resume is not None or parsed.detach:
@@ -147,11 +144,7 @@ def _trial(folder: RunFolder, spec: RunSpec, config: RunConfig) -> int:
 
 
 class _Stages:
-    """Shows the stage of a trial: one updated line on a terminal, else a line per stage.
-
-    Args:
-        what: The entry of `STAGES` at the start of the line.
-    """
+    """Shows the stage of a trial: one updated line on a terminal, else a line per stage."""
 
     def __init__(self, what: str) -> None:
         self._what, self._said, self._since = what, "", 0.0

@@ -194,7 +194,6 @@ def _launcher(parsed: Any) -> tuple[str, ...]:
 
 
 def _root(parsed: Any) -> Path:
-    """Return the run folder of a config or a run."""
     return _root_of(parsed, *_config(parsed, None))
 
 
@@ -346,7 +345,6 @@ def _fresh(root: Path) -> RunFolder:
 
 
 def _refuse_live(root: Path, more: str = "") -> None:
-    """Reject a folder where a run is live."""
     try:
         look = read_status(root)
     except RunDatabaseError:

@@ -52,9 +52,7 @@ def refuse_unused(parsed: Any, why: str, *options: str) -> None:
     """Reject options that would have no effect.
 
     Args:
-        parsed: The arguments.
         why: When they have no effect, such as `with --count`.
-        options: As written on the command line.
 
     Raises:
         CommandError: One of them was given.

@@ -1,8 +1,7 @@
 """Check whether a checkpoint's LoRA adapter fits the config that resumes from it.
 
 transformers reports a mismatch late and misleadingly ("can't find a checkpoint index", a page of tensor
-sizes).
-Only `adapter_config.json` is read.
+sizes). Only `adapter_config.json` is read.
 """
 
 from __future__ import annotations
@@ -28,12 +27,7 @@ _SAME = {
 
 
 def adapter_mismatch(checkpoint: Path, model_args: Mapping[str, Any]) -> str | None:
-    """Return why the config cannot resume from the checkpoint and how to fix it, None when it can.
-
-    Args:
-        checkpoint: The checkpoint's folder.
-        model_args: ModelConfig arguments of the config.
-    """
+    """Return why the config cannot resume from the checkpoint and how to fix it, None when it can."""
     wrong = adapter_conflicts(checkpoint, model_args)
     if not wrong:
         return None

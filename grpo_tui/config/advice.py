@@ -36,9 +36,7 @@ class FieldChoice:
     """Advice on one value of an enumerated field.
 
     Attributes:
-        text: What it does and when to use it.
         formula: How it is computed, in plain text. Empty if nothing is computed.
-        source: The paper, or the place in TRL's source.
     """
 
     text: str
@@ -51,11 +49,8 @@ class FieldAdvice:
     """Advice on one field. Optional texts are empty.
 
     Attributes:
-        choose: The recommendation, in one sentence.
         when: When another value is better.
-        cost: What the choice costs in memory, time or risk.
         older: What older guides recommend, and why it no longer applies.
-        choices: Values of an enumerated field.
         value: Recommended starting value. None when it depends on the run.
     """
 
@@ -84,7 +79,6 @@ def _read() -> dict[str, FieldAdvice]:
 
 
 def _unwrapped(entry: dict[str, Any]) -> dict[str, Any]:
-    """Join the lines of each text."""
     return {key: " ".join(value.split()) if isinstance(value, str) else value for key, value in entry.items()}
 
 

@@ -2,8 +2,7 @@
 
 `per_device_train_batch_size` counts completions. A generation batch has per-device × processes × steps per
 generation completions and must contain whole groups of `num_generations`. So must an evaluation batch. The
-rules
-are those of `GRPOConfig.__post_init__` in TRL 1.16.
+rules are those of `GRPOConfig.__post_init__` in TRL 1.16.
 """
 
 from __future__ import annotations
@@ -38,7 +37,6 @@ def generation_batch_size(setting: Setting, world_size: int) -> int:
 
     Args:
         setting: Returns the value of a GRPOConfig field, or its default.
-        world_size: Number of training processes.
     """
     explicit = setting("generation_batch_size")
     if explicit is not None:

@@ -1,8 +1,7 @@
 """Convert one value to its field's type, or say why it cannot be.
 
 TRL's dataclasses do not check types, so a string such as '1e-5' would reach the optimizer. Every conversion
-is
-reported in a note.
+is reported in a note.
 """
 
 from __future__ import annotations

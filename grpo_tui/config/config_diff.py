@@ -55,7 +55,6 @@ class Side:
     """One side of a comparison.
 
     Attributes:
-        values: Every field, by name.
         text: The YAML, empty for the defaults.
     """
 

@@ -16,8 +16,7 @@ The text is authoritative. The fields are what a start would make of it.
     draft.save()                              # raises ChangedOnDiskError, unless force=True
 
 Results are computed on access, which takes a few milliseconds, and cached until the text changes.
-`draft.version`
-increases with every change, so a widget knows when to redraw.
+`draft.version` increases with every change, so a widget knows when to redraw.
 """
 
 from __future__ import annotations
@@ -59,11 +58,7 @@ PAUSE_S = 1.5
 
 
 class History:
-    """Undo history of a text.
-
-    Args:
-        clock: Returns seconds. Tests pass their own.
-    """
+    """Undo history of a text."""
 
     def __init__(self, text: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._texts = [text]
@@ -187,8 +182,6 @@ def fixed_text(text: str, fix: Finding | Fix, after: Callable[[Sequence[str | in
     """Return the text with a fix applied.
 
     Args:
-        text: A valid YAML text.
-        fix: The fix, or a finding that has one.
         after: Returns the keys after which a new one may be inserted.
 
     Raises:
@@ -250,7 +243,6 @@ def value_of_words(key: str, words: str) -> Any:
     """Return the value of typed text: `5e-6` for a rate is a number, `no` for a name is a string.
 
     Args:
-        key: The dotted key.
         words: The typed text, not empty.
 
     Raises:
@@ -284,7 +276,6 @@ class ChangedOnDiskError(ValueError):
     """The file on disk is no longer the one that was opened. Neither text is lost.
 
     Attributes:
-        mine: The draft's text.
         theirs: The current text on disk, None if it is gone or unreadable.
     """
 
@@ -407,9 +398,7 @@ class Draft:
 
         Args:
             key: Dotted, with list indexes (`grpo_tui.rewards.0.weight`), or as parts. An index equal to the
-                length
-                of a list appends.
-            value: JSON data.
+                length of a list appends.
 
         Raises:
             EditError: The text is invalid YAML, or the value cannot be set by itself.

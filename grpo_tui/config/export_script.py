@@ -1,8 +1,8 @@
 """Export a config as a stand-alone `train.py` that needs TRL but not this package.
 
 The script trains with the same rows, rewards, weights, adapters and settings, but does not record or steer.
-Its
-steps from data to prompts follow `data.load`, and a test compares the rows of both. Nothing is imported here.
+Its steps from data to prompts follow `data.load`, and a test compares the rows of both. Nothing is imported
+here.
 """
 
 from __future__ import annotations
@@ -77,9 +77,7 @@ class Script:
         """Return the whole script.
 
         Args:
-            doc: Docstring of the script.
             before: Statements before any library is imported.
-            main: Source of the function `main`.
         """
         copied = list(self._parts.texts())
         functions = [f"{text}\n" for text in [*copied, *self._functions, main]]
@@ -469,9 +467,7 @@ def write_script(config: RunConfig, target: Path, versions: dict[str, str] | Non
     """Return the source of a script that trains as configured.
 
     Args:
-        config: The checked config.
         target: Path of the script. File names are relative to its folder.
-        versions: Library versions for the docstring.
 
     Raises:
         NoSourceError: A reward of this package cannot be copied.

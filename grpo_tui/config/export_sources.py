@@ -1,8 +1,7 @@
 """Copy definitions of this package into one flat source text that does not import the package.
 
 `SourceParts` takes names such as `grpo_tui.rewards.library.NumericAnswer` and follows the names in their
-source
-across modules. It only reads files.
+source across modules. It only reads files.
 """
 
 from __future__ import annotations

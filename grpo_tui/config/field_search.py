@@ -23,7 +23,6 @@ class FoundField:
     """One field found by a search.
 
     Attributes:
-        group: Id of its group.
         place: The worst match of its words (`WHOLE` … `ADVISED`).
         because: The alternative name that matched (`lr`, `warmup_ratio`), empty if none did.
     """

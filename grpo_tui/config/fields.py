@@ -1,10 +1,8 @@
 """All fields of a config, with group, current value and the origin of that value.
 
 Groups and the help of the section's own keys are in `fields.toml`. Names of the `grpo_tui:` section are
-dotted and
-grouped with TRL's own. A field without a group, as of a newer TRL, is assigned one by its name and class.
-Values
-come from `inspect_config`, so they are those that a start would use.
+dotted and grouped with TRL's own. A field without a group, as of a newer TRL, is assigned one by its name and
+class. Values come from `inspect_config`, so they are those that a start would use.
 """
 
 from __future__ import annotations
@@ -31,10 +29,8 @@ class FieldGroup:
     """One group of the form.
 
     Attributes:
-        id: Short, stable name.
         about: One sentence on what the group decides.
         first: The most important fields, in the order in which to decide them.
-        others: The remaining fields.
     """
 
     id: str
@@ -100,7 +96,6 @@ def group_of(name: str, info: FieldInfo | None = None) -> str:
 
     Args:
         name: The key, dotted for a key of the section (`grpo_tui.holdout`) or below another key.
-        info: The field, if it is one of TRL's.
     """
     placed = _placed()
     if name in placed:
@@ -134,11 +129,6 @@ def neighbours(name: str, present: Sequence[str], info: FieldInfo | None = None)
 
     First the nearest key before it in its group, then the rest of the group, then the last keys of earlier
     groups.
-
-    Args:
-        name: The new top-level key.
-        present: The top-level keys of the file, in order.
-        info: The field, if it is one of TRL's.
     """
     ids = [group.id for group in GROUPS]
     order = form_order()
@@ -182,18 +172,11 @@ class FieldValue:
     """One field as shown in a form.
 
     Attributes:
-        group: Id of its group.
         matters: Whether it is one of the few to decide first.
         value: The value that a start would use: from the file or `--set`, else the default. None for a
-            computed
-            default. A value that does not fit its field is unchanged.
+            computed default. A value that does not fit its field is unchanged.
         written: The value in the file after `--set`, None if absent.
         origin: `preset` means that the line still has the preset's value.
-        line: Its line in the file.
-        kind: Its type in words.
-        default: The default in words.
-        differs: Whether the value differs from the default.
-        findings: Findings about it.
     """
 
     name: str
@@ -231,13 +214,7 @@ def all_fields() -> Mapping[str, FieldInfo]:
 def field_values(
     inspected: Inspected, preset: Mapping[str, Any] | None = None, overrides: Sequence[str] = ()
 ) -> dict[str, FieldValue]:
-    """Return every field with its value, by name.
-
-    Args:
-        inspected: The config with the overrides applied.
-        preset: Values of the preset that the file was made from.
-        overrides: The `K=V` texts that were applied.
-    """
+    """Return every field with its value, by name."""
     said: dict[str, list[Finding]] = {}
     for finding in inspected.findings:
         said.setdefault(field_of(finding) or "", []).append(finding)

@@ -47,8 +47,7 @@ class Places:
         """Return a model folder as an absolute path, and a Hub id unchanged.
 
         A folder next to the config counts only if it contains a model. Otherwise a Hub id such as `gpt2`
-        could be
-        taken for a run folder of the same name.
+        could be taken for a run folder of the same name.
         """
         path = Path(value).expanduser()
         if os.path.isdir(self.cwd / path):

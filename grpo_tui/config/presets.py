@@ -1,8 +1,7 @@
 """The shipped configs, and how to copy one with the files it needs.
 
 They are in `configs/` in the source tree and in `grpo_tui/presets/` in an installed package. The demo's
-config is
-one of them. The comments at the top of a preset have labels:
+config is one of them. The comments at the top of a preset have labels:
 
     # Trains   purpose         # Needs    downloads, and files next to it
     # Start    the command     # Hardware GPU
@@ -39,16 +38,7 @@ class PresetError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """One shipped config.
-
-    Attributes:
-        name: File name without suffix.
-        title: What it trains, in one sentence.
-        needs: What must be present or is downloaded.
-        gpu: Hardware that it was written for.
-        expects: What its run looks like.
-        change: What to change first.
-    """
+    """One shipped config."""
 
     name: str
     title: str
@@ -86,8 +76,7 @@ def copy_preset(preset: Preset, target: Path) -> list[Path]:
 
     Raises:
         PresetError: The target exists, another file exists with different content, or a file cannot be
-            written.
-            Nothing is left behind.
+            written. Nothing is left behind.
     """
     if target.exists():
         raise PresetError(f"{target} already exists and was not changed. Choose another name")
@@ -110,7 +99,6 @@ def copy_preset(preset: Preset, target: Path) -> list[Path]:
 
 
 def _write_all(files: Mapping[Path, bytes]) -> None:
-    """Write all of the new files, or none."""
     made: list[Path] = []
     try:
         for place, content in files.items():

@@ -2,10 +2,8 @@
 
 TRL does not check ranges: a temperature of 0 fails in the first step, and `max_steps: 0` trains one step and
 reports success. Ranges come from `limits.json`. `tests/config/trl_judge.py` writes it by trying values of
-every
-numeric field on the installed TRL. `RANGES` adds values that TRL accepts but nobody wants. Sizes that must
-fit
-each other are checked in `batch`.
+every numeric field on the installed TRL. `RANGES` adds values that TRL accepts but nobody wants. Sizes that
+must fit each other are checked in `batch`.
 """
 
 from __future__ import annotations

@@ -168,7 +168,6 @@ class Inspected:
         document: Values and lines, empty if the file cannot be read.
         parts: Converted arguments by dataclass, without values that do not fit.
         fields: TRL's fields, empty if TRL is not installed.
-        findings: In order of discovery.
         config: None after an error of `BEYOND_OVERRIDE`. Other errors leave one, which `--force` can start.
     """
 
@@ -185,7 +184,6 @@ def load_config(path: str | Path, overrides: Sequence[str] = (), *, world_size: 
     """Read and check a config file.
 
     Args:
-        path: The YAML file.
         overrides: `K=V` texts. V is YAML, K may be dotted (`grpo_tui.holdout=8`,
             `grpo_tui.rewards.0.weight=2`).
         world_size: Number of training processes for the batch arithmetic. None skips that check.

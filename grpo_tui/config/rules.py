@@ -39,8 +39,6 @@ class Settings:
 
     Attributes:
         parts: Converted arguments by dataclass.
-        fields: TRL's fields, for defaults.
-        document: The file, for lines.
         world_size: Number of training processes, None if unknown.
     """
 
@@ -116,8 +114,6 @@ class Settings:
 
         Args:
             rule: Name of the rule, `domain.what`.
-            severity: The severity.
-            field: The key, dotted where nested.
             message: The reason, with numbers. It may contain untrusted text.
             fix: `(key, value)` of the smallest change. None as the value removes the key.
         """
@@ -231,7 +227,6 @@ def row_findings(settings: Settings, domain: str, **known: Any) -> Iterator[Find
     """Apply the rules of one domain.
 
     Args:
-        settings: The config.
         domain: A table of `rules.toml`.
         known: Names for the rules, in addition to the keys of the config.
     """

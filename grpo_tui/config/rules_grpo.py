@@ -1,8 +1,7 @@
 """Rules about GRPO in TRL 1.16: loss, reference model, sampling, logging, adapters and quantization.
 
 They cover what TRL raises late, only warns about, or changes silently. The rules need no model. Whether
-LoRA's
-targets exist in the model is checked elsewhere, vLLM's keys in `rules_vllm`.
+LoRA's targets exist in the model is checked elsewhere, vLLM's keys in `rules_vllm`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Rules about mappings inside a config: renamed, unknown and conflicting keys, and values of the wrong type.
 
 They cover `model_init_kwargs`, `generation_kwargs`, `chat_template_kwargs`, `lr_scheduler_kwargs`,
-checkpointing,
-accelerator and continuous batching. FSDP and DeepSpeed are in `rules_sharded`. Strings are checked because a
-quoted "false" is truthy and a quoted "0.1" cannot be multiplied. Valid names are read from the source of the
-installed transformers. If its layout is unexpected, there are no names and keys are not checked.
+checkpointing, accelerator and continuous batching. FSDP and DeepSpeed are in `rules_sharded`. Strings are
+checked because a quoted "false" is truthy and a quoted "0.1" cannot be multiplied. Valid names are read from
+the source of the installed transformers. If its layout is unexpected, there are no names and keys are not
+checked.
 """
 
 from __future__ import annotations

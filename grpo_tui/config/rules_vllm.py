@@ -69,8 +69,6 @@ def tensor_parallel_findings(s: Settings, heads: int, kv_heads: int) -> list[Fin
     """Return an error if vLLM cannot split the model's attention heads over its GPUs.
 
     Args:
-        s: The config.
-        heads: Number of attention heads.
         kv_heads: Number of key-value heads. vLLM replicates them if there are fewer than GPUs.
     """
     parallel = s.get("vllm_tensor_parallel_size")

@@ -56,8 +56,6 @@ class RunConfig:
         model: Model id or absolute folder of the policy.
         grpo: GRPOConfig arguments. No `output_dir` if none was set.
         model_args: ModelConfig arguments, with `model_name_or_path`.
-        script: GRPOScriptArguments arguments.
-        mixture: DatasetMixtureConfig arguments.
         findings: All findings. Errors can be among them, which `--force` overrides.
         raw: Values of the file after overrides, before conversion.
         env: Environment variables, which the training process sets before anything else.
@@ -226,7 +224,6 @@ def files_of(config: RunConfig, *, rewards: bool = True) -> Iterator[Path]:
     """Yield the local files that checks of a config read: data, model, rewards and modules next to them.
 
     Args:
-        config: The config.
         rewards: Whether to include the rewards, which do not affect checks of the data.
     """
     sources = [config.section.dataset, config.section.eval_dataset]

@@ -47,7 +47,6 @@ class AnswerSpec:
     Attributes:
         source: Column to read, by its name in the dataset or after `columns` (key `from`).
         kind: `gsm8k` (after `####`), `boxed`, `tag` or `regex` (its first group, or the whole match).
-        to: Column to write.
     """
 
     source: str
@@ -64,9 +63,7 @@ class Filters:
     Attributes:
         min_prompt_tokens: Minimum prompt length, chat template included.
         max_prompt_tokens: Maximum prompt length, chat template included.
-        drop_null: Drop rows whose prompt or reference answer is missing.
         null_columns: More columns that must not be null (`drop_null: [a, b]`).
-        drop_duplicates: Keep only the first row of each prompt.
     """
 
     min_prompt_tokens: int | None = None

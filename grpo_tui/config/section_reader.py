@@ -137,11 +137,7 @@ def dotted(path: KeyPath) -> str:
 
 
 class SectionValues:
-    """Reads values of one document and collects findings about them.
-
-    Attributes:
-        places: Where to look up file names.
-    """
+    """Reads values of one document and collects findings about them."""
 
     def __init__(self, document: YamlDocument, places: Places) -> None:
         self.document = document
@@ -229,8 +225,6 @@ class SectionValues:
         """Read an integer of at least 0.
 
         Args:
-            path: Path of the key.
-            value: The raw value.
             of: What is counted, for the message.
         """
         if value is None:

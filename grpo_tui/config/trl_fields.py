@@ -1,8 +1,7 @@
 """The fields of a TRL config file, read from the installed source of TRL and transformers.
 
 The source is parsed as text, which takes about a tenth of a second and imports none of torch, transformers
-and
-TRL. Defaults computed at import time, such as the optimizer's, are `NoDefault.COMPUTED`.
+and TRL. Defaults computed at import time, such as the optimizer's, are `NoDefault.COMPUTED`.
 """
 
 from __future__ import annotations
@@ -246,7 +245,6 @@ class FieldInfo:
         choices: Allowed values, None if the source does not state them (by enum, metadata, or comparisons in
             the trainer).
         aliases: Values that TRL itself replaces, such as `{"false": "none"}` for `scale_rewards`.
-        defined_in: The class that defines the field, for grouping.
     """
 
     name: str

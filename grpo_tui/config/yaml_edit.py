@@ -1,10 +1,8 @@
 """Set or remove one key of a YAML text and change only its own lines. Comments, order and quoting are kept.
 
 The text is spliced at the positions of PyYAML's events, so aliases are not expanded. Offsets count
-characters,
-including a byte order mark. Lists and mappings change item by item. The result is parsed again, and an edit
-that
-would change anything else (such as an anchor that other keys use) is rejected.
+characters, including a byte order mark. Lists and mappings change item by item. The result is parsed again,
+and an edit that would change anything else (such as an anchor that other keys use) is rejected.
 """
 
 from __future__ import annotations
@@ -455,7 +453,6 @@ def set_value(text: str, path: Path, value: Any, after: Sequence[str] = ()) -> s
     Args:
         text: An empty text or a valid YAML mapping.
         path: Keys and indexes. An index equal to the length of a list appends.
-        value: JSON data.
         after: Keys after which a new top-level key may be inserted, best first.
 
     Raises:

@@ -33,7 +33,6 @@ def scalar(value: Any, *, style: str | None = None, in_flow: bool = False) -> st
     """Write a scalar on one line.
 
     Args:
-        value: None, a boolean, a number, or a string.
         style: The previous quote character, which a string keeps.
         in_flow: Whether it is inside `[…]` or `{…}`.
 
@@ -113,7 +112,6 @@ def entry(head: str, value: Any, column: int, step: int) -> list[str]:
 
     Args:
         head: `key:` or `-`.
-        value: The value.
         column: Column of `head`.
         step: Indentation per level.
     """

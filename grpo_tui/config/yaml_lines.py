@@ -97,7 +97,6 @@ def parse_mapping(text: str, *, loose: bool = False) -> YamlDocument:
     """Parse one YAML document whose top level is a mapping. An empty text is an empty mapping.
 
     Args:
-        text: The document.
         loose: Collect duplicate keys in `twice` instead of raising, so that they hide no other error.
 
     Raises:

@@ -59,8 +59,6 @@ class Condition:
             than `value`, even at the upper end of the 95 % interval.
             `hours`, `gpu_hours`: the run has trained for `value` hours.
         name: A metric's key, a finding's id, a pattern such as `policy.*`, or a severity.
-        sign: One of `COMPARISONS`.
-        steps: Length of a window.
     """
 
     kind: Kind

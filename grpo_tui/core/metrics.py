@@ -1,8 +1,7 @@
 """The catalogue of metrics: what each key means and what it looks like in a healthy run.
 
 `metrics.toml` has every key that TRL's GRPOTrainer and transformers' Trainer log, and those computed here.
-For
-a key that a reward function or a callback logs, `describe` returns a generic entry.
+For a key that a reward function or a callback logs, `describe` returns a generic entry.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ class Metric:
     short: str
     """The title in one or two words, for a narrow column."""
     meaning: str
-    """What is measured, in one to three sentences."""
     healthy: str
     """Its shape in a run that learns, with numbers where a source gives them."""
     unit: str = ""
@@ -112,7 +110,6 @@ def _of_function(key: str, name: str, what: str) -> Metric:
 
 
 def _of_evaluation(key: str, trained: Metric) -> Metric:
-    """Derive the metric of the evaluation set."""
     unit = f", {trained.unit}" if trained.unit else ""
     name = trained.title.removesuffix(unit)
     return replace(

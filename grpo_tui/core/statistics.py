@@ -96,7 +96,6 @@ def signal_of(
     totals can cancel.
 
     Args:
-        values: Totals of the group.
         advantages: As TRL computed them. None for probe prompts, where the totals decide.
         masked: Which completions the loss ignores. Empty for none.
 
@@ -121,9 +120,7 @@ def kind_of_group(
     """Classify a group: `mixed` if it teaches, otherwise why it does not.
 
     Args:
-        values: Totals of the group.
         totals: Lowest and highest total of the run. None until they are known to differ.
-        signal: What the group contributes to the loss.
 
     Returns:
         `all right` when every total is the highest of the run, `all wrong` when it is the lowest, `flat` for
@@ -153,7 +150,6 @@ def variance_shares(
 
     Args:
         groups: Rewards per group, completion and function. A missing one counts as 0.
-        weights: One per function.
         normalized: As in `group_covariances`.
 
     Returns:
@@ -170,7 +166,6 @@ def group_covariances(
 
     Args:
         group: Rewards per completion and function. A missing one counts as 0.
-        weights: One per function.
         normalized: Whether TRL divides each function by its own std first (`normalize_then_sum`).
     """
     columns = [[c[k] if k < len(c) else None for c in group] for k in range(len(weights))]
@@ -230,12 +225,7 @@ def both_finite(
 
 
 def within_groups(a: Sequence[Sequence[float]], b: Sequence[Sequence[float]]) -> float:
-    """Return the correlation of two series after centring each on its group means, 0 when one is constant.
-
-    Args:
-        a: First series, per group.
-        b: Second series, in the same order.
-    """
+    """Return the correlation of two series after centring each on its group means, 0 when one is constant."""
     ab = aa = bb = 0.0
     for left, right in zip(a, b, strict=True):
         if not left:

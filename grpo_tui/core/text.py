@@ -1,8 +1,7 @@
 """Make text from models, datasets, logs and exceptions safe to show and short enough to read.
 
 Such text may contain control characters that a terminal obeys (ESC, OSC 52, C1) and characters that reorder
-or
-hide others (bidirectional controls, zero-width characters, stacked accents). Here they become visible. The
+or hide others (bidirectional controls, zero-width characters, stacked accents). Here they become visible. The
 result is plain text: never pass it on as markup.
 """
 

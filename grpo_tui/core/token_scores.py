@@ -17,14 +17,12 @@ class Token:
     """One token of a completion under the policy at temperature 1.
 
     Attributes:
-        id: Index in the vocabulary.
         text: Text that the token adds, with special tokens as the tokenizer writes them. Empty for the first
             part of a character that a later token completes, so all texts together are the decoded
             completion.
         logprob: Natural logarithm of its probability, at most 0.
         entropy: Entropy of the distribution it was drawn from, in nats.
         rank: Rank among all tokens by probability, from 1.
-        likeliest: Text of the token of rank 1.
         base_logprob: `logprob` under the base or reference model. None without a base.
         kl: KL(policy ‖ base) at this position over the whole vocabulary, in nats. None without a base.
     """
@@ -68,7 +66,6 @@ class TokenScores:
         prompt: The prompt as the model gets it, special tokens as the tokenizer writes them.
         temperature: Sampling temperature of the run. The scores are at temperature 1.
         precision: Data type of the model, such as `float32`. Softmax and sums always use float32.
-        seconds: Duration of the forward passes.
     """
 
     tokens: tuple[Token, ...]

@@ -1,8 +1,7 @@
 """Load a named object from a user's Python file or module, with errors that name the failing line.
 
 A file is run once per content, as a submodule of this module. The submodule's name encodes file and content,
-so
-that another process with the same `sys.path` can import it by name, as pickle requires.
+so that another process with the same `sys.path` can import it by name, as pickle requires.
 """
 
 from __future__ import annotations
@@ -115,8 +114,7 @@ def load_from_file(path: str | Path, name: str) -> Any:
     """Run a Python file and return the object with a name, which may be dotted.
 
     The working folder is added to the front of `sys.path` and the file's folder to its end, so that the file
-    can
-    import its neighbours. A file is run once per process until its text changes. Byte code is not read.
+    can import its neighbours. A file is run once per process until its text changes. Byte code is not read.
 
     Raises:
         UserCodeError: The file is missing, raises an error, or does not define the name.

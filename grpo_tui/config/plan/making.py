@@ -1,10 +1,8 @@
 """`plan`: everything that can be said about a run before it starts.
 
 Pure functions. The caller passes what is outside the config (rows, model sizes, device, free disk, earlier
-runs),
-any of which may be missing. The largest group and length that fit are found by bisection, because every part
-of
-the memory grows with both.
+runs), any of which may be missing. The largest group and length that fit are found by bisection, because
+every part of the memory grows with both.
 """
 
 from __future__ import annotations
@@ -34,14 +32,10 @@ class Surroundings:
     """What a plan needs besides the config. None means unknown.
 
     Attributes:
-        world_size: Number of training processes.
         rows: Training rows, after filters and holdout.
         prompt_tokens: Length of the longest prompt in tokens.
-        device: The device to fit on.
-        accelerate: The launcher's accelerate config.
         correction: Measured ÷ planned memory of a trial on this machine.
         free_bytes: Free space on the disk of the run folder.
-        rates: Earlier runs on this machine.
     """
 
     world_size: int = 1
@@ -65,7 +59,6 @@ class Plan:
         prompt_tokens: Length of the longest prompt in tokens.
         learning_rate: The rate over the steps, empty when not known in advance.
         memory: Memory by part, None without the model's sizes.
-        model_name: The model's name in the config.
     """
 
     batches: Batches
@@ -128,12 +121,7 @@ class Plan:
 
 
 def plan(config: RunConfig | PlanSettings, around: Surroundings | None = None) -> Plan:
-    """Plan a run.
-
-    Args:
-        config: A checked config, or the settings of one being edited.
-        around: What is known besides the config.
-    """
+    """Plan a run."""
     settings = PlanSettings.of(config) if isinstance(config, RunConfig) else config
     around = around or Surroundings()
     batches = read_batches(settings, around.world_size)
@@ -226,10 +214,6 @@ def plan_memory(
     """Plan the memory of one device.
 
     Args:
-        settings: The config.
-        batches: Its batch sizes.
-        shape: Sizes of the model.
-        sharding: How the model is distributed.
         prompt_tokens: Length of the longest prompt, None when not measured.
         device: The device, None to skip the question whether it fits.
         correction: Measured ÷ planned memory of a trial.

@@ -1,21 +1,17 @@
 """Memory of one device by part, and the moments at which each part is needed.
 
 A step has five moments: generation, the LM head after the forward pass (`loss`), the backward pass of the
-last
-layer (`layers`) and of the first, with all gradients present (`backward`), and the optimizer step. A part is
-needed at some of them, so the peak is less than the sum. Each part is one function, with formula and source
-in
-its docstring. All sizes are upper bounds: every completion has the maximum length.
+last layer (`layers`) and of the first, with all gradients present (`backward`), and the optimizer step. A
+part is needed at some of them, so the peak is less than the sum. Each part is one function, with formula and
+source in its docstring. All sizes are upper bounds: every completion has the maximum length.
 
 Sources: TRL 1.16 (trainer/grpo_trainer.py, trainer/utils.py, kernels/chunked_logprob.py, `VLLMGeneration`),
 transformers 5.24 (`GenerationMixin._sample`) and accelerate 1.15. Optimizers by name:
 `Trainer.get_optimizer_cls_and_kwargs` (transformers 5.24). Their states: `torch.optim` (AdamW's two and
-RMSprop's
-one have the parameter's dtype), bitsandbytes (8-bit states in blocks of 256 with a float32 each; 32-bit
-states are
-float32 for any parameter; embeddings keep 32 bits), torchao (8-bit blocks of 256, 4-bit blocks of 128).
-Memory of
-GPUs: NVIDIA's data sheets. Drivers show slightly less, because part of it is reserved.
+RMSprop's one have the parameter's dtype), bitsandbytes (8-bit states in blocks of 256 with a float32 each;
+32-bit states are float32 for any parameter; embeddings keep 32 bits), torchao (8-bit blocks of 256, 4-bit
+blocks of 128). Memory of GPUs: NVIDIA's data sheets. Drivers show slightly less, because part of it is
+reserved.
 """
 
 from __future__ import annotations
@@ -53,10 +49,7 @@ class MemoryPart:
 
     Attributes:
         name: Stable name, such as `weights`.
-        title: Display name.
         bytes: Size on one device.
-        moments: When it is needed.
-        formula: The calculation in words.
         movable: Whether it can move to host memory. It then does not count against the device.
     """
 
@@ -83,8 +76,6 @@ class Device:
     """The device that a plan is made for.
 
     Attributes:
-        name: Display name.
-        memory_bytes: Total memory.
         free_bytes: Memory not used by other processes, None when unknown.
         held_by: Those processes, in words.
     """
@@ -111,12 +102,10 @@ class MemoryPlan:
         device: The device to compare with, None when unknown.
         exact: Whether the model's parameters were counted rather than computed.
         correction: Measured ÷ planned memory of a trial on this machine, 1 without one.
-        notes: Assumptions, as sentences.
         most_generations: Largest `num_generations` that fits if the batch grows with it.
         most_length: Largest `max_completion_length` that fits.
         most_per_device: Largest `per_device_train_batch_size`, up to the config's, that fits with whole
-            groups and
-            everything else unchanged.
+            groups and everything else unchanged.
     """
 
     parts: tuple[MemoryPart, ...]
@@ -301,8 +290,7 @@ def kv_cache(load: Load) -> MemoryPart | None:
 
     A process generates all its completions together (`_generate_single_turn`), including the accumulated
     micro-batches. One layer exists twice while it grows (`DynamicLayer.update` concatenates). Under autocast
-    on
-    float32 weights, the rotary product makes keys float32 and values stay in 16 bits.
+    on float32 weights, the rotary product makes keys float32 and values stay in 16 bits.
     """
     if load.settings.flag("use_vllm"):
         return None
@@ -509,8 +497,7 @@ def _gradients(load: Load) -> MemoryPart:
     """One gradient per trained parameter in its dtype, from the backward pass to `zero_grad`.
 
     With several micro-batches per step, gradients also exist during the forward passes. DDP keeps a second
-    copy
-    in its buckets (`gradient_as_bucket_view` is off).
+    copy in its buckets (`gradient_as_bucket_view` is off).
     """
     trained, sharding = load.trained, load.sharding
     size = trained.parameters * trained.width * sharding.gradients
@@ -601,10 +588,8 @@ def _head(load: Load) -> MemoryPart:
     """The LM head and its loss: one tile of logits at a time (`ChunkedLogProbFunction`).
 
     A tile is min(tokens, 4096) × 32768 values in the compute dtype. With Triton the gradient replaces it. On
-    the
-    CPU there are float32 copies of it. The backward pass accumulates the gradient of the hidden states in
-    float32
-    (tokens × hidden).
+    the CPU there are float32 copies of it. The backward pass accumulates the gradient of the hidden states in
+    float32 (tokens × hidden).
     """
     shape, widths = load.shape, load.trained.widths
     tokens = _scored_tokens(load)

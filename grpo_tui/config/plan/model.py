@@ -2,25 +2,20 @@
 
 Sizes are read from config.json without any ML import. Parameters are counted from the headers of the weights
 (safetensors: eight bytes of length, then JSON of names and shapes), or computed for a dense or
-mixture-of-experts
-decoder as transformers builds it. A name that is not a folder is looked up in the local cache, then in
-`shapes.json`, the sizes of common models.
+mixture-of-experts decoder as transformers builds it. A name that is not a folder is looked up in the local
+cache, then in `shapes.json`, the sizes of common models.
 
 Sharding follows Rajbhandari et al. 2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter
-Models",
-section 5: stage 1 shards optimizer states, stage 2 also gradients, stage 3 also weights. FSDP's full shard is
-stage 3.
+Models", section 5: stage 1 shards optimizer states, stage 2 also gradients, stage 3 also weights. FSDP's full
+shard is stage 3.
 
 What is trained follows `GRPOTrainer.__init__` in TRL 1.16 and PEFT: adapters are float32 next to 16-bit
-weights
-(`autocast_adapter_dtype`), and bfloat16 on a quantized model and under ZeRO-3.
+weights (`autocast_adapter_dtype`), and bfloat16 on a quantized model and under ZeRO-3.
 
 Bytes per token and layer are what autograd saves in a decoder layer of transformers 5.24
-(`LlamaDecoderLayer`;
-Qwen, Mistral and Gemma differ by a norm). They follow Korthikanti et al. 2022, "Reducing Activation
-Recomputation
-in Large Transformer Models", section 4, for RMSNorm, a gated MLP and an attention kernel that keeps no
-scores.
+(`LlamaDecoderLayer`; Qwen, Mistral and Gemma differ by a norm). They follow Korthikanti et al. 2022,
+"Reducing Activation Recomputation in Large Transformer Models", section 4, for RMSNorm, a gated MLP and an
+attention kernel that keeps no scores.
 """
 
 from __future__ import annotations
@@ -53,11 +48,7 @@ class ModelShape:
 
     Attributes:
         parameters: Total number, tied ones counted once.
-        layers: Number of transformer blocks.
         hidden: Width of the residual stream.
-        heads: Number of attention heads.
-        kv_heads: Number of key-value heads.
-        head_dim: Width of a head.
         intermediate: Width of the MLP, or of one expert.
         vocab: Rows of the LM head.
         context: Maximum number of positions, None when not stated.
@@ -293,8 +284,7 @@ class Widths:
         compute: Of matrix products, which differs from `weights` under autocast.
         adapter_input: Of the input that a LoRA adapter keeps: the autocast dtype, else its own.
         dropout: Of what dropout before an adapter keeps per value: a boolean on a GPU, the noise itself on
-            the
-            CPU, 0 without dropout.
+            the CPU, 0 without dropout.
     """
 
     weights: int
@@ -313,19 +303,14 @@ def layer_bytes(shape: ModelShape, widths: Widths, adapted: Collection[str] = ()
 
     The two norms keep their input in float32 and, for the gradient of their weight, the normalized values:
     `(4 + w)·h` each. Norms of queries and keys do the same in the compute dtype. Linear layers keep their
-    input,
-    once if several share it, but once each under autocast, which casts it for each. Attention keeps queries,
-    keys
-    and values (repeated to all heads by `sdpa_attention_forward` when there is a padding mask), its output
-    twice,
-    and four bytes per head. The gated MLP keeps gate, activation, up and their product. Frozen weights keep
-    nothing for their gradient. An adapter keeps its own input and its dropout mask.
+    input, once if several share it, but once each under autocast, which casts it for each. Attention keeps
+    queries, keys and values (repeated to all heads by `sdpa_attention_forward` when there is a padding mask),
+    its output twice, and four bytes per head. The gated MLP keeps gate, activation, up and their product.
+    Frozen weights keep nothing for their gradient. An adapter keeps its own input and its dropout mask.
 
     A test compares the result with what autograd saves.
 
     Args:
-        shape: Sizes of the model.
-        widths: Bytes per value.
         adapted: Linear layers with LoRA, empty when all weights are trained.
     """
     hidden, query, width = shape.hidden, shape.query_width, shape.intermediate
@@ -371,9 +356,6 @@ class Sharding:
 
     Attributes:
         kind: `none` for one process, else the method.
-        world_size: Number of processes.
-        offloads_optimizer: Whether optimizer states are in host memory.
-        offloads_weights: Whether weights are in host memory.
     """
 
     kind: Kind = "none"
@@ -409,7 +391,6 @@ def read_sharding(
 
     Args:
         settings: The config. Its `deepspeed` and `fsdp` take precedence.
-        world_size: Number of processes.
         accelerate: Content of accelerate's config file, None without one.
     """
     deepspeed = _body(settings("deepspeed"))
@@ -484,7 +465,6 @@ class Trained:
         width: Bytes of each.
         adapted: Names of linear layers with LoRA, empty when everything is trained.
         embeddings: Number of trained parameters in embedding and LM head.
-        widths: Bytes per value of weights, products and adapters.
         stored: Bytes of all weights as loaded.
     """
 

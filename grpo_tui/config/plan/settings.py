@@ -1,9 +1,8 @@
 """Count completions, prompts and steps of a config, and write out the calculations.
 
 The rules are those of `GRPOConfig.__post_init__`, `RepeatSampler` and `Trainer.set_initial_training_values`
-in
-TRL 1.16 and transformers 5.24. A config being edited may contain anything, so an invalid value counts as the
-default. The checks report it.
+in TRL 1.16 and transformers 5.24. A config being edited may contain anything, so an invalid value counts as
+the default. The checks report it.
 """
 
 from __future__ import annotations
@@ -125,7 +124,6 @@ class Batches:
 
     Attributes:
         per_device: Completions per forward pass of a process.
-        world_size: Number of training processes.
         accumulation: Micro-batches per optimizer step.
         steps_per_generation: Micro-batches per generation.
         iterations: Number of times that a generation is used.
@@ -208,7 +206,6 @@ class Steps:
         rows: Number of training rows, None if not counted or streamed.
         per_epoch: Optimizer steps per epoch.
         total: Optimizer steps in total.
-        epochs: Number of epochs.
         dropped_rows: Rows at the end of an epoch that do not fill a generation.
         reason: Why `total` is unknown or 0, else empty.
     """
@@ -227,11 +224,6 @@ def count_steps(settings: PlanSettings, batches: Batches, rows: int | None) -> S
     An epoch has `rows // prompts per generation` generations. Each is used for `steps_per_generation ×
     num_iterations` micro-batches, and a step accumulates several of these. Remaining rows are dropped
     (`RepeatSampler.__iter__`). With fewer rows than one generation needs, there is no step.
-
-    Args:
-        settings: The config.
-        batches: Its batch sizes.
-        rows: Number of training rows, None when unknown.
     """
     asked = settings("max_steps")
     limit = int(asked) if is_number(asked) else -1

@@ -1,12 +1,10 @@
 """Estimates over the steps of a run: learning rate, checkpoints, duration.
 
 Schedules follow `transformers/optimization.py` (5.24) and `get_warmup_steps` in `training_args.py`. The two
-that
-depend on a metric (`reduce_lr_on_plateau`, `greedy`) have no curve in advance. Checkpoints follow
+that depend on a metric (`reduce_lr_on_plateau`, `greedy`) have no curve in advance. Checkpoints follow
 `DefaultFlowCallback` and `TrainerState.compute_steps`: one every `save_steps`, and one at the last step. The
 duration comes from an earlier run on this machine with the same model. Its time per step is scaled by tokens
-if
-the sizes differ.
+if the sizes differ.
 """
 
 from __future__ import annotations
@@ -32,12 +30,7 @@ def warmup_steps(settings: PlanSettings, total: int) -> int:
 
 
 def learning_rates(settings: PlanSettings, total: int | None) -> tuple[Point, ...]:
-    """Return points (step, learning rate) of the whole run, empty when the curve is not known in advance.
-
-    Args:
-        settings: The config.
-        total: Number of optimizer steps.
-    """
+    """Return points (step, learning rate) of the whole run, empty when the curve is not known in advance."""
     name = str(settings("lr_scheduler_type") or "linear")
     if not total or name in FOLLOWS_A_METRIC:
         return ()
@@ -155,11 +148,9 @@ class PlannedCheckpoints:
     """Checkpoints of a run and their size on disk. None means unknown.
 
     Attributes:
-        written: Number written over the run.
         kept: Number on disk at once, as limited by `save_total_limit`.
         bytes_each: Size of one checkpoint.
         final_bytes: Size of the model saved at the end.
-        free_bytes: Free space on the disk.
     """
 
     written: int | None
@@ -213,12 +204,7 @@ def plan_checkpoints(
     """Compute the number and size of the checkpoints. None means unknown.
 
     Args:
-        settings: The config.
-        total: Number of optimizer steps.
-        per_epoch: Steps per epoch.
         saved_bytes: Size of the saved weights, of the model or its adapter.
-        state_bytes: Size of the optimizer states.
-        free_bytes: Free space on the disk of the run folder.
     """
     written = checkpoints_written(settings, total, per_epoch)
     limit = settings.optional("save_total_limit")
@@ -238,15 +224,11 @@ class Rate:
     """The speed of a run on this machine.
 
     Attributes:
-        run: Its display name.
         model: The model's name or folder.
         step_s: Median seconds per optimizer step, over its newest steps.
         completions: Completions per step.
         max_completion_length: Maximum completion length in tokens.
-        world_size: Number of processes.
         device: `cuda`, `cpu`, or a GPU's name; empty when unknown.
-        use_vllm: Whether vLLM generated.
-        use_peft: Whether it trained an adapter.
         at: Time of the run, in seconds since the epoch.
     """
 
@@ -267,7 +249,6 @@ class Duration:
     """Estimated duration of a run.
 
     Attributes:
-        step_s: Seconds per step.
         total_s: Seconds in total, None when the number of steps is unknown.
         run: The run that it is based on.
         scaled: Whether that run had other sizes.
@@ -284,8 +265,6 @@ def estimate(wanted: Rate, known: Iterable[Rate], total_steps: int | None) -> Du
 
     Args:
         wanted: The planned run. Its `step_s` is ignored.
-        known: Earlier runs.
-        total_steps: Number of optimizer steps, None when unknown.
     """
     like = [rate for rate in known if _comparable(wanted, rate)]
     if not like:
