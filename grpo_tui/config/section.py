@@ -10,6 +10,7 @@ Training, scoring, checks and export all take a `Section`. Keys:
 - `filters`: `{min_prompt_tokens, max_prompt_tokens, drop_null, drop_duplicates}`.
 - `holdout`: number of rows, chosen by seed, that are never trained on.
 - `probe_prompts`: `{source, every, prompts, count, temperature}`, prompts answered and scored while training.
+- `evaluate`: `{every, rows, samples, k}`, evaluation on held-out rows while training.
 - `chat`: whether to turn string prompts into message lists. Default: only with a system prompt or few-shot
   examples.
 - `rewards`: list of `{name, source, weight, params}`.
@@ -105,6 +106,31 @@ PROBE_KEYS = ("source", "every", "prompts", "count", "temperature")
 
 
 @dataclass(frozen=True, slots=True)
+class Evaluate:
+    """How the policy is evaluated while it trains.
+
+    Attributes:
+        every: steps from one evaluation to the next.
+        rows: held-out rows that are asked, spread evenly over them.
+        samples: completions of each.
+        k: of pass@k, at most `samples`; None for that.
+    """
+
+    every: int = 50
+    rows: int = 40
+    samples: int = 4
+    k: int | None = None
+
+    @property
+    def pass_k(self) -> int:
+        """The k of pass@k."""
+        return self.samples if self.k is None else self.k
+
+
+EVALUATE_KEYS = tuple(each.name for each in fields(Evaluate))
+
+
+@dataclass(frozen=True, slots=True)
 class RewardEntry:
     """One entry of `grpo_tui.rewards`.
 
@@ -184,6 +210,7 @@ class Section:
     filters: Filters = Filters()
     holdout: int = 0
     probe_prompts: ProbePrompts | None = None
+    evaluate: Evaluate | None = None
     chat: bool | None = None
     rewards: tuple[RewardEntry, ...] = ()
     launcher: str | None = None

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.config.coerce import kind_of, names_in, numbers_in_text
+from grpo_tui.config.evaluate_reader import judge_evaluate, read_evaluate
 from grpo_tui.config.health_reader import read_health
 from grpo_tui.config.meant import meant_number
 from grpo_tui.config.notify_reader import read_notify
@@ -38,8 +39,10 @@ from grpo_tui.core.findings import Finding, Fix
 from grpo_tui.core.text import one_line
 
 ROOT = "grpo_tui"
-PROBE_EVERY = 50
-_COUNTS = ("holdout", "min_prompt_tokens", "max_prompt_tokens", "every", "prompts", "count")
+PROBE_EVERY = EVALUATE_EVERY = 50
+_COUNTS = (
+    "holdout", "min_prompt_tokens", "max_prompt_tokens", "every", "prompts", "count", "rows", "samples", "k",
+)  # fmt: skip
 REWARD_ALIASES = {
     "args": "params",
     "callable": "source",
@@ -86,6 +89,12 @@ def _meant(path: list[str], value: Any) -> Any:
         case ["probe_prompts"]:
             return (
                 {"every": value if _whole(value) else PROBE_EVERY} if value is True or _whole(value) else None
+            )
+        case ["evaluate"]:
+            return (
+                {"every": value if _whole(value) else EVALUATE_EVERY}
+                if value is True or _whole(value)
+                else None
             )
         case ["chat"] | ["filters", _] if value in (0, 1):
             return bool(value) if path[-1] in ("chat", "drop_null", "drop_duplicates") else None
@@ -461,6 +470,7 @@ class _SectionReader(SectionValues):
             filters=self.filters(value.get("filters")),
             holdout=self.whole_number(("holdout",), value.get("holdout"), "rows") or 0,
             probe_prompts=self.probe_prompts(value.get("probe_prompts")),
+            evaluate=read_evaluate(self, value.get("evaluate")),
             chat=self.flag(("chat",), value.get("chat")),
             rewards=read_rewards(self, value.get("rewards")),
             launcher=read_launcher(self, value.get("launcher")),
@@ -484,6 +494,7 @@ class _SectionReader(SectionValues):
                 "grpo_tui.probe_prompts uses the holdout set, but grpo_tui.holdout is 0. Set it to 32 or so",
                 Fix("grpo_tui.holdout", 32),
             )
+        judge_evaluate(self, section)
         return section
 
     def columns(self, value: Any) -> dict[str, str]:

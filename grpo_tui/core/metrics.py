@@ -11,6 +11,8 @@ import tomllib
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from grpo_tui.core.evaluations import GAIN, HIGH, LOW, PREFIX, WITHOUT_GAIN
+
 __all__ = ["COMPUTED", "GROUPS", "METRICS", "Metric", "describe", "is_computed"]
 
 
@@ -52,6 +54,8 @@ COMPUTED = tuple(m.key for m in METRICS if m.computed)
 """Keys computed here, which begin with `grpo_tui/`."""
 
 EVAL = "eval_"
+EVALUATED = PREFIX
+"""What metrics of `grpo_tui.evaluate` begin with; TRL's own evaluation has `EVAL`."""
 _BY_KEY = {metric.key: metric for metric in METRICS}
 _REWARD_FUNCTION = re.compile(r"rewards/(?P<name>.+)/(?P<what>mean|std)", re.DOTALL)
 
@@ -72,6 +76,8 @@ def describe(key: str) -> Metric:
     found = _REWARD_FUNCTION.fullmatch(key)
     if found is not None:
         return _of_function(key, found["name"], found["what"])
+    if key.startswith(EVALUATED) and len(key) > len(EVALUATED):
+        return _of_own_evaluation(key, key[len(EVALUATED) :])
     if key.startswith(EVAL) and len(key) > len(EVAL):
         return _of_evaluation(key, describe(key[len(EVAL) :]))
     return Metric(
@@ -107,6 +113,61 @@ def _of_function(key: str, name: str, what: str) -> Metric:
         "Above 0; at 0 it gives every completion the same and teaches nothing.",
         group="reward",
     )
+
+
+def _of_own_evaluation(key: str, name: str) -> Metric:
+    """A metric of `grpo_tui.evaluate`: a measure, or how far it lies above the first evaluation."""
+    if key == WITHOUT_GAIN:
+        return Metric(
+            key,
+            "evaluations without a gain",
+            "no gain",
+            "Evaluations since the last one that was shown to be better than every one before. A gain counts "
+            "only when its 95 % interval, paired by prompt, lies above 0.",
+            "Returns to 0 while the policy gets better. A rule can stop the run when it grows.",
+            group="reward",
+            better="down",
+        )
+    for ending, what in ((LOW, "gain, low end"), (HIGH, "gain, high end"), (GAIN, "gain")):
+        if name.endswith(ending):
+            measure = name.removesuffix(ending)
+            end = {
+                GAIN: "",
+                LOW: ": the low end of its 95 % interval",
+                HIGH: ": the high end of that interval",
+            }
+            return Metric(
+                key,
+                f"{measure} in evaluation, {what}",
+                f"{measure} {what}",
+                f"How far {measure} lies above the first evaluation, paired by prompt{end[ending]}.",
+                "Above 0. The policy is shown to be better when the low end is above 0.",
+                group="reward",
+                better="up",
+            )
+    up = name.startswith(("pass@", "reward/")) or name == "total"
+    return Metric(
+        key,
+        f"{name.removeprefix('reward/')} in evaluation",
+        f"eval {name.removeprefix('reward/')}",
+        f"{_evaluated(name)}, on the held-out prompts of grpo_tui.evaluate: a mean over the prompts.",
+        "Rises, and stays above the first evaluation." if up else "No direction is good in itself.",
+        group="reward" if up else "completions",
+        better="up" if up else "",
+        progress=up,
+    )
+
+
+def _evaluated(name: str) -> str:
+    if name.startswith("pass@"):
+        count = name.removeprefix("pass@")
+        return f"Chance that at least one of {count} completions is right, estimated without bias"
+    named = {
+        "total": "Weighted sum of all rewards",
+        "length": "Length of a completion in tokens",
+        "truncated": "Fraction of completions that were cut off at the length limit",
+    }
+    return named.get(name, f"What the reward function {name.removeprefix('reward/')} gave, before its weight")
 
 
 def _of_evaluation(key: str, trained: Metric) -> Metric:

@@ -34,6 +34,7 @@ class Prompts:
         eval: None when `eval_strategy` is `no`.
         holdout: rows of `grpo_tui.holdout`, None when it is 0.
         probes: rows of `grpo_tui.probe_prompts`, None without it.
+        evaluated: rows of `grpo_tui.evaluate`, None without it.
     """
 
     train: Dataset
@@ -41,6 +42,7 @@ class Prompts:
     holdout: Dataset | None
     notes: tuple[str, ...] = ()
     probes: Dataset | None = None
+    evaluated: Dataset | None = None
 
 
 def load_prompts(config: RunConfig, *, fetch: bool = True, most: int | None = None) -> Prompts:
@@ -69,7 +71,9 @@ def load_prompts(config: RunConfig, *, fetch: bool = True, most: int | None = No
         notes += doubles
     evaluation, more = _evaluation(config, rows, holdout, lengths)
     notes += [f"evaluation: {note}" for note in more]
-    return Prompts(train, evaluation, holdout, tuple(notes), _probes(config, holdout, lengths))
+    probes = _probes(config, holdout, lengths)
+    evaluated = _evaluated(config, holdout, evaluation, lengths)
+    return Prompts(train, evaluation, holdout, tuple(notes), probes, evaluated)
 
 
 def _mapped(
@@ -176,5 +180,31 @@ def _probes(config: RunConfig, holdout: Dataset | None, lengths: LengthFilter) -
         )
     if rows is None:
         raise DataError("grpo_tui.probe_prompts asks rows of the hold-out, and grpo_tui.holdout is 0")
-    count = min(wanted.prompts, len(rows))
+    return _spread(rows, wanted.prompts)
+
+
+def _evaluated(
+    config: RunConfig, holdout: Dataset | None, evaluation: Dataset | None, lengths: LengthFilter
+) -> Dataset | None:
+    """The rows to evaluate on while training: held-out ones, else those of the evaluation set."""
+    wanted, source = config.section.evaluate, config.section.eval_dataset
+    if wanted is None:
+        return None
+    rows = holdout if holdout is not None else evaluation
+    if rows is None and source is not None:
+        found: Any = read_source(source)
+        if isinstance(found, dict):
+            found = found.get(str(config.script.get("dataset_test_split", "test")), found)
+        rows, _ = _mapped(as_dataset(found, source), config, source, lengths)
+    if rows is None or not hasattr(rows, "select"):
+        raise DataError(
+            "grpo_tui.evaluate asks held-out rows, and the config has none. Set grpo_tui.holdout to 40 or "
+            "so, or grpo_tui.eval_dataset"
+        )
+    return _spread(rows, wanted.rows)
+
+
+def _spread(rows: Dataset, count: int) -> Dataset:
+    """As many rows as wanted, spread evenly over all of them."""
+    count = min(count, len(rows))
     return rows.select([index * len(rows) // count for index in range(count)])

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.config.run_config import RunConfig, stamp, stamps_of
+from grpo_tui.rewards.comparison import Answers, Asked, compared
 from grpo_tui.rewards.consent import required
 from grpo_tui.rewards.generate_child.policy import MOST_FOR_VLLM, at_once
 from grpo_tui.rewards.generating import ChosenRows, Generated, GenerateError, Generator, Progress
@@ -23,7 +24,6 @@ from grpo_tui.rewards.lab import Lab
 from grpo_tui.rewards.right_answers import find_forms, find_judge, measured
 from grpo_tui.rewards.score_report import FunctionScore
 from grpo_tui.rewards.scoring import gold_column_of
-from grpo_tui.ship.comparison import Answers, Asked, compared
 from grpo_tui.ship.kept import KeptComparison
 from grpo_tui.ship.policies import ADAPTER_CONFIG, MODEL_CONFIG, TOKENIZER_FILES, Policy
 from grpo_tui.store.checkpoints import WEIGHTS

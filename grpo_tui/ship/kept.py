@@ -15,8 +15,8 @@ from typing import Any, BinaryIO
 
 from grpo_tui.core.closing import Closing
 from grpo_tui.core.exchange import finite_json
+from grpo_tui.rewards.comparison import Answers
 from grpo_tui.rewards.generating import ChosenRows, DatasetRow
-from grpo_tui.ship.comparison import Answers
 from grpo_tui.store.comparisons import LARGEST_BYTES
 from grpo_tui.store.json_file import append_regular, read_regular
 

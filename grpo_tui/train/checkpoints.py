@@ -11,6 +11,7 @@ TRL does not train them.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import inspect
 import re
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from transformers import TrainerCallback
 
 from grpo_tui.core.records import CheckpointSaved, MetricRow, Record, TotalSteps
-from grpo_tui.store.checkpoints import MARKER, STATE_FILE
+from grpo_tui.store.checkpoints import BEST, MARKER, STATE_FILE, judge
 from grpo_tui.store.json_file import read_object, write_json
 from grpo_tui.train import compat
 from grpo_tui.train.phases import PhaseClock
@@ -197,6 +198,7 @@ class Checkpoints:
         self._requested = False
         self._restored: dict[str, Any] | None = None
         self._kept: set[Path] = set()
+        self._best: Path | None = None
         self._saving: Path | None = None
         self._sampler: Any = None
         self._epoch_order: Any = None
@@ -218,16 +220,15 @@ class Checkpoints:
         """Wrap the trainer's methods."""
         compat.wrap(self._trainer, "_save_checkpoint", self._around_save)
         compat.wrap(self._trainer, "_get_train_sampler", self._around_sampler)
-        self._kept = {
-            path.parent.resolve()
-            for path in Path(self._trainer.args.output_dir).glob(f"checkpoint-*/{MARKER}")
-            if (read_object(path) or {}).get("requested")
-        }
+        markers = sorted(Path(self._trainer.args.output_dir).glob(f"checkpoint-*/{MARKER}"))
+        bodies = {path.parent.resolve(): read_object(path) or {} for path in markers}
+        self._kept = {path for path, body in bodies.items() if body.get("requested")}
+        self._best = next((path for path, body in bodies.items() if body.get(BEST)), None)
         # Where modification times mislead, transformers takes the checkpoint being saved for older than one
         # of a later step, left from before a resume, and deletes it before it is complete.
         compat.keep_from_rotation(
             str(self._trainer.args.output_dir),
-            is_kept=lambda path: path.resolve() in self._kept,
+            is_kept=lambda path: path.resolve() in self._kept or path.resolve() == self._best,
             is_newest=lambda path: path.resolve() == self._saving,
         )
 
@@ -259,6 +260,34 @@ class Checkpoints:
             self._requested = self._by_command = False
         return path
 
+    def keep_best(self) -> None:
+        """Save at the current step and keep that checkpoint; the former best is kept no longer.
+
+        Raises:
+            DiskFull: There is not enough room.
+        """
+        path, former = self.path(int(self._trainer.state.global_step)), self._best
+        # A resume begins at a checkpoint that is there; saving it again would leave none if that failed.
+        there = self._ranks.from_first(read_object(path / MARKER) is not None and judge(path).usable)
+        self._best = path.resolve()
+        if there:
+            self._tell_best(self._best, True)
+        else:
+            try:
+                self.save(requested=False)
+            except BaseException:
+                self._best = former
+                raise
+        if former is not None and former != self._best:
+            self._tell_best(former, False)
+
+    def _tell_best(self, path: Path, is_best: bool) -> None:
+        """Write into a checkpoint's marker whether its evaluation is the best."""
+        body = read_object(path / MARKER) if self._ranks.first else None
+        if body is not None:
+            with contextlib.suppress(OSError):  # it was deleted, or the disk is full: the next one is told
+                write_json(path / MARKER, {**body, BEST: is_best})
+
     def move(self, earlier: Path, now: Path) -> None:
         """Save under another folder from now on, if checkpoints were saved under `earlier`."""
         saved_under = Path(self._trainer.args.output_dir).resolve()
@@ -267,6 +296,8 @@ class Checkpoints:
             self._kept = {
                 now / path.relative_to(earlier) for path in self._kept if path.is_relative_to(earlier)
             }
+            if self._best is not None and self._best.is_relative_to(earlier):
+                self._best = now / self._best.relative_to(earlier)
 
     def path(self, step: int) -> Path:
         """Return the checkpoint folder of a step."""
@@ -370,6 +401,7 @@ class Checkpoints:
         }
         step = int(self._trainer.state.global_step)
         body = {"step": step, "saved_at": time.time(), "requested": requested, "files": files}
+        body |= {BEST: path.resolve() == self._best}
         body |= self.description | {"live": self._settings.in_force() if self._settings else {}}
         write_json(path / MARKER, body)
         self._put(

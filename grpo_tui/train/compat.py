@@ -178,6 +178,30 @@ def whole_parameters(trainer: Any) -> AbstractContextManager[Any]:
     return trainer._dist.summon_full_params(trainer.model_wrapped, recurse=False)
 
 
+def generated_at_once(trainer: Any) -> int:
+    """Completions that this rank generates in one call while it trains."""
+    return max(1, int(trainer.args.generation_batch_size) // int(trainer.accelerator.num_processes))
+
+
+def generate_with_vllm(trainer: Any, prompts: list[list[int]], count: int) -> list[list[int]]:
+    """Generate with the run's own vLLM, which gets the current weights first; every rank takes part.
+
+    Args:
+        prompts: token ids of each, as many on every rank.
+        count: completions of each.
+
+    Returns:
+        The token ids of each completion, those of a prompt together.
+    """
+    step = trainer.state.global_step
+    if step != trainer._last_loaded_step:
+        trainer.vllm_generation.sync_weights()
+        trainer._last_loaded_step = step
+    asked = [ids for ids in prompts for _ in range(count)]
+    _, found, *_ = trainer.vllm_generation.generate(prompts=asked, images=None, num_generations=count)
+    return [list(ids) for ids in found]
+
+
 def pending_extra(trainer: Any) -> dict[str, list[Any]]:
     """Return the columns that reward functions logged with `log_extra` for the current batch."""
     return {name: list(values) for name, values in getattr(trainer, "_pending_extra_logs", {}).items()}

@@ -3,18 +3,19 @@
 This covers samples of one prompt, held-out questions before and after training, and probe prompts at
 regular steps. The random state of Python, NumPy and torch, the training mode, TRL's metrics and the state of
 rewards are restored afterwards, so later numbers do not change. Rewards run where training runs them.
-Asynchronous rewards and reward models, which only TRL can call, abstain.
+Reward models, which only TRL can call, abstain.
 """
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import itertools
 import math
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,20 +97,37 @@ def draw(trainer: Any, prompt: Any, *, count: int, temperature: float | None = N
     Raises:
         Refused: The prompt is empty, invalid or too long, or `count` or `temperature` is out of range.
     """
+    if not 1 <= count <= MAX_COMPLETIONS:
+        raise Refused(f"count must be from 1 to {MAX_COMPLETIONS}, not {count}")
+    config = generation_config(trainer)
+    if temperature is not None:
+        _set_temperature(config, temperature)
+    rendered, ids, before = encode(trainer, prompt, config.max_new_tokens or 0)
+    kept, truncated = generate(trainer, [ids] * count, config)
+    return Drawn(rendered, config.temperature if config.do_sample else 0.0, kept, truncated, before)
+
+
+def generate(
+    trainer: Any, prompts: Sequence[Sequence[int]], config: Any, seed: int | None = None
+) -> tuple[list[list[int]], list[bool]]:
+    """Generate one completion of each prompt with the model that trains; nothing of the run changes.
+
+    Args:
+        prompts: token ids of each.
+        config: transformers' GenerationConfig.
+        seed: of the sampling; None goes on from the run's own random state.
+
+    Returns:
+        The token ids of each completion, the end token included, and whether it was cut off.
+    """
     import torch
     from trl.models import unwrap_model_for_generation
 
-    if not 1 <= count <= MAX_COMPLETIONS:
-        raise Refused(f"count must be from 1 to {MAX_COMPLETIONS}, not {count}")
-    tokenizer = trainer._tokenizer
-    config = _generation_config(trainer, tokenizer)
-    if temperature is not None:
-        _set_temperature(config, temperature)
-    rendered, ids, before = _encode(trainer, prompt)
-    _refuse_long(trainer, len(ids), config.max_new_tokens or 0)
-    refuse_unknown_tokens(trainer, ids)
-    device = trainer.accelerator.device
-    inputs = torch.tensor([ids] * count, device=device)
+    tokenizer, device = trainer._tokenizer, trainer.accelerator.device
+    longest = max(map(len, prompts))
+    padding = [longest - len(ids) for ids in prompts]
+    filled = [[tokenizer.pad_token_id] * left + list(ids) for left, ids in zip(padding, prompts, strict=True)]
+    mask = [[0] * left + [1] * (longest - left) for left in padding]
     ends = {*trainer.eos_token_ids} if hasattr(trainer, "eos_token_ids") else {tokenizer.eos_token_id}
     checkpointing = trainer.args.gradient_checkpointing_kwargs
     with (
@@ -121,18 +139,22 @@ def draw(trainer: Any, prompt: Any, *, count: int, temperature: float | None = N
         torch.no_grad(),
         compat.whole_parameters(trainer),
     ):
+        if seed is not None:
+            torch.manual_seed(seed)
         output = model.generate(
-            input_ids=inputs,
-            attention_mask=torch.ones_like(inputs),
+            input_ids=torch.tensor(filled, device=device),
+            attention_mask=torch.tensor(mask, device=device),
             generation_config=config,
             synced_gpus=compat.is_sharded(trainer),
         )
-    kept, truncated = [], []
-    for row in output[:, len(ids) :].tolist():
-        end = next((i for i, token in enumerate(row) if token in ends), None)
-        kept.append(row if end is None else row[: end + 1])
-        truncated.append(end is None)
-    return Drawn(rendered, config.temperature if config.do_sample else 0.0, kept, truncated, before)
+    found = [until_end(row, ends) for row in output[:, longest:].tolist()]
+    return [ids for ids, _ in found], [cut for _, cut in found]
+
+
+def until_end(ids: list[int], ends: Collection[int]) -> tuple[list[int], bool]:
+    """Return a completion up to its first end token, and whether it has none."""
+    end = next((i for i, token in enumerate(ids) if token in ends), None)
+    return (ids, True) if end is None else (ids[: end + 1], False)
 
 
 def _set_temperature(config: Any, temperature: float) -> None:
@@ -212,11 +234,17 @@ def evaluating(model: Any) -> Iterator[None]:
             module.reshard()
 
 
-def _encode(trainer: Any, prompt: Any) -> tuple[str, list[int], str]:
+def encode(trainer: Any, prompt: Any, new: int) -> tuple[str, list[int], str]:
     """Render a prompt as training does. A string is placed after the messages all training prompts share.
+
+    Args:
+        new: Number of tokens to generate.
 
     Returns:
         The prompt as text, its token ids, and a description of what was prepended.
+
+    Raises:
+        Refused: The prompt is too long or empty, or cannot be rendered.
     """
     said = ""
     if isinstance(prompt, str):
@@ -229,6 +257,8 @@ def _encode(trainer: Any, prompt: Any) -> tuple[str, list[int], str]:
     ids = compat.rendered_prompt(trainer, prompt)
     if ids is None:
         raise Refused("this TRL renders its prompts where they cannot be reached")
+    _refuse_long(trainer, len(ids), new)
+    refuse_unknown_tokens(trainer, ids)
     rendered = prompt if isinstance(prompt, str) else trainer._tokenizer.decode(ids)
     return rendered, ids, said
 
@@ -273,7 +303,9 @@ def _problem(prompt: Any) -> str | None:
     return None
 
 
-def _generation_config(trainer: Any, tokenizer: Any) -> Any:
+def generation_config(trainer: Any) -> Any:
+    """Return how the run samples; the caller may change it."""
+    tokenizer = trainer._tokenizer
     existing = getattr(trainer, "generation_config", None)
     if existing is not None:
         return copy.deepcopy(existing)
@@ -473,6 +505,7 @@ class ProbeSampler:
         runner: RewardRunner,
         phases: PhaseClock,
         attempt: int,
+        ranks: Ranks,
     ) -> None:
         self._trainer, self._rows = trainer, list(rows)
         self._every, self._count, self._temperature = every, count, temperature
@@ -480,39 +513,60 @@ class ProbeSampler:
         self._attempt = attempt
         self._asked_at = -1
         self._told: set[str] = set()
-        self._first = Ranks(trainer).first
+        self._first = ranks.first
+
+    about, one_of = "probe prompts", "a probe prompt"
+    """What is asked, and one of it, in words."""
+
+    def at_start(self) -> None:
+        """Ask before the first step, so that the untrained policy stands beside what it becomes."""
+        if self._trainer.state.global_step == 0:  # a resumed run was asked already
+            self.safe_point()
 
     def safe_point(self) -> None:
         """Answer the probe prompts when due. A step counts once, even when its safe point comes twice."""
         step = int(self._trainer.state.global_step)
         if step % self._every or step == self._asked_at:
             return
+        self._ask(step)
+
+    def _ask(self, step: int) -> None:
         self._asked_at = step
         names, functions = self._trainer.reward_func_names, self._trainer.reward_funcs
         learned = copy.deepcopy(reward_states(names, functions))
-        with self._phases.during("eval"), unchanged_randomness():
-            # On every rank: each may hold part of the model, and all must give a batch the same number.
-            drawn = [self._drawn(row) for row in self._rows]
-            number = self._capture.next_number()
-            if self._first:
-                asked = [(row, one) for row, one in zip(self._rows, drawn, strict=True) if one]
-                try:
-                    self._record(step, number, asked)
-                except Exception as error:
-                    self._tell(f"answers to probe prompts are not kept: {type(error).__name__}: {error}")
-        restore_reward_states(names, functions, learned)
+        try:
+            with self._phases.during("eval"), unchanged_randomness():
+                # On every rank: each may hold part of the model, and all must give a batch the same number.
+                drawn = self._draw_all()
+                number = self._capture.next_number()
+                if self._first:
+                    asked = [(row, one) for row, one in zip(self._rows, drawn, strict=True) if one]
+                    try:
+                        self._record(step, number, asked)
+                    except Exception as error:
+                        self._tell(f"answers to {self.about} are not kept: {type(error).__name__}: {error}")
+        finally:
+            restore_reward_states(names, functions, learned)
+
+    def _draw_all(self) -> list[Drawn | None]:
+        """Return the completions of each row, None for a row that cannot be rendered. Call on every rank."""
+        return [self._drawn(row) for row in self._rows]
 
     def _drawn(self, row: Row) -> Drawn | None:
         try:
             return draw(self._trainer, row["prompt"], count=self._count, temperature=self._temperature)
         except Exception as error:  # a look at the policy is no reason to end its training
-            why = str(error) if isinstance(error, Refused) else f"{type(error).__name__}: {error}"
-            self._tell(f"a probe prompt cannot be answered: {why}")
+            self._tell_unasked(error)
             return None
 
-    def _record(self, step: int, number: int, asked: Sequence[tuple[Row, Drawn]]) -> None:
+    def _tell_unasked(self, error: Exception) -> None:
+        why = str(error) if isinstance(error, Refused) else f"{type(error).__name__}: {error}"
+        self._tell(f"{self.one_of} cannot be answered: {why}")
+
+    def _record(self, step: int, number: int, asked: Sequence[tuple[Row, Drawn]]) -> tuple[Group, ...]:
+        """Score the answers and record them as one group for each row."""
         if not asked:
-            return
+            return ()
         self._runner.batch = number
         rows = [row for row, drawn in asked for _ in drawn.ids]
         ids = [one for _, drawn in asked for one in drawn.ids]
@@ -543,6 +597,7 @@ class ProbeSampler:
             for index, (row, _) in enumerate(asked)
         )
         self._put(GenerationBatch(self._attempt, number, 0, "probe", step, step, time.time(), groups))
+        return groups
 
     def _scores(
         self, rows: Sequence[Row], texts: Sequence[str], ids: Sequence[list[int]]
@@ -560,7 +615,8 @@ class ProbeSampler:
             try:
                 if not _callable_here(function):
                     raise TypeError("only TRL itself can call it")
-                values = function(
+                values = self._call(
+                    function,
                     prompts=list(prompts),
                     completions=answers,
                     completion_ids=[list(one) for one in ids],
@@ -570,11 +626,17 @@ class ProbeSampler:
                     **{key: list(column) for key, column in columns.items()},
                 )
             except Exception as error:
-                self._tell(f"{name} does not score probe prompts: {type(error).__name__}: {error}")
+                self._tell(f"{name} does not score {self.about}: {type(error).__name__}: {error}")
                 self._runner.failed_function, self._runner.failed_sample = None, ""
                 values = [None] * len(texts)
             given.append(values)
         return [[_number(values[place]) for values in given] for place in range(len(texts))], extra
+
+    def _call(self, function: Any, **given: Any) -> Any:
+        """Call a function as TRL does: a coroutine goes to the event loop that TRL keeps for those."""
+        if not is_async(function):
+            return function(**given)
+        return asyncio.run_coroutine_threadsafe(function(**given), self._trainer.async_loop).result()
 
     def _tell(self, sentence: str) -> None:
         if sentence not in self._told:
@@ -583,21 +645,20 @@ class ProbeSampler:
 
 
 class AskedAtFirst(TrainerCallback):
-    """Answers the probe prompts before the first step, to show the untrained policy for comparison."""
+    """Asks when training begins."""
 
     def __init__(self, probes: ProbeSampler) -> None:
         self._probes = probes
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Answer them, except in a resumed run, which did so at its start."""
-        if state.global_step == 0:
-            self._probes.safe_point()
+        """Ask with the model as it will be trained."""
+        self._probes.at_start()
 
 
 def _callable_here(function: Any) -> bool:
     import torch
 
-    return callable(function) and not is_async(function) and not isinstance(function, torch.nn.Module)
+    return callable(function) and not isinstance(function, torch.nn.Module)
 
 
 def _totals(trainer: Any, rewards: list[list[float | None]]) -> list[float | None]:

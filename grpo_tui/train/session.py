@@ -16,11 +16,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from grpo_tui.config.packages import versions_of
 from grpo_tui.config.section import OnRule
+from grpo_tui.core.evaluations import FACT, Evaluations
 from grpo_tui.core.records import AttemptEnded, AttemptStarted, Fact, Record, RewardFunctionInfo
 from grpo_tui.health.live import LiveVerdict
 from grpo_tui.store.checkpoints import newest_usable
@@ -35,6 +37,7 @@ from grpo_tui.store.live import (
     write_error,
 )
 from grpo_tui.store.mailbox import Mailbox
+from grpo_tui.store.reader import RunReader
 from grpo_tui.store.recorder import Recorder, SpoolRecorder
 from grpo_tui.store.status import REPLACED
 from grpo_tui.supervisor.last_word import doing_of
@@ -43,6 +46,11 @@ from grpo_tui.train.devices import gpu_of
 from grpo_tui.train.failure import describe, of_ours
 from grpo_tui.train.phases import BROKE_IN, PhaseClock
 from grpo_tui.train.ranks import Ranks, own_rank, world_size
+
+if TYPE_CHECKING:
+    from grpo_tui.config.run_config import RunConfig
+    from grpo_tui.config.section import Evaluate
+    from grpo_tui.train.sampling import ProbeSampler
 
 RESCUED = ".rescued"
 """Suffix of the folder that takes the checkpoints when the run folder was deleted."""
@@ -172,20 +180,61 @@ class Session:
         self, rows: Sequence[Mapping[str, Any]], *, every: int, count: int, temperature: float | None
     ) -> None:
         """Answer and score probe prompts before training and every `every` steps. Call after `join`."""
-        from grpo_tui.train.sampling import AskedAtFirst, ProbeSampler
+        from grpo_tui.train.sampling import ProbeSampler
 
-        probes = ProbeSampler(
+        self._ask_with(
+            ProbeSampler(
+                self._trainer,
+                rows,
+                every=every,
+                count=count,
+                temperature=temperature,
+                **self._asking(),
+            )
+        )
+
+    def evaluate_while_training(
+        self,
+        rows: Sequence[Mapping[str, Any]],
+        wanted: Evaluate,
+        config: RunConfig,
+        sources: Sequence[RewardFunctionInfo] = (),
+    ) -> None:
+        """Evaluate before training, every so many steps and at the end; call after `join`.
+
+        Args:
+            rows: Held-out rows.
+            config: Of the run; says what a right answer is.
+            sources: As for `join`.
+        """
+        from grpo_tui.train.evaluation import Evaluator
+
+        evaluator = Evaluator(
             self._trainer,
             rows,
-            every=every,
-            count=count,
-            temperature=temperature,
-            put=self.put,
-            capture=self.capture,
-            runner=self.runner,
-            phases=self.phases,
-            attempt=self.attempt,
+            wanted,
+            config=config,
+            sources=[each.text for each in sources],
+            earlier=self._earlier_evaluations(),
+            checkpoints=self.checkpoints,
+            **self._asking(),
         )
+        self._ask_with(evaluator)
+        self.controller.on_stopped = evaluator.safe_point
+
+    def _asking(self) -> dict[str, Any]:
+        return {
+            "put": self.put,
+            "capture": self.capture,
+            "runner": self.runner,
+            "phases": self.phases,
+            "attempt": self.attempt,
+            "ranks": self.ranks,
+        }
+
+    def _ask_with(self, probes: ProbeSampler) -> None:
+        from grpo_tui.train.sampling import AskedAtFirst
+
         before = self.controller.on_safe_point
 
         def on_safe_point() -> None:
@@ -196,6 +245,15 @@ class Session:
         asked_at_first = AskedAtFirst(probes)
         self._trainer.add_callback(asked_at_first)
         self.callbacks.append(asked_at_first)
+
+    def _earlier_evaluations(self) -> Evaluations | None:
+        """What a resumed run has evaluated up to its checkpoint; None on all ranks but the first."""
+        if not self._resumed_from or self.rank:
+            return None
+        with contextlib.closing(RunReader(self.folder.database)) as reader:
+            found = Evaluations.from_json(reader.fact(FACT))
+        done = tuple(one for one in found.done if one.step <= self._resumed_from) if found else ()
+        return replace(found, done=done) if found is not None and done else None
 
     def act_on(self, rules: Sequence[OnRule]) -> None:
         """Pause or stop the run when a rule holds. Call after `join`.

@@ -33,6 +33,7 @@ from grpo_tui.train.session import Session, checkpoint_step
 
 if TYPE_CHECKING:
     from grpo_tui.config.run_config import RunConfig
+    from grpo_tui.core.records import RewardFunctionInfo
     from grpo_tui.data.load import Prompts
     from grpo_tui.rewards.loading import LoadedReward
 
@@ -134,9 +135,10 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder, early: list[int])
     trainer = build_trainer(
         config, rewards, prompts, folder.root, lambda what: session.phases.tell(loads=what)
     )
-    session.join(trainer, reward_sources(rewards, session.attempt), [reward.params for reward in rewards])
+    sources = reward_sources(rewards, session.attempt)
+    session.join(trainer, sources, [reward.params for reward in rewards])
     _keep_what_is_ours(session)
-    _ask_while_training(session, config, prompts)
+    _ask_while_training(session, config, prompts, sources if not spec.smoke else None)
     if not spec.smoke:
         session.act_on(config.section.on)
     record = reproduction_record(trainer, Path(config.cwd or "."))
@@ -190,12 +192,21 @@ def _loaded(session: Session, config: RunConfig) -> tuple[list[LoadedReward], Pr
     return rewards, prompts
 
 
-def _ask_while_training(session: Session, config: RunConfig, prompts: Prompts) -> None:
-    probes = config.section.probe_prompts
+def _ask_while_training(
+    session: Session, config: RunConfig, prompts: Prompts, sources: Sequence[RewardFunctionInfo] | None
+) -> None:
+    """Ask probe prompts and evaluate, as the config says.
+
+    Args:
+        sources: of the rewards; None for a trial, which evaluates nothing.
+    """
+    probes, evaluate = config.section.probe_prompts, config.section.evaluate
     if probes is not None and prompts.probes is not None:
         session.ask_while_training(
             list(prompts.probes), every=probes.every, count=probes.count, temperature=probes.temperature
         )
+    if evaluate is not None and prompts.evaluated is not None and sources is not None:
+        session.evaluate_while_training(list(prompts.evaluated), evaluate, config, sources)
 
 
 def _keep_what_is_ours(session: Session) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from grpo_tui.config import ConfigError, RunConfig, load_config
-from grpo_tui.config.section import Filters, Notify, OnRule, ProbePrompts, Section
+from grpo_tui.config.section import Evaluate, Filters, Notify, OnRule, ProbePrompts, Section
 from grpo_tui.core.diagnosis import RULES
 from grpo_tui.core.findings import Fix
 from grpo_tui.rewards.loading import load_entry
@@ -89,6 +89,46 @@ def test_probe_prompts_are_read_and_saved(folder: Path, written: str, read: obje
         read = ProbePrompts(str(folder / name), (), 50, *numbers)
     assert config.section.probe_prompts == read
     assert RunConfig.from_json(json.dumps(config.to_json())).section == config.section
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("{}", Evaluate(50, 40, 4, None)),
+        ("{every: 20, rows: 30, samples: 8, k: 2}", Evaluate(20, 30, 8, 2)),
+        ("false", None),
+    ],
+)
+def test_evaluate_is_read_and_saved(folder: Path, written: str, read: object) -> None:
+    config = load(folder, f"dataset: rows.jsonl\nholdout: 40\nevaluate: {written}")
+    assert config.section.evaluate == read
+    assert not config.findings
+    assert RunConfig.from_json(json.dumps(config.to_json())).section == config.section
+
+
+@pytest.mark.parametrize(
+    ("section", "said", "fix"),
+    [
+        (
+            "holdout: 35\nevaluate: {rows: 40}",
+            "only 35 rows are held out, so 35 are asked",
+            Fix("grpo_tui.holdout", 40),
+        ),
+        ("holdout: 40\nevaluate: {rows: 20}", "asks 20 rows. No gain is shown on fewer than 30", None),
+    ],
+)
+def test_evaluate_warns_of_rows_that_are_not_there_or_show_nothing(
+    folder: Path, section: str, said: str, fix: Fix | None
+) -> None:
+    (one,) = load(folder, f"dataset: rows.jsonl\n{section}").findings
+    assert (one.severity, one.field, one.line, one.fix) == ("warning", "grpo_tui.evaluate.rows", 6, fix)
+    assert said in one.message
+
+
+def test_evaluate_takes_the_rows_of_an_evaluation_set(folder: Path) -> None:
+    found = load(folder, "dataset: rows.jsonl\neval_dataset: rows.jsonl\nevaluate: {every: 5}")
+    assert not found.findings  # the evaluation set is used, though TRL does not evaluate
+    assert found.section.evaluate == Evaluate(every=5)
 
 
 @pytest.mark.parametrize(
@@ -257,6 +297,12 @@ def test_the_chat_default_follows_the_system_prompt(folder: Path) -> None:
         ("probe_prompts: {source: gone.jsonl}", 4, "there is no file"),
         ("probe_prompts: {every: 5}", 4, "grpo_tui.holdout is 0"),
         ("probe_prompts: 5", 4, "must be a mapping"),
+        ("evaluate: {every: 5}", 4, "Set grpo_tui.holdout to 40"),
+        ("evaluate: {every: 0}", 4, "grpo_tui.evaluate.every must be 1 or more"),
+        ("evaluate: {samples: 65}", 4, "grpo_tui.evaluate.samples must be 1 to 64"),
+        ("evaluate: {samples: 2, k: 4}", 4, "k is 4, but each prompt gets 2 completions"),
+        ("evaluate: {count: 4}", 4, "Use samples"),
+        ("evaluate: 5", 4, "must be a mapping"),
         ("gpus: first", 4, "list of GPU numbers"),
         ("gpus: true", 4, "list of GPU numbers"),
         ("gpus: []", 4, "list of GPU numbers"),

@@ -48,6 +48,9 @@ VALUES: dict[str, tuple[str, object]] = {
         "accelerate launch --num_processes 2",
     ),
     "holdout: 4\n  probe_prompts: 20": ("grpo_tui.probe_prompts", {"every": 20}),
+    "holdout: 40\n  evaluate: 20": ("grpo_tui.evaluate", {"every": 20}),
+    "holdout: 40\n  evaluate: {k: 8}": ("grpo_tui.evaluate", {"k": 8, "samples": 8}),
+    "evaluate: {rows: 60}": ("grpo_tui.holdout", 60),
     "holdout: 4\n  probe_prompts: {every: 0}": ("grpo_tui.probe_prompts", None),
     "learning_rate: 1.0e-6": ("learning_rate", 1e-6),
     "bf16: true": ("bf16", False),  # the one at the left margin stays

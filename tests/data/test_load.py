@@ -356,3 +356,24 @@ def test_what_a_stream_cannot_give_is_said(tmp_path: Path, section: str, said: s
     (tmp_path / "rows.jsonl").write_text("")
     with pytest.raises(DataError):
         load(tmp_path, "dataset: stream.py:rows")
+
+
+def test_the_rows_to_evaluate_on_are_held_out_ones_spread_evenly(tmp_path: Path) -> None:
+    write_rows(tmp_path / "rows.jsonl", ROWS)
+    section = f"dataset: rows.jsonl\n{MAPPED}\nholdout: 6\nevaluate: {{rows: 3}}"
+    prompts = load(tmp_path, section)
+    assert prompts.holdout is not None
+    assert prompts.evaluated is not None
+    assert prompts.evaluated["prompt"] == prompts.holdout["prompt"][::2]
+    assert load(tmp_path, f"dataset: rows.jsonl\n{MAPPED}\nholdout: 6").evaluated is None
+
+
+def test_without_a_holdout_the_rows_of_the_evaluation_set_are_evaluated_on(tmp_path: Path) -> None:
+    write_rows(tmp_path / "rows.jsonl", ROWS)
+    write_rows(tmp_path / "other.jsonl", ROWS[:2])
+    section = f"dataset: rows.jsonl\neval_dataset: other.jsonl\n{MAPPED}\nevaluate: {{rows: 3}}"
+    prompts = load(tmp_path, section)
+    assert prompts.eval is None
+    assert prompts.evaluated is not None
+    assert prompts.evaluated["answer"] == ["1", "2"]
+    assert prompts.train.num_rows == 20

@@ -14,8 +14,11 @@ from typing import Any
 
 import pytest
 
+from grpo_tui.core.evaluations import FACT, Evaluations
 from grpo_tui.demo import DEMO_DIR, DEMO_MODEL
+from grpo_tui.demo.task import all_rows
 from grpo_tui.present.hardware_view import rank_rows
+from grpo_tui.store.checkpoints import BEST, MARKER
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import read_rank
 from grpo_tui.store.mailbox import Mailbox
@@ -51,7 +54,7 @@ report_to: none
 disable_tqdm: true
 grpo_tui:
   dataset: {task}:train_rows
-  rewards:
+{evaluate}  rewards:
     - {{name: correctness, source: "{rewards}:correctness"}}
     - {{name: extra, source: "{extra}:extra"}}
 """
@@ -100,6 +103,13 @@ IMPATIENT = """\
 """
 
 
+EVALUATE = """\
+  eval_dataset: {rows}
+  evaluate: {{every: 2, rows: 5, samples: 2}}
+"""
+HELD = all_rows()[:50:10]
+"""An odd number of rows for two ranks."""
+
 NONSENSE = (
     ("sample", {"prompt": 5}),
     ("sample", {"prompt": {"role": "user"}}),
@@ -129,7 +139,10 @@ def _start(
     *,
     steps: int,
     body: str = "    return [0.5] * len(completions)\n",
+    evaluate: bool = False,
 ) -> None:
+    rows = folder / "held.jsonl"
+    rows.write_text("".join(f"{json.dumps(row)}\n" for row in HELD))
     config = folder / "two.yaml"
     config.write_text(
         CONFIG.format(
@@ -138,6 +151,7 @@ def _start(
             rewards=DEMO_DIR / "rewards.py",
             extra=_extra(folder, body),
             steps=steps,
+            evaluate=EVALUATE.format(rows=rows) if evaluate else "",
         )
     )
     grpo_tui("train", config, "--run-dir", run, "--detach", "--launcher", f"accelerate launch {LAUNCH}")
@@ -148,7 +162,7 @@ def _comparable(rows: list[Any]) -> list[Any]:
 
 
 def test_two_ranks_equal_plain_trl_and_every_completion_of_both_is_stored(run: Path, tmp_path: Path) -> None:
-    _start(tmp_path, run, steps=4)
+    _start(tmp_path, run, steps=4, evaluate=True)
     state(run, "finished")
     script = tmp_path / "plain.py"
     script.write_text(textwrap.dedent(PLAIN))
@@ -157,11 +171,15 @@ def test_two_ranks_equal_plain_trl_and_every_completion_of_both_is_stored(run: P
     plain = json.loads((tmp_path / "rows.json").read_text())
 
     reader = RunReader(RunFolder(run).database)
-    stored = [(step, values) for _, step, values in metric_rows(reader)]
+    every = [(step, values) for _, step, values in metric_rows(reader)]
+    stored = [(step, values) for step, values in every if not any("evaluate/" in key for key in values)]
     assert repr(_comparable(stored)) == repr(_comparable(plain))
-    groups = list(reader.iter_groups())
+    _check_evaluations(
+        run, reader, [(step, values) for step, values in every if (step, values) not in stored]
+    )
+    groups = [group for group in reader.iter_groups() if group.mode == "train"]
     assert {(g.rank, g.step) for g in groups} == {(rank, step) for rank in (0, 1) for step in (1, 2, 3, 4)}
-    assert reader.completion_count() == 4 * 16
+    assert reader.completion_count() == 4 * 16 + 3 * 5 * 2
     assert sorted({g.index for g in groups if g.step == 1}) == [0, 1, 2, 3], (
         "groups are numbered over all ranks"
     )
@@ -171,6 +189,24 @@ def test_two_ranks_equal_plain_trl_and_every_completion_of_both_is_stored(run: P
     rewards = {step: values["reward"] for step, values in stored if "reward" in values}
     for step, totals in by_step.items():
         assert sum(totals) / len(totals) == pytest.approx(rewards[step], abs=1e-6)
+
+
+def _check_evaluations(run: Path, reader: RunReader, rows: list[tuple[int, dict[str, Any]]]) -> None:
+    """Each rank answered its part of the rows, and what both answered was recorded once."""
+    assert [step for step, _ in rows] == [0, 2, 4]
+    groups = reader.groups(mode="probe", limit=100)
+    assert [group.prompt for group in groups] == [row["prompt"] for row in HELD] * 3
+    assert {len(group.completions) for group in groups} == {2}
+    found = Evaluations.from_json(reader.fact(FACT))
+    assert found is not None
+    assert found.best is not None
+    assert [one.step for one in found.done] == [0, 2, 4]
+    best = [found.best.step] if found.best.step else []
+    marked = [
+        path.parent.name for path in run.glob(f"checkpoint-*/{MARKER}") if json.loads(path.read_text())[BEST]
+    ]
+    assert marked == [f"checkpoint-{step}" for step in best]
+    assert "evaluation" not in (run / "train.log").read_text()
 
 
 def test_two_ranks_pause_beyond_their_time_out_change_save_stop_and_resume_and_a_killed_one_is_named(

@@ -20,8 +20,8 @@ from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.ship.card import card
 from grpo_tui.ship.kept import KeptComparison
 from grpo_tui.ship.run_facts import read_facts
+from tests.rewards.test_comparison import RIGHT, WRONG, _asked, _body
 from tests.ship.folders import adapter, model
-from tests.ship.test_comparison import RIGHT, WRONG, _asked, _body
 from tests.ui.recorded_run import HOSTILE, RecordedRun, recorded
 
 EVIL = f"<script>x</script> | a`b [c](javascript:d) @e {HOSTILE}"

@@ -74,7 +74,7 @@ def test_the_answers_are_kept_with_their_rewards_in_a_mode_of_their_own(run: Any
             assert right == correctness(chat, [group.columns["answer"]])[0]
             assert 0 <= by_chance < 1
             assert long == len(one.text)
-            assert waited is None
+            assert waited == 0.25
             assert one.total is not None
             assert one.tokens > 0
             assert one.extra["first"] == one.text[:1]

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from grpo_tui.rewards.comparison import Answers, Asked, compared
 from grpo_tui.rewards.generating import ChosenRows, DatasetRow
 from grpo_tui.rewards.right_answers import Judge
-from grpo_tui.ship.comparison import Answers, Asked, compared
 from grpo_tui.ship.kept import KeptComparison
 from grpo_tui.ui.starting import Child
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from grpo_tui.present.comparison_text import report, sentence
+from grpo_tui.rewards.comparison import Answers, Asked, compared
 from grpo_tui.rewards.generating import DatasetRow
 from grpo_tui.rewards.right_answers import Judge
-from grpo_tui.ship.comparison import Answers, Asked, compared
 
 JUDGE = Judge(0, "correct", 1.0, "as given")
 

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from grpo_tui.core.paired import Difference, difference, pass_at, sizes_of, wins
 from grpo_tui.core.statistics import mean
 from grpo_tui.core.text import prompt_text
 from grpo_tui.rewards.generating import DatasetRow
 from grpo_tui.rewards.right_answers import Judge
-from grpo_tui.ship.paired import Difference, difference, pass_at, sizes_of, wins
 
 MOST_WORST = 10
 ByPrompt = Sequence[Sequence[float | None]]

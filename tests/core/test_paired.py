@@ -7,7 +7,7 @@ from itertools import combinations
 
 import pytest
 
-from grpo_tui.ship.paired import Difference, difference, pass_at, sizes_of, t_quantile, wins
+from grpo_tui.core.paired import Difference, difference, pass_at, sizes_of, t_quantile, wins
 
 PROMPTS, SAMPLES, TIMES = 100, 8, 1000
 
