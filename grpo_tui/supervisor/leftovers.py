@@ -42,8 +42,7 @@ def send(number: int, pid: int, started: float | None, folder: RunFolder) -> boo
     Return False if it is gone or not proven to be of the run.
     """
     try:
-        # The descriptor refers to this very process. If the pid is reused after the check, nobody gets the
-        # signal.
+        # The descriptor refers to this very process. If the pid is reused after the check, no signal is sent.
         process = os.pidfd_open(pid)
     except (OSError, ValueError, OverflowError):
         return False

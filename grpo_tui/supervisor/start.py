@@ -158,7 +158,6 @@ def _start(
             pass_fds=() if lock is None else (lock,),
         )
     write_heartbeat(folder.heartbeat, process.pid, trainer)
-    # The supervisor outlives this process. Setting a return code avoids the warning about a child that was
-    # not awaited.
+    # The supervisor outlives this process. A return code avoids the warning about a child not waited for.
     process.returncode = 0
     return process.pid

@@ -200,8 +200,7 @@ class Supervisor:
                     self._finish(command, False, f"unknown command {command.kind}")
                 continue
             if command.kind == "stop_now":
-                # The recorder reads the same command, writes its last records and exits. After the limit it
-                # is killed.
+                # The recorder reads the same command, writes its last records and exits, or is killed later.
                 self._stop_now = (command, time.monotonic())
             elif self._abort is None:
                 self._begin_abort(command)

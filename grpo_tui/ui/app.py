@@ -122,8 +122,7 @@ class GrpoApp(TunedApp):
             config = ConfigRequest(rewards.file, rewards.overrides, in_rewards=True)
         self._rewards_request, self._config_request = rewards, config
         self.before_leaving: Callable[[Callable[[], None]], bool] | None = None
-        """Called before the app exits. Returns True to keep it open; it may call its argument later to exit.
-        """
+        """Called before the app exits. Returns True to keep it open; its argument exits, now or later."""
         self._consent: list[ConsentAsked] = []
         """Questions waiting for an answer. The first one is on screen."""
         self._generations_request: tuple[str, int | None] | None = None

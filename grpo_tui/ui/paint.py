@@ -25,9 +25,7 @@ from grpo_tui.core.text import safe, shorten
 from grpo_tui.present.glyphs import to_ascii
 
 ONE_CELL_EACH = re.compile("[ -~\u00b7\u2013-\u2026\u2190-\u22ff\u2500-\u259f\u25b2-\u25d0\u2800-\u28ff]*")
-"""Characters that are one cell wide and never combine with a neighbor: ASCII, and what this program draws
-itself.
-"""
+"""Characters one cell wide that never combine with a neighbor: ASCII, and what this program draws."""
 APART = 10
 """Regions closer than this many cells are merged, because moving the cursor costs about as many bytes."""
 

@@ -17,6 +17,4 @@ TITLE_BACK = "\x1b]2;\x07\x1b[23;0t"
 """Clears the title, then restores the saved one on terminals with a title stack (XTWINOPS)."""
 
 RESTORE = MODES + "\x1b[?1049l"
-"""Also leaves the alternate screen. On the main screen that last sequence moves the cursor to where the
-program started.
-"""
+"""Also leaves the alternate screen. On the main screen this moves the cursor to where the program started."""

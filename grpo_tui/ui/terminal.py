@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from grpo_tui.present.train_view import TrainView
 
 MOST_BYTES = 74_994
-"""Some terminals drop longer sequences entirely. This is what fits into 100,000 bytes of Base64 plus framing.
-"""
+"""Some terminals drop longer sequences entirely. This fits into 100,000 bytes as framed Base64."""
 _SCREEN_PIECE = 240
 """GNU screen passes on strings of at most 256 bytes."""
 

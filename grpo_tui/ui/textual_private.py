@@ -227,8 +227,7 @@ class TunedApp(App[str]):
         parts = list(screen.walk_children(Widget, with_self=True))
         replaced = await super()._replace_screen(screen)
         if not screen.is_running:
-            # Textual keeps the last thousand caches of painted lines, including those of closed screens:
-            # about 50 MB.
+            # Textual keeps the last thousand caches of painted lines, even of closed screens: about 50 MB.
             for part in parts:
                 if (cache := getattr(part, "_styles_cache", None)) is not None:
                     cache.clear()
@@ -246,9 +245,7 @@ class KeepsStyles(MessagePump):
     """
 
     focused: Reactive[Widget | None] = Reactive(None, repaint=False)
-    """Without repaint: Textual would paint the whole screen, but widgets repaint themselves on focus and
-    blur.
-    """
+    """No repaint: Textual would paint the whole screen, but widgets repaint themselves on focus and blur."""
     _styled_by: tuple[Any, ...] | None = None
 
     @on(Mount)

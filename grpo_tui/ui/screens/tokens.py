@@ -192,9 +192,7 @@ class TokensScreen(LeftOnce, Screen[None], Shell):
         self._known: tuple[AskedPolicy, ...] = ()
         self._policy: AskedPolicy | None = None
         self._base = False
-        """Compare a checkpoint with the base. The live run is always compared with its reference, if it has
-        one.
-        """
+        """Compare a checkpoint with the base. The live run is always compared with its reference, if any."""
         self._asker: TokenAsker | None = None
         self._busy = False
         self._working = threading.Lock()

@@ -57,7 +57,7 @@ class Scoring:
             self._lab = lab
 
     def give_up(self) -> None:
-        """Cancel; the lab's current call fails."""
+        """Cancel. The current call of the lab fails."""
         with self._turn:
             self._ended = True
             if self._lab is not None:

@@ -96,8 +96,7 @@ class ConfigForm(CursorList, inherit_bindings=False):
         if not rows:
             return self.waits
         width = self.size.width - 1
-        # The closure captures everything a line depends on, because lines are compared with the previous
-        # ones.
+        # Capture everything a line depends on, because lines are compared with the previous ones.
         cursor, focused, name_w, words = self.cursor, self.has_focus, self.name_w, self.words
 
         def line(place: int) -> Line:
@@ -169,7 +168,7 @@ class FormField(Input):
         """Posted when the text is confirmed with enter."""
 
     class Left(Message):
-        """Posted when editing is cancelled."""
+        """Posted when editing is canceled."""
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id, select_on_focus=False)

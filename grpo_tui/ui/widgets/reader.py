@@ -132,8 +132,7 @@ class Reader(LineScroll):
     def _about(self, card: GroupCard, row: CardRow, room: int) -> list[Line]:
         """Return rewards, values logged by the functions, and the columns of the dataset row."""
         lines: list[Line] = [()]
-        # The table is at least this wide. If a function has no named column there, the rewards are listed
-        # here.
+        # The table is at least this wide. Functions without a named column in it are listed here.
         if None in row.rewards or card_columns(self._names, self.weights, room + 2)[1]:
             lines += self._rewards(row, room)
         if row.extra:
