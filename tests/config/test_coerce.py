@@ -55,6 +55,28 @@ def test_a_value_of_another_kind_is_read_with_a_note(name: str, value: object, r
 
 
 @pytest.mark.parametrize(
+    ("name", "value", "read"),
+    [
+        ("learning_rate", "1e-5", 1e-5),
+        ("num_generations", "8", 8),
+        ("max_completion_length", "1_024", 1024),
+        ("log_completions", "no", False),
+        ("reward_weights", "1, 0.5", [1.0, 0.5]),
+        ("report_to", "wandb,tensorboard", ["wandb", "tensorboard"]),
+        ("model_init_kwargs", '{"use_cache": false}', {"use_cache": False}),
+        ("generation_kwargs", '{"top_k": 5}', {"top_k": 5}),
+        ("min_p", "None", None),
+        ("loss_type", "DAPO", "dapo"),
+    ],
+)
+@pytest.mark.parametrize(("before", "after"), [(" ", ""), ("", " "), ("\n  ", "\n"), ("\t", "\t")])
+def test_blanks_around_a_text_change_nothing(
+    name: str, value: str, read: object, before: str, after: str
+) -> None:
+    assert coerce(load_fields()[name], before + value + after).value == read
+
+
+@pytest.mark.parametrize(
     ("name", "value"),
     [
         ("learning_rate", 1e-5),

@@ -66,7 +66,9 @@ def test_words_are_wrapped_by_cells_and_none_is_lost() -> None:
 
 
 def test_one_line_shows_breaks_and_cuts_with_an_ellipsis() -> None:
-    assert one_line("a\nb\tc", 80) == "a⏎b c"
+    assert one_line("a\nb\tc", 80) == one_line("a\nb\tc") == "a⏎b c"
+    assert one_line("a\r\nb\r\n\r\nc", 80) == "a⏎b⏎⏎c", "a file from Windows shows one mark a break"
+    assert one_line("a\rb\n\rc", 80) == "a␍b⏎␍c"
     assert one_line("abcdef", 4) == "abc…"
     assert one_line("日本語", 5) == "日本…"
     assert one_line("日本語", 6) == "日本語"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,6 +68,37 @@ def test_few_shot_examples_stand_between_system_prompt_and_question(tmp_path: Pa
     section = f"dataset: rows.jsonl\n{MAPPED}\nfew_shot:\n  - {{user: '1+1?', assistant: '2'}}"
     roles = [message["role"] for message in load(tmp_path, section).train[3]["prompt"]]
     assert roles == ["system", "user", "assistant", "user"]
+
+
+SYSTEM, ASK, SAY, MORE = (
+    {"role": "system", "content": "own"},
+    {"role": "user", "content": "question"},
+    {"role": "assistant", "content": "reply"},
+    {"role": "user", "content": "again"},
+)
+SHOTS = [{"role": "user", "content": "1+1?"}, {"role": "assistant", "content": "2"}]
+
+
+@pytest.mark.parametrize("system", [None, "new"])
+@pytest.mark.parametrize("shots", [[], SHOTS], ids=["plain", "examples"])
+@pytest.mark.parametrize(
+    "prompt",
+    ["question", [ASK], [SYSTEM, ASK], [SYSTEM, ASK, SAY, MORE], [ASK, SAY, MORE]],
+    ids=["text", "turn", "system", "system-turns", "turns"],
+)
+def test_a_prompt_is_one_system_message_then_the_examples_then_its_own_turns(
+    tmp_path: Path, prompt: Any, shots: list[dict[str, str]], system: str | None
+) -> None:
+    write_rows(tmp_path / "rows.jsonl", [{"messages": prompt}])
+    section = "dataset: rows.jsonl\ncolumns: {prompt: messages}"
+    if system is not None:
+        section += f"\nsystem_prompt: {system}"
+    if shots:
+        section += "\nfew_shot:\n  - {user: '1+1?', assistant: '2'}"
+    turns = [ASK] if isinstance(prompt, str) else [turn for turn in prompt if turn["role"] != "system"]
+    first = [{"role": "system", "content": "new"}] if system else [SYSTEM] if SYSTEM in [*prompt] else []
+    wanted = prompt if isinstance(prompt, str) and not shots and not system else [*first, *shots, *turns]
+    assert load(tmp_path, section).train[0]["prompt"] == wanted
 
 
 def test_without_a_system_prompt_strings_stay_strings(tmp_path: Path) -> None:

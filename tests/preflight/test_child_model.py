@@ -15,7 +15,7 @@ from grpo_tui.config.rules import Settings
 from grpo_tui.core.exchange import plain, rebuilt
 from grpo_tui.core.findings import Finding
 from grpo_tui.preflight.child.hub import Hub
-from grpo_tui.preflight.child.model import PARTS, model_facts
+from grpo_tui.preflight.child.model import PARTS, _part, model_facts
 from grpo_tui.preflight.facts import ModelFacts
 from grpo_tui.preflight.model_findings import model_findings
 
@@ -97,6 +97,37 @@ def test_parameters_are_those_of_the_real_model(kind: Any, saved: Any, tmp_path:
     assert counted.total == sum(p.numel() for p in model.parameters())
     assert counted.total == sum(getattr(counted, part) for part in PARTS)
     assert counted.other == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "part"),
+    [
+        ("model.embed_tokens.weight", "embedding"),
+        ("lm_head.weight", "head"),
+        ("lm_head.bias", "head"),
+        ("model.layers.0.self_attn.q_proj.weight", "attention"),
+        ("model.layers.0.self_attn.q_proj.bias", "attention"),
+        ("model.layers.0.self_attn.q_norm.weight", "norm"),
+        ("model.layers.0.post_attention_layernorm.weight", "norm"),
+        ("model.norm.weight", "norm"),
+        ("transformer.h.0.ln_1.bias", "norm"),
+        ("transformer.h.0.attn.c_attn.weight", "attention"),
+        ("backbone.layers.0.mixer.in_proj.weight", "attention"),
+        ("model.layers.0.mlp.gate_proj.weight", "mlp"),
+        ("model.layers.0.feed_forward.w1.weight", "mlp"),
+        ("model.decoder.layers.0.fc1.weight", "mlp"),
+        ("model.layers.0.mlp.experts.3.down_proj.weight", "experts"),
+        ("model.layers.0.mlp.gate.weight", "router"),
+        ("model.layers.0.block_sparse_moe.gate.weight", "router"),
+        ("model.layers.0.mlp.shared_expert.up_proj.weight", "mlp"),
+        ("model.layers.0.mlp.shared_expert_gate.weight", "router"),
+        ("model.visual.blocks.0.attn.qkv.weight", "vision"),
+        ("multi_modal_projector.norm.weight", "vision"),
+        ("model.layers.0.odd.weight", "other"),
+    ],
+)
+def test_a_parameter_belongs_to_one_part_by_its_path(path: str, part: str) -> None:
+    assert _part(path, {"model.embed_tokens"}, "lm_head") == part
 
 
 def test_parts_of_a_mixture_of_experts(saved: Any, tmp_path: Path) -> None:

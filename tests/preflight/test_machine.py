@@ -67,6 +67,20 @@ def test_the_gpus_of_a_run_are_those_that_are_visible(named: str | None, indices
     assert [gpu.index for gpu in _visible(GPUS, environment)] == indices
 
 
+@pytest.mark.parametrize(
+    ("shell", "config", "seen"),
+    [({}, {}, None), ({"V": "shell"}, {}, "shell"), ({}, {"V": "config"}, "config"),
+     ({"V": "shell"}, {"V": "config"}, "config")],
+)  # fmt: skip
+def test_what_a_config_adds_to_the_environment_counts_before_the_shell(
+    shell: dict[str, str], config: dict[str, str], seen: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("V", raising=False)
+    for name, value in shell.items():
+        monkeypatch.setenv(name, value)
+    assert asking.this_machine(config).environment.get("V") == seen
+
+
 class _Server(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         status, body = {"/json": (200, b'{"a": 1}'), "/text": (200, b"ok")}.get(self.path, (404, b""))

@@ -104,6 +104,30 @@ def test_a_file_with_one_function_says_in_which_form_the_next_is_written() -> No
     assert find_form([], [begun_with(stages(task)[0], task, "r.py")]) == form
 
 
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("def f(completions, **kw): pass", ["f"]),
+        ("def f(prompts, completions, answer): pass", ["f"]),
+        ("def f(*, completions, **kw): pass", ["f"]),
+        ("def f(prompts, *, completions): pass", ["f"]),
+        ("def f(completions, /, **kw): pass", []),
+        ("async def f(completions, **kw): pass", ["f"]),
+        ("def _f(completions): pass", []),
+        ("def f(completion): pass", []),
+        ("def f(*completions): pass", []),
+        ("def f(**completions): pass", []),
+        ("class F:\n    def f(self, completions): pass", []),
+        ("def outer():\n    def f(completions): pass", []),
+        ("def b(completions): pass\ndef a(completions): pass", ["b", "a"]),
+    ],
+)
+def test_the_rewards_of_a_file_are_its_functions_that_trl_can_call_with_completions(
+    line: str, names: list[str]
+) -> None:
+    assert reward_names(line) == names
+
+
 def test_what_another_file_lacks_comes_with_the_function() -> None:
     strict = stages(Task())[1]
     mine = (

@@ -23,11 +23,25 @@ from grpo_tui.store.query import (
     quoted,
     read_query,
 )
+from grpo_tui.store.query_functions import compare
 from grpo_tui.store.query_sql import demanded
 from grpo_tui.store.search import SortKey, bucket_width, read_sort
 
 TRUNCATED = Flag(Field("truncated"))
 REWARD = Comparison(Field("reward"), "<", 0.2)
+
+
+@pytest.mark.parametrize("op", ["==", "!=", "<", "<=", ">", ">="])
+@pytest.mark.parametrize("value", [None, "nan", "NaN", float("nan"), "", "word", [], [1], {}, {"a": 1}])
+@pytest.mark.parametrize("wanted", [0.0, 1.0, float("inf")])
+def test_what_is_no_number_compares_with_none_in_any_way(op: str, value: object, wanted: float) -> None:
+    assert not compare(value, op, wanted)
+
+
+@pytest.mark.parametrize("value", [1, 1.0, True, "1", " 1.0 ", "1e0"])
+def test_a_number_counts_however_it_is_spelled(value: object) -> None:
+    holds = [op for op in ("==", "!=", "<", "<=", ">", ">=") if compare(value, op, 1.0)]
+    assert holds == ["==", "<=", ">="]
 
 
 def without_places(query: object) -> object:

@@ -59,7 +59,10 @@ def test_a_process_that_is_gone_is_crashed_only_when_no_supervisor_is_about_to_s
     writer = Writer(open_writer(folder.database))
     writer.write([AttemptStarted(1, time.time(), "here", 2**22 - 3, None)])
     writer.close()
-    assert read_status(tmp_path).state == "crashed"
+    found = read_status(tmp_path)
+    assert found.state == "crashed"
+    assert found.error is not None
+    assert found.error["cause"].endswith(f"; see {folder.log}"), "the file to look into is named"
     write_heartbeat(folder.heartbeat, os.getpid(), None)
     assert read_status(tmp_path).state == "stopping"
 
