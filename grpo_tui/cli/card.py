@@ -30,11 +30,7 @@ def folder_named(path: Path) -> Path:
 
 
 def write_new(target: Path | None, text: str, *, replaces: bool = False) -> None:
-    """Write a text to a new file, or print it without a `target`.
-
-    Raises:
-        CommandError: The file exists or cannot be written.
-    """
+    """Write a text to a new file, or print it without a `target`."""
     if target is None:
         print_text(text.splitlines())
         return

@@ -117,9 +117,6 @@ def before_start(
 
     Returns:
         The overridden errors, for the run's record.
-
-    Raises:
-        CommandError: There are errors and `force` is off.
     """
     from grpo_tui.preflight import run
 

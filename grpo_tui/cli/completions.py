@@ -97,11 +97,7 @@ def _list(views: SavedViews) -> int:
 
 
 def _asked(parsed: Any, views: SavedViews, functions: Sequence[str]) -> tuple[Query, tuple[SortKey, ...]]:
-    """Combine the options into a query and a sort order.
-
-    Raises:
-        CommandError: An option is invalid.
-    """
+    """Combine the options into a query and a sort order."""
     parts: list[Query] = []
     sort = parsed.sort
     if parsed.view is not None:
@@ -157,7 +153,6 @@ def _print(parsed: Any, search: Search, found: Found) -> None:
 
 
 def _chart(found: Found) -> None:
-    """Print a line per bucket of steps, with hits, total and a bar for the share."""
     if not found.over_steps:
         print("the run has no completions yet")
         return

@@ -93,7 +93,6 @@ def _row(checker: Checker, config: RunConfig, parsed: Any) -> int:
 
 
 def _golds(config: RunConfig, view: RowView, parsed: Any) -> tuple[Sequence[GoldReward] | None, str]:
-    """Return the rewards of the reference answer, or why there are none."""
     if parsed.no_rewards:
         return None, "not asked for"
     if not view.answer_column or view.prompt is None:

@@ -10,7 +10,7 @@ OK, FAILED, USAGE, REFUSED, TIMED_OUT = 0, 1, 2, 3, 4
 
 
 class CommandError(Exception):
-    """A user error, as one or two lines for stderr."""
+    """A user error, as one or two lines for stderr. Any function of this package may raise it."""
 
     def __init__(self, message: str, code: int = USAGE) -> None:
         super().__init__(message)

@@ -42,11 +42,7 @@ def gpus(parsed: Any) -> int:
 
 
 def placed(spec: RunSpec, config: RunConfig, asked: str | None) -> RunSpec:
-    """Return the start with its GPUs: those of `--gpus`, else of the resumed start, else of the config.
-
-    Raises:
-        CommandError: A GPU does not exist, or their number does not fit the ranks.
-    """
+    """Return the start with its GPUs: those of `--gpus`, else of the resumed start, else of the config."""
     where = "--gpus" if asked else "the GPUs of the earlier start" if spec.gpus else "grpo_tui.gpus"
     names = tuple(name.strip() for name in asked.split(",")) if asked else spec.gpus or config.section.gpus
     if not names:

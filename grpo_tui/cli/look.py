@@ -139,7 +139,6 @@ def _spec(root: Path) -> RunSpec:
 
 
 def _mend(root: Path) -> None:
-    """Start a supervisor if the run has lost its own."""
     missing = adopt(RunFolder(root))
     if missing:
         print(f"grpo-tui: {missing}", file=sys.stderr)
@@ -217,21 +216,13 @@ _SHOWN = (
 
 
 def readable_folder(path: Path) -> Path:
-    """Return a run folder, or the updated copy of completions that TRL or verl logged.
-
-    Raises:
-        CommandError: The path is neither.
-    """
+    """Return a run folder, or the updated copy of completions that TRL or verl logged there."""
     source = log_source(path)
     return run_folder(path) if source is None else copied(source)
 
 
 def run_folder(path: Path) -> Path:
-    """Return the absolute run folder.
-
-    Raises:
-        CommandError: The path is not a run folder.
-    """
+    """Return the absolute run folder."""
     if path.name == "run.db":
         path = path.parent
     root = path.absolute()
@@ -258,11 +249,7 @@ NAMES = {"trl": "TRL", "verl": "verl"}
 
 
 def log_source(path: Path) -> LogSource | None:
-    """Return the logged completions in a folder, or in the only subfolder with any, else None.
-
-    Raises:
-        CommandError: Several subfolders have logged completions.
-    """
+    """Return the logged completions in a folder, or in the only subfolder with any, else None."""
     if not path.is_dir() or RunFolder(path).exists():
         return None
     own = source_at(path)
@@ -279,22 +266,14 @@ def log_source(path: Path) -> LogSource | None:
 
 
 def copied(source: LogSource) -> Path:
-    """Copy logged completions to a run folder, or update the copy.
-
-    Raises:
-        CommandError: The logs cannot be read.
-    """
+    """Copy logged completions to a run folder, or update the copy."""
     with reported(LogFolderError):
         return open_copy(source)
 
 
 @contextmanager
 def followed(source: LogSource) -> Iterator[Path]:
-    """Copy logged completions to a run folder and keep it up to date. Say on stderr that it is read-only.
-
-    Raises:
-        CommandError: The logs cannot be read.
-    """
+    """Copy logged completions to a run folder and keep it up to date. Say on stderr that it is read-only."""
     with reported(LogFolderError), follow(source) as root:
         print(f"grpo-tui: {what_it_is(source)}; read-only", file=sys.stderr)
         yield root

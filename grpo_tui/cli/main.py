@@ -85,7 +85,6 @@ def _wrong_types(words: Sequence[str]) -> str | None:
 
 
 def _sentence(error: Exception, words: Sequence[str]) -> str:
-    """Return the message for an unexpected exception."""
     if isinstance(error, OSError) and error.filename is not None:
         name = one_line(str(error.filename), 60)
         if error.errno == errno.ENAMETOOLONG:
@@ -109,11 +108,7 @@ COMMANDS = (
 
 
 def _with_implied_command(words: list[str]) -> list[str]:
-    """Insert the implied command: `attach` for a run folder, `open` for a config. `help` becomes `--help`.
-
-    Raises:
-        CommandError: The first argument is not a command, a folder or a config.
-    """
+    """Insert the implied command: `attach` for a run folder, `open` for a config. `help` becomes `--help`."""
     plain = [word for word in words if not word.startswith("-")]
     if not plain or plain[0] in COMMANDS:
         return words

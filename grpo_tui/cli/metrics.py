@@ -69,11 +69,7 @@ def metrics(parsed: Any) -> int:
 
 
 def _chosen(readers: dict[str, RunReader], patterns: Sequence[str], *, computed: bool) -> list[str]:
-    """Return the keys that match the patterns, over all runs.
-
-    Raises:
-        CommandError: A pattern matches none.
-    """
+    """Return the keys that match the patterns, over all runs."""
     known = list(dict.fromkeys(k for r in readers.values() for k in keys_of(r, computed=computed)))
     logged = any(metric_keys(reader) for reader in readers.values())
     for pattern in patterns:
@@ -226,7 +222,6 @@ def rows(reader: RunReader, keys: Sequence[str], steps: Steps, every: int) -> It
 
 
 def _logged(reader: RunReader, keys: Sequence[str]) -> Iterator[Row]:
-    """Yield the logged rows, without superseded ones."""
     after, last = 0, last_metric_row_id(reader)
     while after < last:
         after, points = new_points(reader, after, keys=keys)

@@ -19,11 +19,7 @@ from grpo_tui.store.spec import RunSpec, read_spec
 
 
 def saved_run(path: Path) -> tuple[RunFolder, RunSpec, RunConfig]:
-    """Return the run of a folder, how it was started, and its config.
-
-    Raises:
-        CommandError: There is no run, or it cannot be read.
-    """
+    """Return the run of a folder, how it was started, and its config."""
     folder = RunFolder(path.absolute())
     if not folder.spec.exists():
         raise CommandError(f"{path}: no run here (it has no run.json). Give a TRL YAML config")
@@ -46,9 +42,6 @@ def overridden(
     Args:
         size: Number of training processes, None when unknown.
         force: Accept errors, as long as a config results.
-
-    Raises:
-        CommandError: The overrides are invalid.
     """
     if not overrides:
         return saved
@@ -69,11 +62,7 @@ KNOWN = (("accelerate", "launch"), ("torchrun",))
 
 
 def launcher_words(text: str | None) -> tuple[str, ...]:
-    """Split the value of `--launcher`. Empty when it was not given.
-
-    Raises:
-        CommandError: The launcher is unknown.
-    """
+    """Split the value of `--launcher`. Empty when it was not given."""
     if text is None:
         return ()
     try:
@@ -92,20 +81,12 @@ def world_size(words: tuple[str, ...]) -> int | None:
 
 
 def accelerate_config(words: tuple[str, ...]) -> dict[str, Any] | None:
-    """Return accelerate's config file with the launcher's options applied, None when both are empty.
-
-    Raises:
-        CommandError: The file cannot be read.
-    """
+    """Return accelerate's config file with the launcher's options applied, None when both are empty."""
     with reported(AccelerateFileError, before="--launcher: "):
         return accelerate_settings(words)
 
 
 def spans_machines(words: tuple[str, ...]) -> bool:
-    """Return whether the ranks run on several machines.
-
-    Raises:
-        CommandError: The launcher's config file cannot be read.
-    """
+    """Return whether the ranks run on several machines."""
     with reported(AccelerateFileError, before="--launcher: "):
         return accelerate_file.spans_machines(words)

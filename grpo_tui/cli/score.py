@@ -67,11 +67,7 @@ def score(parsed: Any) -> int:
 
 
 def wanted_config(sources: Sequence[str], overrides: Sequence[str], run: Path | None) -> RunConfig:
-    """Return the config that the arguments name: a YAML file, a run folder, or functions alone.
-
-    Raises:
-        CommandError: The arguments name nothing or conflict.
-    """
+    """Return the config that the arguments name: a YAML file, a run folder, or functions alone."""
     files = [word for word in sources if word.endswith((".yaml", ".yml")) or Path(word).is_dir()]
     if not sources:
         if run is None:
@@ -113,7 +109,6 @@ def _config_of_run(run: Path, overrides: Sequence[str]) -> RunConfig:
 
 
 def _require_samples(config: RunConfig, parsed: Any) -> None:
-    """Reject arguments with nothing to score before anything heavy starts."""
     if parsed.samples is not None and not parsed.samples.is_file():
         raise CommandError(f"{parsed.samples}: no such file of samples")
     if parsed.run is None and (parsed.where is not None or parsed.step is not None):

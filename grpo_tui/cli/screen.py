@@ -113,7 +113,7 @@ def guarded(screen: Callable[[], int], afterwards: Callable[[], str]) -> int:
 
 
 def _ended(child: int, terminal: _Terminal) -> int:
-    """Wait for the child and forward signals meanwhile. Return its status.
+    """Wait for the child and forward signals. Return its status.
 
     Signals stay blocked and are taken one by one. A handler could run just before the waiting call, which
     would then miss the signal.

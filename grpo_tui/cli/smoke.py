@@ -160,7 +160,6 @@ class _Stages:
 
 
 def _wait(folder: RunFolder, what: str) -> Status:
-    """Wait for the attempt to end and show its stage meanwhile."""
     stages = _Stages(what)
     while True:
         time.sleep(POLL_S)
@@ -272,7 +271,6 @@ def _device(memory: dict[str, Any]) -> Device:
 
 
 def _planned(config: RunConfig, spec: RunSpec, seen: Seen, device: Device) -> Plan | None:
-    """Return the plan for the trial's real lengths, without correction."""
     shape = read_shape(config.model)
     if shape is None:
         return None

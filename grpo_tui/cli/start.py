@@ -254,7 +254,6 @@ def _asks_for_other(parsed: Any, earlier: RunSpec, key: str) -> bool:
 
 
 def _refuse_done(verdict: Verdict, config: RunConfig, *, unchanged: bool) -> None:
-    """Reject a run that has no steps left."""
     total = config.grpo.get("max_steps")
     more = f"max_steps={verdict.step * 2}"
     if not isinstance(total, int) or total <= 0:

@@ -53,9 +53,6 @@ def refuse_unused(parsed: Any, why: str, *options: str) -> None:
 
     Args:
         why: When they have no effect, such as `with --count`.
-
-    Raises:
-        CommandError: One of them was given.
     """
     for option in options:
         value = getattr(parsed, option.lstrip("-").replace("-", "_"))

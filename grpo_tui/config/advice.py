@@ -98,11 +98,7 @@ def choice_advice(name: str, value: str) -> FieldChoice | None:
 
 
 def advice_page() -> str:
-    """Return the advice on all fields as Markdown, for `docs/advice.md`.
-
-    Raises:
-        FieldsUnavailableError: TRL is not installed.
-    """
+    """Return the advice on all fields as Markdown, for `docs/advice.md`."""
     return _HEAD + "".join(f"{line}\n" for line in _lines())
 
 

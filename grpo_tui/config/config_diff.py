@@ -144,7 +144,6 @@ def _beside(draft: Draft, text: str) -> Draft:
 
 
 def _said(value: FieldValue) -> Any:
-    """Return the value of a field, or `_ABSENT` if it is the default."""
     return value.value if value.differs else _ABSENT
 
 

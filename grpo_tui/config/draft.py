@@ -481,11 +481,7 @@ class Draft:
         return self.inspected.findings
 
     def values(self) -> Mapping[str, FieldValue]:
-        """Return every field with its value and origin. An invalid text keeps those of the last valid one.
-
-        Raises:
-            FieldsUnavailableError: TRL is not installed.
-        """
+        """Return every field with its value and origin. An invalid text keeps those of the last valid one."""
         seen = self.inspected
         if self.problem is not None and self._values is not None:
             return self._values[1]

@@ -49,9 +49,6 @@ def search_fields(words: str) -> tuple[FoundField, ...]:
 
     Args:
         words: The typed text. Empty finds every field.
-
-    Raises:
-        FieldsUnavailableError: TRL is not installed.
     """
     wanted = [word.lower().replace("-", "_") for word in words.split()]
     found: list[tuple[int, tuple[bool, int], FoundField]] = []
@@ -106,7 +103,6 @@ def _entries() -> tuple[_Entry, ...]:
 
 
 def _other_names() -> Mapping[str, tuple[str, ...]]:
-    """Return the names of each field in other programs and older versions of TRL."""
     found: dict[str, list[str]] = {}
     for other, name in OTHER_NAMES.items():
         found.setdefault(name, []).append(other)

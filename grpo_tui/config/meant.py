@@ -99,7 +99,7 @@ def meant_word(name: str, value: Any, choices: tuple[str, ...]) -> str | None:
 
 
 def word_hint(name: str, value: Any) -> str:
-    """Return a hint for a word that belongs to a neighboring field; empty for others."""
+    """Return a hint for a word that belongs to a neighboring field, empty for others."""
     hint = _WORDS["hints"].get(name, {}).get(str(value).strip().lower())
     return f". {hint}" if hint else ""
 
@@ -131,7 +131,7 @@ _IN_ANOTHER_NAME = {
 
 
 def belongs_elsewhere(key: str, value: Any) -> tuple[str, Fix | None] | None:
-    """Say where a key belongs, after its name; the fix moves it, and None leaves only its removal."""
+    """Return where a key belongs, as the end of a sentence, and a fix. Without one, remove the key."""
     home = _IN_ANOTHER_NAME.get(key) or (f"{_HOMES[key]}.{key}" if key in _HOMES else None)
     if home is not None:
         mapping, _, name = home.partition(".")
@@ -161,7 +161,7 @@ _LORA_MAPPINGS = ("peft_config", "lora_config", "peft", "lora")
 
 
 Fits = Callable[[str, Any], bool]
-"""Whether a value can be what a key takes; both as written."""
+"""Whether a key accepts a value, both as written."""
 
 
 def explain(
@@ -173,15 +173,15 @@ def explain(
     present: Container[str] = (),
     fits: Fits = lambda name, value: True,
 ) -> tuple[str, Fix | None]:
-    """Say why a key is refused and what to write instead.
+    """Return why a key is rejected, and a fix.
 
     Args:
-        key: the key as written, unknown to the installed TRL.
-        value: its value, passed on to the fix where a new name takes it.
-        known: every key that is allowed at this level.
-        section_keys: the keys of the section `grpo_tui:`.
-        present: the keys that are written at this level; the value of one of them is not replaced.
-        fits: whether a value can stand behind another key; one that cannot is not moved there.
+        key: The key as written, which the installed TRL does not have.
+        value: Its value, which the fix keeps.
+        known: Valid keys at this level.
+        section_keys: Keys of the `grpo_tui:` section.
+        present: Keys at this level. The fix does not replace their values.
+        fits: Whether another key accepts the value.
     """
     message, fix = _explained(key, value, list(known), section_keys, fits)
     if fix is None or fix.value is None or fix.field == key:
@@ -229,7 +229,7 @@ def _explained(
 
 
 def others_inside(key: str, value: Any, known: Iterable[str]) -> list[tuple[str, str, Fix]]:
-    """Return what else is in a mapping that is not a TRL key: dotted key, message and fix of each.
+    """Return further TRL settings in a mapping that is not a TRL key: dotted key, message and fix of each.
 
     `explain` reports the first one. Without these, only that one would be moved and the others lost.
     """

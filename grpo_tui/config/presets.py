@@ -133,7 +133,6 @@ def _adjusted(preset: Preset, target: Path) -> str:
 
 
 def _renamed(text: str, preset: Preset, target: Path) -> str:
-    """Replace the file names of the preset and its cases by those of the copies."""
     text = text.replace(f"configs/{preset.name}{CASES}", str(target.parent / (target.stem + CASES)))
     text = text.replace(f"configs/{preset.path.name}", str(target))
     return re.sub(rf"(?<![\w/]){re.escape(preset.path.name)}", lambda _: target.name, text)

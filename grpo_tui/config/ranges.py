@@ -147,7 +147,6 @@ def range_findings(s: Settings) -> list[Finding]:
 
 
 def _refusing(s: Settings, name: str, value: Any) -> Iterator[Range]:
-    """Yield the first range that the number is not in."""
     info = s.fields.get(name)
     if info is None or not _is_number(value) or not kinds_of(info.annotation) & {"int", "float"}:
         return

@@ -250,7 +250,6 @@ def nested_findings(settings: Settings) -> list[Finding]:
 
 
 def _unknown(s: Settings, name: str, known: Collection[str]) -> Iterator[Finding]:
-    """Yield an error for each unknown key, with the nearest known one."""
     if not known:
         return
     for key, value in s.mapping(name).items():

@@ -75,7 +75,7 @@ def evaluated(s: Settings) -> tuple[str, ...]:
 
 
 def reward_names(s: Settings) -> tuple[str, ...]:
-    """Return the names under which TRL logs the rewards, as far as the config tells."""
+    """Return the names under which TRL logs the rewards, as far as the config determines them."""
     model = s.get("reward_model_name_or_path")
     named = [str(model).rstrip("/").rpartition("/")[2]] if model else []
     named += [str(source).rpartition(".")[2] for source in s.get("reward_funcs") or ()]
@@ -84,7 +84,6 @@ def reward_names(s: Settings) -> tuple[str, ...]:
 
 
 def _logged_by_a_reward(s: Settings, bare: str) -> bool:
-    """Return whether a reward's file contains `log_metric` and the metric's name."""
     return any("log_metric" in text and bare in text for text in _reward_texts(s))
 
 

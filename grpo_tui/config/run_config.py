@@ -77,11 +77,7 @@ class RunConfig:
     origin: Path | None = None
 
     def setting(self, name: str) -> Any:
-        """Return the value of a GRPOConfig field or TRL's default, None for a computed default.
-
-        Raises:
-            FieldsUnavailableError: TRL is not installed.
-        """
+        """Return the value of a GRPOConfig field or TRL's default, None for a computed default."""
         if name in self.grpo:
             return self.grpo[name]
         default = load_fields()[name].default
@@ -162,7 +158,6 @@ class RunConfig:
 
 
 def _without_webhook(raw: dict[str, Any]) -> dict[str, Any]:
-    """Mask the webhook in the file's values."""
     section = raw.get("grpo_tui")
     notify = section.get("notify") if isinstance(section, dict) else None
     if not isinstance(section, dict) or not isinstance(notify, dict) or not notify.get("webhook"):

@@ -288,7 +288,6 @@ class SectionValues:
         return found
 
     def _near_file(self, path: KeyPath, name: str, near: str) -> Fix | None:
-        """Return a fix that replaces the file name with a similar one that exists."""
         written = self.written(path)
         if isinstance(written, str) and written.count(name) == 1:
             return Fix(dotted(path), written.replace(name, str(Path(name).with_name(near))))
@@ -397,7 +396,7 @@ _GPU = re.compile(r"\d+|GPU-[0-9a-fA-F-]+|MIG-[\w/-]+")
 
 
 def read_launcher(values: SectionValues, value: Any) -> str | None:
-    """Parse the launcher's command line. Its config file is looked up beside this config first."""
+    """Parse the launcher's command line. Its config file is looked up next to this config first."""
     path = ("launcher",)
     text = values.text(path, value)
     if text is None:

@@ -254,7 +254,6 @@ class Splicer:
         return before[: -len(self.newline)] if before.endswith(self.newline) else before
 
     def _chain(self, path: Path) -> list[Node]:
-        """Return the nodes from the root down a path, as far as they exist."""
         assert self.root is not None
         chain = [self.root]
         for part in path:
@@ -321,7 +320,6 @@ class Splicer:
         return self._over_lines(node, header, lines)
 
     def _over_lines(self, node: Node, header: str, lines: list[str]) -> str:
-        """Write a value below the line of its key."""
         lead = self._lead(node)
         comment = self._comment(node, lead)
         head = f"{self.text[:lead]}{' ' + header if header else ''}{comment}"
@@ -345,7 +343,6 @@ class Splicer:
         return at
 
     def _only_comment(self, at: int) -> bool:
-        """Return whether the offset is inside a comment."""
         line = self.text[self._line_start(at) : at + 1]
         return line.lstrip(" ").startswith("#")
 
@@ -377,7 +374,6 @@ class Splicer:
         return self.text + joint + self.newline.join(lines) + self.newline
 
     def _dash(self, holder: Node, index: int) -> int:
-        """Return the offset of the dash before an item of a block list."""
         line = self._line_start(holder.items[index].start)
         while line > 0 and self.text[line + holder.column : line + holder.column + 1] != "-":
             line = self._line_start(line - 1)

@@ -67,7 +67,7 @@ def inline(value: Any, *, in_flow: bool = False) -> str:
 
 
 def fits_one_line(value: Any) -> bool:
-    """Return whether a value goes on the line of its key: scalars, short lists of them, empty collections."""
+    """Return whether a value fits on the line of its key: scalars, short lists of them, empty collections."""
     if isinstance(value, str):
         return not can_be_block(value)
     if isinstance(value, Mapping):

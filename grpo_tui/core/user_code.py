@@ -177,7 +177,6 @@ def _digest(data: bytes) -> str:
 
 
 def _mark(file: Path) -> str:
-    """Return the part of a module's name that identifies the file."""
     return f"{re.sub('[^0-9A-Za-z_]', '_', file.stem)}_{_digest(os.fsencode(file))}"
 
 

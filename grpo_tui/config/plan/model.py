@@ -143,7 +143,6 @@ def model_folder(model: str) -> Path | None:
 
 
 def _cached(model: str) -> Path | None:
-    """Return the cached snapshot of a Hub model, in the layout of `huggingface_hub`."""
     home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
     cache = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
     root = cache / f"models--{model.replace('/', '--')}"
