@@ -223,6 +223,10 @@ class DataFacts:
         return next((column for column in self.columns if column.name == name), None)
 
 
+REJECTED = "rejected"
+"""How the fate of a row begins that training cannot take. The reason follows after a colon."""
+
+
 @dataclass(frozen=True, slots=True)
 class RowView:
     """One row as training sees it.

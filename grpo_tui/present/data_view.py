@@ -14,7 +14,7 @@ from typing import Any
 
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.text import message_text, one_line
-from grpo_tui.preflight.facts import DataFacts, Lengths, RowView
+from grpo_tui.preflight.facts import REJECTED, DataFacts, Lengths, RowView
 from grpo_tui.preflight.gold_rewards import GoldReward
 from grpo_tui.present.formatting import MISSING, compact, percent, plural
 
@@ -88,7 +88,7 @@ def row_blocks(view: RowView, golds: Sequence[GoldReward] | None, waiting: str =
     if view.tokens is not None:
         notes.append(plural(view.tokens, "token"))
     told = (LabelledRow("✗", view.problem, "bad"),) if view.problem else ()
-    if not told and view.fate.startswith("refused"):
+    if not told and view.fate.startswith(REJECTED):
         told = (LabelledRow("✗", view.fate, "bad"),)
     blocks = [DataBlock(f"row {view.number:,}{of}", tuple(notes), told)]
     prompt = (

@@ -21,6 +21,7 @@ from grpo_tui.preflight.child.hub import Hub
 from grpo_tui.preflight.child.mapped import TRAIN
 from grpo_tui.preflight.child.session import CheckSession, Looking
 from grpo_tui.preflight.facts import Facts, ModelFacts, TokenizerFacts, Whereabouts
+from grpo_tui.present.data_view import row_blocks
 
 MODEL = Path(__file__).parents[2] / "grpo_tui" / "demo" / "model"
 SUMS = [{"question": f"{n} + 1?", "answer": f"So it is.\n#### {n + 1}", "level": n % 3} for n in range(24)]
@@ -371,6 +372,25 @@ def test_a_large_file_is_sampled_and_said_to_be(tmp_path: Path, monkeypatch: pyt
     assert view.prompt[-1]["content"] == f"{outside - 1} + 1?"
     assert view.fate == "train or held out"
     assert view.tokens
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ({"question": "1 + 1?", "answer": "none"}, "rejected: no answer in answer"),
+        ({"question": 7, "answer": "#### 1"}, "rejected: the prompt"),
+    ],
+)
+def test_a_row_that_training_rejects_says_so_in_the_data_view(
+    tmp_path: Path, row: dict[str, Any], reason: str
+) -> None:
+    session = session_of(tmp_path, [*SUMS, row], GSM)
+    judged(session)
+    view = Looking(session).row(len(SUMS) + 1)
+    assert view.fate.startswith(reason)
+    assert view.prompt is None
+    (first, *_) = row_blocks(view, None)
+    assert [(shown.label, shown.text) for shown in first.rows] == [("✗", view.fate)]
 
 
 def test_a_stream_is_read_no_further_than_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

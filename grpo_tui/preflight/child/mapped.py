@@ -24,7 +24,7 @@ from grpo_tui.data.load import split_off
 from grpo_tui.data.mapping import as_messages, map_rows, prompt_problem
 from grpo_tui.data.sources import DataError
 from grpo_tui.preflight.child.table import Table
-from grpo_tui.preflight.facts import BadRows, FilterFacts
+from grpo_tui.preflight.facts import REJECTED, BadRows, FilterFacts
 from grpo_tui.preflight.row_figures import MOST_ROWS_NAMED, is_messages
 
 TRAIN, HELD = "train", "held out"
@@ -90,7 +90,7 @@ def map_table(table: Table, config: RunConfig) -> Mapped:
         answer_source = spec.source if spec.source not in names else sources.get(spec.source, spec.source)
     _judge_rows(mapped, values, section, table.columns.get(answer_source))
     mapped.prompts = [
-        _as_trained(prompt, section) if not fate.startswith("refused") else None
+        _as_trained(prompt, section) if not fate.startswith(REJECTED) else None
         for prompt, fate in zip(raw, mapped.fates, strict=True)
     ]
     mapped.columns = {name: column for name, column in values.items() if name != "prompt"}
@@ -196,11 +196,11 @@ def _judge_rows(mapped: Mapped, values: dict[str, list[Any]], section: Section, 
                 continue
         problem = prompt_problem(prompts[place])
         if problem is not None:
-            mapped.fates[place] = f"rejected: the prompt {problem}"
+            mapped.fates[place] = f"{REJECTED}: the prompt {problem}"
             reasons["prompt", _general(problem)].append(number)
             continue
         if not answered and spec is not None:
-            mapped.fates[place] = f"rejected: no answer in {spec.source}"
+            mapped.fates[place] = f"{REJECTED}: no answer in {spec.source}"
             reasons["answer", spec.kind].append(number)
             continue
         if filters.drop_duplicates:

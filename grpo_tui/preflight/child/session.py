@@ -30,6 +30,7 @@ from grpo_tui.preflight.child.mapped import (
 )
 from grpo_tui.preflight.child.table import MOST_ROWS, NoDataError, Table, columns_of, read_table
 from grpo_tui.preflight.facts import (
+    REJECTED,
     BadRows,
     ColumnFacts,
     DataFacts,
@@ -410,7 +411,7 @@ class Looking:
         number = table.numbers[place]
         source = table.row(place)
         return RowView(
-            number, table.total, source, None, {}, fate="refused", sampled=table.sampled, problem=problem
+            number, table.total, source, None, {}, fate=REJECTED, sampled=table.sampled, problem=problem
         )
 
     def _seen(self, table: Table, mapped: Mapped, place: int) -> RowView:
