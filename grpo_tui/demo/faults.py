@@ -147,7 +147,7 @@ def judge_that_hangs(completions: Sequence[Any], trainer_state: Any = None, **kw
     while _step(trainer_state) == HANG_AT:
         try:
             time.sleep(60)  # the answer that never comes
-        except Exception:  # such a client tries again whatever happens
+        except Exception:  # a client that retries whatever happens
             continue
     return correctness(completions=completions, **kwargs)
 

@@ -91,7 +91,7 @@ class Doctor:
                 if episode is None:
                     self._open[name] = _Episode(self.state.began(found, steps), step.step, found)
                 else:
-                    if not self._reported(name, episode):  # by now more is seen of the level it went to
+                    if not self._reported(name, episode):  # more of the new level is known now
                         episode.first_step = self.state.turned(found) or episode.first_step
                     episode.last_step, episode.found, episode.missed = step.step, found, 0
                     episode.held += 1

@@ -111,7 +111,7 @@ class LiveVerdict:
             self._at(record.step).log(record.values)
             self._begun = max(self._begun, record.step)
         elif isinstance(record, r.SettingChanged) and self._doctor is not None:
-            self._doctor.changes.append(record)  # what was changed before, the doctor reads at its begin
+            self._doctor.changes.append(record)  # earlier changes were read when the doctor was created
         elif isinstance(record, r.PhaseSpan) and not record.rank and record.step > self._judged:
             seconds = self._at(record.step).seconds
             seconds[record.phase] = seconds.get(record.phase, 0.0) + record.duration_s

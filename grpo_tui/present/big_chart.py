@@ -87,7 +87,7 @@ def panned(window: Window, bounds: AxisRange, share: float) -> Window:
     first, last = shown_range(window, bounds)
     width = last - first
     if window.following and share < 0:
-        first = min(first, bounds.newest - width)  # the empty part ahead is no part of the way back
+        first = min(first, bounds.newest - width)  # panning back skips the empty part ahead
     return _placed(window, bounds, first + share * width, width)
 
 

@@ -82,7 +82,7 @@ def health_spans(
         spans.append((f"{way_on(status, folder)} ", "dim"))
     if status.dropped:
         spans.append((f"⚠ {plural(status.dropped, 'record')} could not be saved. ", "attention"))
-    if not any(alert["id"] == MASKED for alert in status.alerts):  # the reward is of no use then
+    if not any(alert["id"] == MASKED for alert in status.alerts):  # the reward is meaningless then
         worst = _worst_words(status.findings)
         if worst:
             return (*spans, *worst)

@@ -49,7 +49,7 @@ def as_written(value: FieldValue) -> Any:
     """Return a field's value as the user would write it. Text that is parsed as another type is converted."""
     if value.origin == "default" or (isinstance(value.written, str) and not isinstance(value.value, str)):
         return value.value
-    return value.written  # a path, say, which a start would use in full
+    return value.written  # for example a path that a start would make absolute
 
 
 def way_of(value: FieldValue) -> Way:
@@ -243,7 +243,7 @@ def _read(snapshot: Snapshot) -> tuple[Draft, ConfigRanks]:
 def _count(words: tuple[str, ...]) -> int | None:
     try:
         return ranks_of(words)
-    except AccelerateFileError:  # told where the launcher is checked
+    except AccelerateFileError:  # reported by the check of the launcher
         return None
 
 

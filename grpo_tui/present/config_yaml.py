@@ -40,7 +40,7 @@ def pieces(lines: Sequence[str]) -> list[list[Piece]]:
     if len(lines) > MOST_LINES:
         return [[] for _ in lines]
     found: list[list[Piece]] = []
-    block: int | None = None  # the indentation of the key whose block of text goes on
+    block: int | None = None  # indentation of the key of the current text block
     for line in lines:
         indent = len(line) - len(line.lstrip(" "))
         if block is not None:

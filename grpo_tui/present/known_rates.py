@@ -119,7 +119,7 @@ def _rate(folder: RunFolder, model: str) -> Rate | None:
             return None
         with closing(RunReader(folder.database)) as reader:
             return _read(reader, folder, config)
-    except Exception:  # whatever is wrong with another run, this one starts without its rate
+    except Exception:  # a broken run only means one rate less
         return None
 
 

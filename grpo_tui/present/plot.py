@@ -569,7 +569,7 @@ def with_cursor(drawing: Drawing, place: float | None) -> list[list[Cell]]:
         return drawing.rows
     at = frame.left + frame.column(place)
     rows = []
-    for row in drawing.rows[:-1]:  # the labels below keep their words
+    for row in drawing.rows[:-1]:  # leave the labels below unchanged
         char, role = row[at]
         if role == "axis":
             cell = ("┼", "cursor")
@@ -591,7 +591,7 @@ def _value_axis(view: BigChartView, rows: int, *, logarithmic: bool) -> ValueAxi
             highs.append(s.high)
             if s.spread is not None:
                 highs.append(s.mean + s.spread)
-                if not logarithmic:  # a band that reaches zero has no lower end there
+                if not logarithmic:  # a band that reaches zero has no lower end on that axis
                     lows.append(max(0.0, s.mean - s.spread) if s.low >= 0 else s.mean - s.spread)
     if not lows:
         lows, highs = [0.0], [1.0]

@@ -107,7 +107,7 @@ def _outermost(text: str) -> Iterator[Block]:
         name = opening.group(0).strip(" `~") if fence else opening.group(2)
         inner = (opening.end(), closing.start() if closing else len(text))
         if closing is None and not fence and not _leads(text, opening):
-            continue  # a word in angle brackets, such as <br>, is no block that somebody forgot to close
+            continue  # a word in angle brackets, such as <br>, is not an unclosed block
         at = closing.end() if closing else len(text)
         yield Block("code" if fence else "tag", name, opening.start(), at, inner, closing is not None)
 
@@ -124,11 +124,11 @@ def _closings(openings: list[re.Match[str]]) -> dict[int, re.Match[str]]:
             elif match.group(1).startswith(openings[fence].group(1)) and match.group(0).strip(" `~") == "":
                 found[fence], fence = match, None
         elif fence is not None and not (match.group(1) == "/" and match.group(2) in waiting):
-            continue  # tags inside code are code; one that closes what began before ends the code too
+            continue  # a tag in code is code, unless it closes one opened before
         elif match.group(1) == "/":
             fence = None
             if stack := waiting.get(match.group(2)):
-                found[stack[0]] = match  # the outermost; what is repeated inside belongs to it
+                found[stack[0]] = match  # the outermost one; nested tags of the same name belong to it
                 if len(stack) == 1:
                     waiting.pop(match.group(2))
                 else:
@@ -366,7 +366,7 @@ def _wrapped(row: str, role: str, lines: list[list[Span]], used: int, width: int
             lines[-1].append((pending, role))
             used, pending, pending_w = used + pending_w, "", 0
         if word.isspace():
-            lines.append([])  # the blanks at the end of a line are what it is broken at
+            lines.append([])  # the line breaks at these blanks
             used = 0
             continue
         if used:

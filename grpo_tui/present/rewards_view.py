@@ -300,7 +300,7 @@ def _changes(report: Report, before: Report | None) -> dict[int, dict[int, float
         if earlier is None or result.failure is not None or earlier.failure is not None:
             continue
         for i, (was, now) in enumerate(zip(earlier.scores, result.scores, strict=True)):
-            if was != now and repr(was) != repr(now):  # NaN is not itself, and no change
+            if was != now and repr(was) != repr(now):  # NaN differs from itself but is no change
                 found.setdefault(i, {})[k] = was
     return found
 

@@ -430,7 +430,7 @@ class RunState:
         marks += [Mark(change.step, "setting") for change in self._delta.settings]
         keys = chart_keys(self._series)
         if keys and live and "reward" not in self._series:
-            keys = ["reward", *keys]  # its place is kept until step 1
+            keys = ["reward", *keys]  # reserve its place until step 1
         self._charts = tuple(chart_view(key, self._series, marks, end) for key in keys)
         return self._charts
 
@@ -465,7 +465,7 @@ class RunState:
     def _flat_share(self) -> float | None:
         share, config = self._groups.flat_share(), self._config()
         if share is not None or config.get("scale_rewards") == "batch" or self._normalized():
-            return share  # TRL's figure is then one of the whole batch
+            return share  # TRL's figure then refers to the whole batch
         return self._last("frac_reward_zero_std")
 
     def _normalized(self) -> bool:

@@ -68,7 +68,7 @@ class RunSource:
                 self.status = read_status(self.folder, self._reader)
                 self.bounds = step_range(self._reader)
                 attempts = len(self._reader.attempts())
-                if attempts != self._attempts:  # a resume leaves steps behind that are done again
+                if attempts != self._attempts:  # a resume supersedes steps
                     self._read_spreads.clear()
                     self._attempts = attempts
             moved = changed or before is None or before.live != (self.status is not None and self.status.live)
@@ -76,7 +76,7 @@ class RunSource:
             self.trouble = ""
         except RunDatabaseError as error:
             return self._failed(str(error))
-        except Exception as error:  # a file that vanishes or is locked is a passing trouble, not an end
+        except Exception as error:  # a missing or locked file is temporary
             return self._failed(f"run.db cannot be read: {error}")
         return moved
 
@@ -182,7 +182,7 @@ class RunSource:
                 missing=b.missing,
                 spread=spreads.get(b.first // width),
             )
-            for b in sorted(found, key=lambda b: b.first)  # a record put together by hand may go back
+            for b in sorted(found, key=lambda b: b.first)  # steps may decrease in a record edited by hand
         ]
 
     def _spreads(self, begin: int, count: int, width: int) -> dict[int, float]:

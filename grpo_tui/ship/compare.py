@@ -252,7 +252,7 @@ def file_of(run: Path | None, header: dict[str, Any]) -> Path:
                 (folder / name).touch()
                 return folder / name
         except OSError:
-            pass  # a disk that is full or read-only
+            pass  # the disk is full or read-only
     folder = state_folder() / FOLDER
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder / name

@@ -345,7 +345,7 @@ def _save(model: Any, processor: Any, dtype: str, folder: Path) -> None:
     model.to(getattr(torch, dtype))
     try:
         model.generation_config.validate(strict=True)
-    except ValueError:  # settings of sampling without sampling, which transformers loads and does not save
+    except ValueError:  # sampling settings without do_sample: transformers loads but does not save them
         model.generation_config.do_sample = True
     model.save_pretrained(folder, max_shard_size="5GB")
     processor.save_pretrained(folder)

@@ -186,7 +186,7 @@ def _beside(destination: Path) -> Iterator[Path]:
         raise MergeError(f"{beside} cannot be written: {error.strerror}") from error
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        for left in beside.iterdir():  # of a merge that was killed
+        for left in beside.iterdir():  # left by a merge that was killed
             shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
         try:
             yield beside

@@ -52,7 +52,7 @@ def judge(path: Path) -> Verdict:
     files = (read_object(path / MARKER, below=path.parent) or {}).get("files")
     if isinstance(files, dict):
         for name, size in files.items():
-            found = _size(path / Path(name).name)  # of this folder, whatever the marker says
+            found = _size(path / Path(name).name)  # in this folder, whatever path the marker names
             if found is None:
                 return Verdict(path, step, False, f"{name} is missing")
             if found != size:

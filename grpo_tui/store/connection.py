@@ -135,7 +135,7 @@ def _open_read_only(path: Path) -> tuple[sqlite3.Connection, int]:
         return _looked_at(_connect(path, "immutable=1"))
     try:
         return _looked_at(_connect(path, "mode=ro"))
-    except sqlite3.OperationalError:  # nobody writes any more
+    except sqlite3.OperationalError:  # no process writes any longer
         # SQLite keeps the copies open, so their names can be removed at once.
         with tempfile.TemporaryDirectory(prefix="grpo-tui-") as folder:
             for source in (path, wal):

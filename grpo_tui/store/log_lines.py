@@ -89,7 +89,7 @@ class LogTail:
         self.position = position
         self._partial = ""
         self._levels = Levels()
-        self._open = False  # the last line given out may still be replaced
+        self._open = False  # the last line returned may still be replaced
 
     def read(self, limit_bytes: int = 1 << 20) -> list[LogLine]:
         """Return the lines added since the last call, from at most `limit_bytes` of the file."""

@@ -40,7 +40,7 @@ class Mailbox:
         self._newest = max(time.time_ns(), self._newest + 1)
         if why := self.refusal():
             raise PermissionError(errno.EPERM, why)
-        self._folder.mkdir(mode=0o700, exist_ok=True)  # for this user alone
+        self._folder.mkdir(mode=0o700, exist_ok=True)  # private to this user
         command = Command(
             id=f"{self._newest:020d}-{secrets.token_hex(3)}",
             kind=kind,

@@ -251,10 +251,10 @@ def tokens_of(line: str) -> list[QueryToken]:
         if key is not None:
             token = QueryToken("key", key[0], position, key.end())
         elif line[position] == "." and found and (found[-1].kind, found[-1].end) == ("name", position):
-            token = QueryToken("mark", ".", position, position + 1)  # and no number: rewards.0
+            token = QueryToken("mark", ".", position, position + 1)  # not a number: rewards.0
         else:
             match = _TOKEN.match(line, position)
-            if match is None:  # blanks at the end
+            if match is None:  # only white space is left
                 break
             kind = match.lastgroup or "other"
             text = match[kind]

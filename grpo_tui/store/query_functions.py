@@ -80,9 +80,7 @@ def ordered(rows: list[Any], key: Callable[[Any], Any], *, descending: bool) -> 
     """Sort rows by a key: numbers before texts, those without a value last. The sort is stable."""
     values = list(map(key, rows))
     if set(map(type, values)) <= {int, float, bool} and not any(map(operator.ne, values, values)):
-        return sorted(
-            rows, key=key, reverse=descending
-        )  # as most often; the rest costs more than the sorting
+        return sorted(rows, key=key, reverse=descending)  # the common case, much cheaper than the general one
     numbers: list[Any] = []
     texts: list[Any] = []
     without: list[Any] = []

@@ -200,7 +200,7 @@ class Drain(ABC):
         counts = Counter(self.queue.dropped) + Counter(more)
         while taken := self.queue.take(limit=512, timeout_s=0.0):
             counts.update(kind_of(record) for record in taken)
-        counts.pop(END, None)  # the rank file tells of it
+        counts.pop(END, None)  # the rank file reports it
         if counts:
             what = ", ".join(f"{kind} ({count})" for kind, count in sorted(counts.items()))
             self.say(f"could not be recorded: {what}; {reason}")

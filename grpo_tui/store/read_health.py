@@ -107,7 +107,7 @@ def _set_back(reader: RunReader, finding: Finding) -> str:
     if name == "learning_rate" and not earlier:
         config = reader.fact("config")
         grpo = config.get("grpo") if isinstance(config, dict) else None
-        value = grpo.get(name, value) if isinstance(grpo, dict) else value  # the schedule may have moved it
+        value = grpo.get(name, value) if isinstance(grpo, dict) else value  # the schedule may have changed it
     return f" --set {shell_word(f'{name}={json.dumps(value)}')}"
 
 

@@ -89,7 +89,7 @@ def _written(record: r.Record) -> str:
         try:
             return dumps({"kind": type(record).__name__, "record": record}, default=convert)
         except (TypeError, ValueError, RecursionError):
-            continue  # columns and extras hold whatever a dataset or a reward put there
+            continue  # columns and extras can contain anything
     return _written(r.Dropped(0, "records", 1))
 
 
@@ -176,7 +176,7 @@ class Recorder(Drain):
             self._follow()
             try:
                 self._pending_side += self._side_records(closing)
-            except Exception as error:  # the log or the mailbox must not cost the record
+            except Exception as error:  # recording continues without the log or the mailbox
                 self._set_trouble(f"the log and the commands cannot be read: {error}")
             written = self._write(taken)
             if closing and written and not self.queue and not self._pending_side:
@@ -268,7 +268,7 @@ class Recorder(Drain):
         for judge, gone in list(self.judges.items()):
             try:
                 found += judge(records)
-            except Exception as error:  # a rule must not cost the record
+            except Exception as error:  # recording continues without the rule
                 del self.judges[judge]
                 self.say(f"{gone}: {type(error).__name__}: {error}")
         return found

@@ -170,7 +170,7 @@ def packed(ids: Iterable[int]) -> array[int]:
 
 def over_steps(hits: Counter[int], of: Mapping[int, int], buckets: int = BUCKETS) -> tuple[StepHits, ...]:
     """Count hits by step in at most `buckets` buckets of equal width: 1, 2 or 5 steps times a power of 10."""
-    of = {step: count for step, count in of.items() if isinstance(step, int)}  # a file may hold anything
+    of = {step: count for step, count in of.items() if isinstance(step, int)}  # a file may contain anything
     if not of:
         return ()
     width = bucket_width(min(of), max(of), buckets)
@@ -498,7 +498,7 @@ class _State:
                 full = enough is not None and len(self._hits) >= enough
                 while not full and len(running) < len(scans) and (block := next(blocks, None)) is not None:
                     running[threads.submit(self._scan, free, block)] = next(numbers)
-                if not running:  # the blocks that were begun are the first ones, without a gap
+                if not running:  # all blocks up to here were searched, without a gap
                     return "" if full and next(blocks, None) is not None else None
                 for future in wait(running, LOOK_S, FIRST_COMPLETED).done:
                     number = running.pop(future)

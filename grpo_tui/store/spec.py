@@ -103,5 +103,5 @@ def read_spec(path: Path) -> RunSpec:
             forked_from=str(body["forked_from"]) if body.get("forked_from") else None,
             smoke=bool(body.get("smoke")),
         )
-    except TypeError as error:  # somebody edited it
+    except TypeError as error:  # edited by hand
         raise ValueError(f"{path} is not a run specification: {error}") from error

@@ -176,7 +176,7 @@ def _before_database(
         )
     if not folder.exists():
         raise RunDatabaseError(f"{folder.root}: no run here. `grpo-tui runs` lists the runs it can find.")
-    if rank is not None and rank.ended and not rank.attempt:  # it could not begin a record
+    if rank is not None and rank.ended and not rank.attempt:  # it could not start a record
         cause = rank.ended_cause
         return Status(state=rank.ended, error={"type": "", "message": cause, "cause": cause})
     if isinstance(unreadable, DamagedError | NewerError):
@@ -299,7 +299,7 @@ def _starts_anew(attempt: Attempt, heartbeat: Heartbeat | None) -> bool:
 def _stalled(rank: RankState) -> bool:
     if rank.usual_s is not None:
         patience = max(STALL_AT_LEAST_S, STALL_FACTOR * rank.usual_s)
-    else:  # a first generation or a first save may take as long as it likes, almost
+    else:  # a first generation or save may take very long
         patience = max(STALL_UNKNOWN_S, STALL_FACTOR * (rank.step_time_s or 0.0))
     return time.time() - max(rank.progress_at, rank.phase_since) > patience
 

@@ -239,7 +239,7 @@ class Writer:
                 ),
             )
             if inserted.rowcount == 0:
-                continue  # handed over twice by a rank whose file could not be removed
+                continue  # a duplicate from a rank whose file could not be removed
             for completion in group.completions:
                 self._completion(inserted.lastrowid or 0, completion)
 

@@ -78,7 +78,7 @@ class Capture:
         def generate(prompts: Any) -> Any:
             self._own = []
             output = original(prompts)
-            masks = output[2]  # of each completion: 1 for a token of the model, 0 for one of a tool
+            masks = output[2]  # per completion: 1 for a token of the model, 0 for one of a tool
             self._own = [] if masks is None else [[bool(own) for own in mask] for mask in masks]
             return output
 

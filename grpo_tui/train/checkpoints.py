@@ -128,7 +128,7 @@ def plain_state(value: Any, where: str = "") -> Any:
         items = [plain_state(item, f"{where}[{index}]") for index, item in enumerate(value)]
         return tuple(items) if isinstance(value, tuple) else items
     if not isinstance(value, torch.Tensor) and getattr(value, "shape", None) == () and hasattr(value, "item"):
-        return plain_state(value.item(), where)  # a number of numpy
+        return plain_state(value.item(), where)  # a NumPy scalar
     raise NotPlain(f"{where or 'it'} is {type(value).__module__}.{type(value).__qualname__}")
 
 
@@ -455,7 +455,7 @@ class Checkpoints:
 
         file = checkpoint / STATE_FILE.format(rank=self._ranks.rank)
         (lost,) = self._ranks.any_of(not file.exists())
-        if not file.exists():  # fewer ranks saved it; the order of prompts is the same on all
+        if not file.exists():  # saved by fewer ranks; the order of prompts is the same on all
             file = checkpoint / STATE_FILE.format(rank=0)
         device = self._trainer.accelerator.device
         # Under a launcher the CPU is named `cpu:0`, and torch cannot load to that.

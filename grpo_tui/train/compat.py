@@ -132,7 +132,7 @@ def rendered_prompt(trainer: Any, prompt: Any) -> list[int] | None:
         return None
     batch = getattr(trainer, "_batch_environments", None)
     if batch:
-        trainer._batch_environments = batch[:1]  # one for each prompt
+        trainer._batch_environments = batch[:1]  # one per prompt
     try:
         ids, _, _ = trainer._tokenize_prompts([prompt])
     finally:

@@ -135,7 +135,7 @@ class Controller:
     def _waiting(self) -> list[Command]:
         try:
             waiting = self._outbox.pending()
-        except Exception as error:  # training goes on, whatever lies in the mailbox
+        except Exception as error:  # training continues, whatever is in the mailbox
             if str(error) != self._unread:
                 self._unread = str(error)
                 print(f"grpo-tui: commands cannot be read: {type(error).__name__}: {error}", flush=True)
@@ -189,7 +189,7 @@ class Controller:
 
     def _on_resume(self, command: Command) -> tuple[str, dict[str, Any]]:
         if self._checkpoints.owed:
-            self._checkpoints.save(requested=False)  # refused again when there is still no room
+            self._checkpoints.save(requested=False)  # raises DiskFull if there is still no room
         was, self._paused = self._paused, False
         self._phases.tell(note="")
         return ("" if was else "the run was not paused"), {}

@@ -69,7 +69,7 @@ def gpu_of(device: Any) -> str | None:
             domain = getattr(properties, "pci_domain_id", 0)
             return f"{domain:08X}:{properties.pci_bus_id:02X}:{properties.pci_device_id:02X}.0"
         return f"GPU-{properties.uuid}"
-    except Exception:  # a name for the screen is no reason to end a run
+    except Exception:  # a name for the screen must not end a run
         return None
 
 
@@ -85,7 +85,7 @@ class PeakMemory:
     def __init__(self) -> None:
         from trl import GRPOTrainer
 
-        del GRPOTrainer  # it is imported only when it is asked for; the libraries' share counts it
+        del GRPOTrainer  # TRL imports it lazily; count it among the libraries
         self._libraries = resident_bytes("VmRSS")
         self._device: Any = None
 

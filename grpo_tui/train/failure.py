@@ -138,9 +138,7 @@ def _place(error: BaseException) -> str:
     """Return ` (file.py:12)` of the innermost frame in the user's code, or an empty string."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         path = Path(frame.filename)
-        ours = (
-            "grpo_tui" in path.parts and "demo" not in path.parts
-        )  # the demo stands for the user's own code
+        ours = "grpo_tui" in path.parts and "demo" not in path.parts  # the demo counts as the user's code
         installed = "site-packages" in path.parts or "lib" in path.parts
         if path.suffix == ".py" and not ours and (not installed or "demo" in path.parts):
             return f" ({path.name}:{frame.lineno})"

@@ -64,7 +64,7 @@ def monitor(trainer: Any, run_dir: str | Path | None = None) -> Path:
         return folder.root
     folder.root.mkdir(mode=0o755, parents=True, exist_ok=True)
     if own_rank() == 0:
-        os.close(_lock(folder))  # who is late shall hear of it now, not when the model has been loaded
+        os.close(_lock(folder))  # report a busy folder now, not after loading the model
         _say(f"watch this run with `grpo-tui attach {shell_word(folder.root)}`")
     _JOINED[trainer] = folder.root
 
@@ -124,7 +124,7 @@ def _recorded(trainer: Any, folder: RunFolder, checkpoint: Path | None, train: C
             raise
         session.close(session.ended_state())
     if asked.is_set():
-        os.kill(os.getpid(), signal.SIGTERM)  # whoever sent it means the script, not only its training
+        os.kill(os.getpid(), signal.SIGTERM)  # the signal was meant for the script, not only for its training
     return result
 
 

@@ -152,7 +152,7 @@ class MemoryAdvice:
                 rates=(),
                 device=device,
             ).memory
-        except Exception as error:  # it is advice; what went wrong is said in any case
+        except Exception as error:  # advice only; the error itself is reported anyway
             print(f"grpo-tui: what would fit cannot be planned: {type(error).__name__}: {error}", flush=True)
             return None
 

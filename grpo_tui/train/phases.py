@@ -70,7 +70,7 @@ class PhaseClock:
             yield
         except BaseException as error:
             if not hasattr(error, BROKE_IN):
-                with contextlib.suppress(AttributeError, TypeError):  # a class of its own may take none
+                with contextlib.suppress(AttributeError, TypeError):  # some classes take no attributes
                     setattr(error, BROKE_IN, phase)
             raise
         finally:

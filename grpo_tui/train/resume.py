@@ -398,7 +398,7 @@ def _at_begin(resuming: Resuming) -> Any:
         begun = stepped = False
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            if not self.begun:  # a script may train once more
+            if not self.begun:  # a script may call train() again
                 self.begun = True
                 resuming.begins()
 

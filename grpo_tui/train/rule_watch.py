@@ -82,7 +82,7 @@ class RuleWatch:
             rule, said = self._due[0]
             try:
                 self._mailbox.submit(rule.do, {"because": one_line(said, 200)}, by=BY)
-            except OSError:  # a full disk: the next records come back here
+            except OSError:  # the disk is full; try again with the next records
                 return
             del self._due[0]
 

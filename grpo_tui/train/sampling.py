@@ -223,11 +223,11 @@ def evaluating(model: Any) -> Iterator[None]:
         yield
     except BaseException:
         if sharded and hasattr(sharded[0], "reset_iter_state"):
-            sharded[0].reset_iter_state()  # what the forward that broke off has left, of the root's
+            sharded[0].reset_iter_state()  # left over by the forward that raised
         raise
     finally:
         model.train(training)
-        for module, was in checkpointing.items():  # TRL turns it off, and on again only without an exception
+        for module, was in checkpointing.items():  # after an exception TRL leaves it off
             module.gradient_checkpointing = was
         # FSDP2 frees what a forward gathered only in the backward, and there is none here.
         for module in sharded:
@@ -274,7 +274,7 @@ def _some_prompts(trainer: Any) -> list[Any]:
 def shared_beginning(prompts: Sequence[Sequence[Mapping[str, Any]]]) -> list[Mapping[str, Any]]:
     """Return the messages before the last one that all prompts share: system prompt and examples."""
     beginnings = [prompt[:-1] for prompt in prompts]
-    if len(beginnings) == 1:  # nothing says what else the others share
+    if len(beginnings) == 1:  # what other prompts share is unknown
         return [message for message in beginnings[0][:1] if message["role"] == "system"]
     shared = itertools.takewhile(lambda turn: all(m == turn[0] for m in turn), zip(*beginnings, strict=False))
     return [turn[0] for turn in shared]
@@ -555,7 +555,7 @@ class ProbeSampler:
     def _drawn(self, row: Row) -> Drawn | None:
         try:
             return draw(self._trainer, row["prompt"], count=self._count, temperature=self._temperature)
-        except Exception as error:  # a look at the policy is no reason to end its training
+        except Exception as error:  # sampling must not end the training
             self._tell_unasked(error)
             return None
 
@@ -580,7 +580,7 @@ class ProbeSampler:
                 text=text,
                 rewards=tuple(rewards[place]),
                 total=totals[place],
-                advantage=0.0,  # nothing is learnt from it
+                advantage=0.0,  # nothing is learned from it
                 tokens=len(ids[place]),
                 truncated=cut[place],
                 extra={name: values[place] for name, values in extra.items() if place < len(values)},

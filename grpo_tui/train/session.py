@@ -383,7 +383,7 @@ class Session:
         self.runner.uninstall(self._trainer)
         compat.unwrap(self._trainer)
         for callback in self.callbacks:
-            with contextlib.suppress(ValueError):  # someone has removed it
+            with contextlib.suppress(ValueError):  # already removed by other code
                 self._trainer.remove_callback(callback)
 
     def ended_state(self) -> str:

@@ -156,7 +156,7 @@ def _prepared(config: RunConfig, beside: bool) -> RunConfig:
     os.environ.update(config.env)  # before torch and transformers, which read it when they are imported
     if not beside:
         return config
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # a quantized model would go there whatever it is told
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # a quantized model would use the GPU whatever its settings
     import torch
 
     stand_back()

@@ -53,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     sys.stdout, sys.stderr = Unbreakable(sys.stdout), Unbreakable(sys.stderr)
     spec = read_spec(folder.spec)
-    early: list[int] = []  # signals heard while there was nothing to save
+    early: list[int] = []  # signals received while there was nothing to save
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: early.append(number))
     try:
@@ -69,7 +69,7 @@ def main(arguments: list[str] | None = None) -> int:
         own.keep()
         state = _train(session, spec, folder, early)
     except BaseException as error:
-        if early:  # whatever the code that was loading made of the signal
+        if early:  # even if the code being loaded swallowed the exception
             print("grpo-tui: stopped before training began, so there was nothing to save", flush=True)
             session.close("stopped")
             return _stopped(spec)
@@ -219,7 +219,7 @@ def _check_rewards(rewards: Sequence[Any], columns: Sequence[str] | None) -> Non
     from grpo_tui.rewards.contract import check_call
 
     if not columns:
-        return  # a stream may not know its own
+        return  # a stream may not know its columns
     for reward in rewards:
         if callable(reward.func):
             for warning in check_call(reward.name, reward.func, columns):

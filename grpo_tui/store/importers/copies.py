@@ -31,7 +31,7 @@ _PARQUET = re.compile(r"completions_(\d+)\.parquet")
 _JSONL = re.compile(r"(\d+)\.jsonl")
 _VERL_KEYS = {"input", "output"}
 LAST_STEP = 2**62
-"""Largest integer of the database. A larger number in a file name is not a step."""
+"""A larger number in a file name is not a step."""
 LINE_BYTES = 4_000_000
 """Bytes of a first line that are read to recognize a file."""
 

@@ -60,7 +60,7 @@ class Copy:
         root = copy_root(source)
         root.mkdir(parents=True, exist_ok=True)
         self._lock = (root / "copy.lock").open("w")
-        fcntl.flock(self._lock, fcntl.LOCK_EX)  # two that look at one folder take turns
+        fcntl.flock(self._lock, fcntl.LOCK_EX)  # processes that copy the same folder take turns
         self._db = open_writer(RunFolder(root).database)
         self._writer = Writer(self._db)
         self._known = self._read_known()
@@ -96,7 +96,7 @@ class Copy:
                 continue
             except (ImportError, sqlite3.Error):
                 raise
-            except Exception as error:  # another's file can hold anything; the others are read all the same
+            except Exception as error:  # the file can contain anything; read the others anyway
                 unread[path.name] = f"{path.name} cannot be read: {one_line(str(error), 200)}"
                 continue
             self._known["files"][path.name] = mark
@@ -259,7 +259,7 @@ def main() -> None:
                 answer = {"error": NO_PYARROW}
             except (OSError, sqlite3.Error, RunDatabaseError) as error:
                 answer = {"error": str(error)}
-        if answer != said:  # nobody reads more than the first lines
+        if answer != said:  # only the first lines are read
             sys.stdout.write(json.dumps(answer) + "\n")
             sys.stdout.flush()
             said = answer
