@@ -9,9 +9,7 @@ from itertools import islice
 from statistics import median
 
 EARLY = 5
-"""Number of values that define the start."""
 RECENT = 50
-"""Number of recent values that are kept."""
 AFTER = 3
 """Number of newest values that define the current level when `turned` locates a change."""
 LEVEL = 10

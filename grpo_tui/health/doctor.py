@@ -76,7 +76,6 @@ class Doctor:
         }
         self._at_each = {name: limits for name, limits in self._limits.items() if name not in WHOLE_RUN}
         self.changes: list[SettingChanged] = []
-        """Settings changed while the run trained, oldest first."""
         self._open: dict[str, _Episode] = {}
         self._ended: dict[str, _Episode] = {}
 

@@ -20,7 +20,6 @@ from grpo_tui.core.statistics import (
 )
 
 MOST_TEXT = 2_000
-"""Characters of a completion that are examined."""
 _SHORT = 20
 """Shorter texts, in characters, are not checked for repetition."""
 _ANSWERS = ("</answer>", "\\boxed{", "####")
@@ -62,7 +61,6 @@ class FunctionFacts(NamedTuple):
     high: float
     mean: float | None
     none: int
-    """Completions on which it abstained."""
 
     @property
     def varies(self) -> bool:

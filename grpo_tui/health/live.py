@@ -25,7 +25,6 @@ from grpo_tui.store.reader import RunReader
 from grpo_tui.store.values import to_column
 
 REPETITION = 2
-"""Groups of a step whose first text is checked for repetition."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from grpo_tui.core.statistics import SAME
 from grpo_tui.health.state import NO_SIGNAL, Found, FunctionState, Limits, RunState, number, percent
 
 _EQUAL = ("equal", "all-correct", "all-wrong")
-"""Causes of groups whose totals are equal."""
 _FORMAT = re.compile(r"format|tag|xml|structure|template", re.IGNORECASE)
 
 _QUERIES = {

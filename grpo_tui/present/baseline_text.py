@@ -11,7 +11,6 @@ from grpo_tui.rewards.generating import Generated, Progress
 
 EXAMPLES = 3
 PROGRESS = "progress: "
-"""Prefix of progress lines that another program reads."""
 REST_AT, LEAST_REST = 23, 30
 MOST_WIDTH = 140
 SIGNS = {"error": "✗", "warning": "⚠", "info": "·"}

@@ -20,7 +20,6 @@ from grpo_tui.present.train_view import MARKS, Span
 
 ZOOM = 0.5
 PAN = 0.25
-"""Fraction of the width per key press."""
 NARROWEST = 8.0
 
 SMOOTHINGS: dict[str, tuple[int, float]] = {"off": (1, 0.0), "light": (7, 0.01), "strong": (39, 0.1)}
@@ -145,7 +144,6 @@ class ChartBucket:
     mean: float | None
     smooth: float | None
     count: int
-    """Number of finite values."""
     missing: int = 0
     """Number of values that are None, NaN or infinite."""
     spread: float | None = None
@@ -189,7 +187,6 @@ class BigChartView:
     bounds: AxisRange
     happenings: tuple[Happening, ...] = ()
     smoothing_span: int = 1
-    """Values in the moving average; 1 for none."""
     live: bool = False
 
     @property

@@ -32,7 +32,6 @@ from grpo_tui.store.read_series import TOKENS_PER_SECOND
 from grpo_tui.store.status import ENDED, MASKED, Status
 
 WINDOW = 20
-"""Number of values compared with as many before them."""
 FEWEST = 8
 LOST = 3
 """Consecutive steps without a signal to report while it is too early for a trend."""
@@ -260,7 +259,6 @@ def chart_view(key: str, series: Mapping[str, Series], marks: Sequence[Mark], en
 
 
 def _note(key: str, series: Mapping[str, Series]) -> tuple[str, str]:
-    """Return the note beside a chart's value, in full and in a word or two."""
     if key == "loss":
         return "not a measure of progress: near 0 is healthy", "not a measure of progress"
     if key == "completions/mean_length":

@@ -116,7 +116,6 @@ def free_folder(findings: Iterable[Finding]) -> Path | None:
 
 
 MOST_VALUE = 400
-"""Characters of a value in the form. No form is wider."""
 
 Judge = Callable[[Inspected, "ConfigRanks"], Iterable[Finding]]
 """Returns findings about a config beyond those of parsing it."""

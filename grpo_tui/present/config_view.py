@@ -34,7 +34,6 @@ class FieldHelp:
 Origin = Literal["file", "preset", "default", "set", "edited"]
 """Where a value comes from; `edited` means that it differs from the saved file."""
 NO_FIELD = "not a field of TRL or grpo_tui"
-"""Group of unknown keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,6 @@ class FieldRow:
     """Whether it is right-aligned, as numbers are."""
     origin: Origin
     severity: Severity | None
-    """Severity of its worst finding."""
     leading: bool
     """Whether it is one of the important fields of its group."""
 
@@ -62,7 +60,6 @@ class GroupRow:
     shown: int
     all: int
     open: bool
-    """Whether all of its fields are shown."""
 
 
 FormRow = FieldRow | GroupRow

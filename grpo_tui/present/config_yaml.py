@@ -32,7 +32,6 @@ _SCALAR = re.compile(
 )
 ROLES = {"comment": "dim", "quoted": "text", "flow_key": "accent", "sign": "dim"}
 VALUE_ROLE = "line3"
-"""Numbers, booleans and null."""
 
 
 def pieces(lines: Sequence[str]) -> list[list[Piece]]:

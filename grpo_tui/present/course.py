@@ -21,7 +21,6 @@ from grpo_tui.store.reader import RunReader, StoredGroup, Visit
 STRETCHES = 48
 GROUPS_EACH = 6
 MOST_TEXT = 8_000
-"""Characters of a completion checked for repetition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +180,6 @@ KINDS: tuple[tuple[str, str, str, str], ...] = (
 
 Line = list[Span]
 _Figure = tuple[str, Sequence[float | None], Callable[[float | None], str], tuple[float, float] | None]
-"""Title, values over the run, formatter, and the ends of the scale."""
 
 
 def course_lines(stretches: Sequence[Stretch], names: Sequence[str], width: int) -> list[Line]:

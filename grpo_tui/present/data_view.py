@@ -20,9 +20,7 @@ from grpo_tui.present.formatting import MISSING, compact, percent, plural
 
 BAR = 30
 SIGNS = {"error": ("✗", "bad"), "warning": ("⚠", "attention"), "info": ("·", "dim")}
-"""Severity of a finding to its sign and colour role."""
 _SPECIAL = re.compile(r"<[|｜]?[\w▁ /]{1,40}[|｜]?>|\[/?INST\]|</?s>")
-"""Special tokens of chat templates, mostly in angle brackets."""
 
 
 @dataclass(frozen=True, slots=True)

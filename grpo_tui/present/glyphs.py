@@ -22,7 +22,6 @@ STATES: Mapping[str, tuple[str, str]] = {
     "crashed": ("✗", "bad"),
     "broken": ("✗", "bad"),
 }
-"""State of a run to its symbol and colour role."""
 
 _ASCII = str.maketrans(
     {

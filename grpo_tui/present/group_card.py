@@ -284,7 +284,6 @@ KINDS: Mapping[GroupKind, tuple[str, str]] = {
     "unscored": ("⚠ unscored", "attention"),
     "masked": ("✂ masked", "attention"),
 }
-"""Label and colour role of each kind of group."""
 MEANINGS: Mapping[GroupKind, str] = {
     "mixed": "its advantages differ, so it teaches",
     "all right": "every completion has the highest total of the run: it teaches nothing",
@@ -304,7 +303,6 @@ class SharedBeginning:
 
     words: str | None = None
     several: bool = False
-    """Whether two different prompts were seen."""
 
     def seen(self, prompt: str) -> SharedBeginning:
         """Return the beginning shared with one more prompt. It can only get shorter."""

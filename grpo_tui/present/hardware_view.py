@@ -28,7 +28,6 @@ class RankRow:
     phase_since: float | None
     step: int
     gpu: int | None = None
-    """Index of its GPU on this machine."""
     reward_function: str | None = None
     behind: bool = False
 

@@ -46,7 +46,6 @@ class LogPage:
     newer: bool
     unseen: int = 0
     last: int = 0
-    """Number of the newest line of any level."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,6 @@ class Hit:
     """Position among all matches, from 1 for the oldest."""
     count: int = 0
     around_end: bool = False
-    """Whether the search wrapped around."""
 
 
 def load(reader: LogReader, asked: LogQuestion) -> LogPage:

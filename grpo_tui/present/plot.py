@@ -247,7 +247,6 @@ class Stroke(NamedTuple):
     """From one position to the next, each with its range of values. The order of drawing does not matter."""
 
     kind: str
-    """`band` shades, `reach` fills around the line, `line` draws it."""
     left: int
     right: int
     a: Reach
@@ -426,7 +425,6 @@ def _extremes(grid: Dots, axis: ValueAxis, left: int, right: int, a: Reach, b: R
 def _gathered(
     columns: Sequence[int], values: Sequence[Reach | None], join: Callable[[list[Reach]], Reach]
 ) -> tuple[list[int], list[Reach | None]]:
-    """Join the values that share a column. A column is missing when all of its values are."""
     places: list[int] = []
     found: list[Reach | None] = []
     for place, group in groupby(zip(columns, values, strict=True), key=itemgetter(0)):
@@ -492,7 +490,6 @@ def _step_labels(inner: int, first: int, last: int) -> list[Cell]:
 LINE_ROLES = ("line", "line2", "line3", "line4", "line5", "line6")
 ASCII_LINES = "*o+x#%"
 SIGNS = ("━━", "╍╍", "┈┈", "╍┈", "━━", "╍╍")
-"""Line patterns as shown in a title."""
 LONG_S = 6 * 3600.0
 """Time spans from this length on show the wall clock at the ends of the axis."""
 MOST_LINES = len(LINE_ROLES)

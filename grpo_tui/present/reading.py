@@ -95,7 +95,6 @@ def marks(text: str) -> list[Marked]:
 
 
 def _outermost(text: str) -> Iterator[Block]:
-    """Yield tags and fences that are not inside another, in order."""
     openings = sorted([*_TAG.finditer(text), *_FENCE.finditer(text)], key=lambda match: match.start())
     closings = _closings(openings)
     at = 0
@@ -139,7 +138,6 @@ def _closings(openings: list[re.Match[str]]) -> dict[int, re.Match[str]]:
 
 
 def _leads(text: str, opening: re.Match[str]) -> bool:
-    """Return whether an unclosed tag starts the text or a line, as in a truncated completion."""
     before = text[: opening.start()].rstrip(" \t")
     return not before or before.endswith(("\n", ">"))
 

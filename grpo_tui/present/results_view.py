@@ -27,7 +27,6 @@ EPSILON = 1e-6
 TIE = 1e-9
 NAME_W, VALUE_W, BAR_W = 15, 12, 21
 ROOMY = 100
-"""Width in cells from which a table shows its intervals as bars."""
 
 
 @dataclass(frozen=True, slots=True)

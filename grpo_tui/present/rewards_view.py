@@ -28,7 +28,6 @@ from grpo_tui.rewards.scoring import Report
 
 BINS = 8
 MOST_TEXT = 400
-"""Characters of a completion kept in a row. The detail has the whole text."""
 
 
 @dataclass(frozen=True, slots=True)

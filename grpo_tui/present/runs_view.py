@@ -45,7 +45,6 @@ class RunRow:
     """Why it failed, or what needs attention while it is live, as a sentence."""
     checkpoints: tuple[int, ...] = ()
     torn: tuple[int, ...] = ()
-    """Steps of incomplete checkpoints."""
     attempt: int = 0
     started_at: float | None = None
     """When its newest attempt began, in seconds since the epoch."""
@@ -189,7 +188,6 @@ class ResumeOffer:
     name: str
     checkpoint: str = ""
     lines: tuple[str, ...] = ()
-    """What will happen, one sentence each."""
     refusal: str = ""
 
 

@@ -29,7 +29,6 @@ class Mark:
 
     step: int
     kind: str
-    """`checkpoint` or `setting`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +39,11 @@ class ChartView:
     title: str
     value: str
     change: float | None = None
-    """Change of the smoothed value over the last 20 steps."""
     change_text: str = ""
     moves: bool = True
     """Whether the change exceeds the noise between steps."""
     note: str = ""
     note_short: str = ""
-    """The note in a word or two, for a narrow title."""
     buckets: tuple[SeriesBucket, ...] = ()
     band: tuple[tuple[float, float] | None, ...] = ()
     """By bucket, mean ± group std; empty when the raw values form the band."""
@@ -75,7 +72,6 @@ class CompletionRow:
     """One completion of a group."""
 
     text: str
-    """Safe text with line breaks."""
     total: float | None
     advantage: float
     tokens: int
@@ -178,7 +174,6 @@ class TrainView:
     events: tuple[EventRow, ...] = ()
     alerts: tuple[EventRow, ...] = ()
     findings: tuple[Finding, ...] = ()
-    """Problems with its training, worst first."""
     before_after: BeforeAfter | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Current values of the settings that the user can change, by name."""
@@ -189,7 +184,6 @@ class TrainView:
     model_at: str = ""
     """Folder of the trained model, once the run has finished and saved it."""
     trouble: str = ""
-    """Why the run cannot be read at the moment."""
     whole: bool = True
     """False while recorded metrics or groups are still to be read."""
 

@@ -300,7 +300,6 @@ class OverlayFacts:
     """Metrics of several runs, and the settings in which they differ."""
 
     keys: tuple[str, ...]
-    """Metrics of any of the runs, those in all of them first."""
     settings: tuple[SettingRow, ...]
     same: int = 0
 

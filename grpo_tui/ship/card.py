@@ -26,7 +26,6 @@ from grpo_tui.store.json_file import read_regular
 
 CARD = "README.md"
 WIDTH = 110
-"""Width of the comparison's table, in cells."""
 LONG = 300
 CURVE = 32
 _ODD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, StopIteration, RuntimeError)
@@ -260,7 +259,6 @@ def _model_name(facts: RunFacts) -> str:
 
 
 def _loading(facts: RunFacts) -> Iterator[Block]:
-    """Yield how to load the final model; nothing without one."""
     if not facts.final:
         return
     yield Heading("Use", 2)

@@ -29,7 +29,6 @@ TEXTS = (
     "The capital of France is Paris, and the capital of Japan is Tokyo.",
     "def add(a, b):\n    return a + b\n",
 )
-"""Texts on which every merged model is checked, besides completions of its run."""
 MOST_TOKENS = 64
 """Tokens compared per text. Each has a row of logits as wide as the vocabulary."""
 LARGEST_DIFFERENCE = 1e-3

@@ -200,7 +200,6 @@ def _present(model: str, what: str = "the model") -> str:
 
 
 def _config(root: Path) -> RunConfig | None:
-    """Return the config of a run; None without a readable `run.json`, as for a training script."""
     try:
         config = config_of(root)
     except PolicyError:

@@ -157,7 +157,6 @@ def _series(reader: RunReader, key: str) -> Series:
 
 
 def _rewards(reader: RunReader) -> tuple[int, tuple[Reward, ...]]:
-    """Return how many steps start and end are averaged over, and every reward."""
     weights: dict[str, float | None] = {one.name: one.weight for one in reader.reward_functions()}
     for key in metric_keys(reader):
         name = key.removeprefix("rewards/").removesuffix("/mean")

@@ -23,7 +23,6 @@ BEST = "best"
 TRAINER_STATE = "trainer_state.json"
 WEIGHTS_INDEX = "model.safetensors.index.json"
 WEIGHTS = ("*.safetensors", "pytorch_model*.bin", "adapter_model.bin")
-"""Files with the weights of a model or an adapter."""
 STATE_FILE = "grpo_tui_state_{rank}.pt"
 """What TRL's own files lack for an exact resume, per rank."""
 HEADER_BYTES = 100_000_000

@@ -271,7 +271,6 @@ class _Writer:
         return f"json_words({_JSON[field.name]}, ?)"
 
     def any_of(self, texts: Sequence[str]) -> str:
-        """Write that the completion contains one of these texts, followed by AND; empty without any."""
         found = [
             text for text in texts if "\0" not in text and len(text) <= LONGEST_TEXT and self.is_rare(text)
         ]

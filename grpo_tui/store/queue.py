@@ -135,7 +135,6 @@ CLOSING_S = 20.0
 """How long writing the last records is retried at the end of a run."""
 RETRY_S = 0.5
 LEAVING_S = 10.0
-"""Time allowed for one last attempt to write."""
 END = "end"
 _KINDS: dict[type, str] = {
     r.GenerationBatch: "batches",

@@ -329,7 +329,6 @@ def series_window(
 
 
 def _pieces(reader: RunReader, key: str, level: int, first_row: int, last_row: int) -> list[SeriesBucket]:
-    """Return summaries of the full blocks between two rows, and the rows at both ends individually."""
     if level == 1:
         return of_points(read_points(reader, key, first_row - 1, last_row=last_row))
     start = -(-(first_row - 1) // level) * level

@@ -32,7 +32,6 @@ from grpo_tui.store.values import from_json
 from grpo_tui.store.writer import LOG_POSITION, Writer
 
 SPOOLED = (r.GenerationBatch, r.RewardCall, r.PhaseSpan, r.Dropped)
-"""Records local to a rank. The first rank records everything else for all."""
 KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in SPOOLED}
 LARGEST_BYTES = 1 << 30
 Judge = Callable[[Sequence[Any]], list[Any]]

@@ -12,7 +12,6 @@ from grpo_tui.store.values import from_column, messages_from, object_from, promp
 IMPORTED = "imported"
 """Key of a fact of imported logs: their source, the fields they lack (`absent`), and notes."""
 MOST_NOTES = 3
-"""Maximum number of unreadable files named individually."""
 PAGE = 500
 """Maximum number of completions fetched at once."""
 KEYS = (

@@ -56,7 +56,6 @@ from grpo_tui.store.rollouts import IMPORTED, absent_fields, all_function_names,
 from grpo_tui.store.search_scan import MOST_SLOW, Scan, ScanFailed, ScanStopped
 
 BUCKETS = 40
-"""Default maximum number of buckets over steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +195,6 @@ def bucket_width(first: int, last: int, buckets: int) -> int:
 
 
 LOOKED_AT = 60
-"""Groups or completions sampled, spread over the run."""
 _PLACES = {"column": ("columns", "generation_group"), "extra": ("extra", "completion")}
 
 
@@ -265,7 +263,6 @@ BLOCK = 12_000
 """Completions per statement. The first ones are smaller, to show a page at once."""
 FIRST_BLOCK = 1_500
 SAMPLE = 40
-"""Texts sampled to find rare characters."""
 SCANS = 4
 """Maximum number of concurrent statements, one per core."""
 

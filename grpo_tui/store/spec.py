@@ -21,7 +21,6 @@ class RunSpec:
     """One start of a run."""
 
     config: Mapping[str, Any]
-    """`RunConfig.to_json()`."""
     resume: str | None = None
     """Checkpoint folder to continue from; None for a fresh start."""
     compare_prompts: int = 0

@@ -38,7 +38,6 @@ MASKED = "loss.masked"
 REPLACED = "replaced"
 """Key of a fact: standard-library functions that user code replaced, with the attempt and by whom."""
 NEWEST_CHECKED = 16
-"""Rows per table whose values are checked each time."""
 MOST_NAMED = 4
 MOST_REPLACED = 12
 START_TIME_EARLY_S = 1.0
@@ -84,7 +83,6 @@ class Status:
     reward_func: str | None = None
     heartbeat_age_s: float | None = None
     pid: int | None = None
-    """Process id of the supervisor; None without one."""
     ranks: tuple[RankNow, ...] = ()
     attempt: int = 0
     metrics: Mapping[str, Any] = field(default_factory=dict)

@@ -84,7 +84,6 @@ def reward_sources(rewards: list[LoadedReward], attempt: int) -> list[RewardFunc
 FACT = "smoke"
 """Key of a fact: `prompt_tokens` of the longest prompt, and the number of `rows`."""
 MOST_TOKENIZED = 2_000
-"""Rows whose tokens are counted: those with the most characters."""
 
 
 def longest_first(session: Session, config: RunConfig, prompts: Prompts) -> Prompts:

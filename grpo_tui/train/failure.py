@@ -15,7 +15,6 @@ from grpo_tui.supervisor.ports import port_trouble
 LIMIT = 2_000
 """Characters kept of a message. `train.log` has all of it."""
 SENTENCE = 400
-"""Characters of the message's first line shown in a cause."""
 BRIEF = 150
 
 

@@ -86,7 +86,6 @@ def monitor(trainer: Any, run_dir: str | Path | None = None) -> Path:
 
 
 _JOINED: weakref.WeakKeyDictionary[Any, Path] = weakref.WeakKeyDictionary()
-"""Trainers whose next `train()` is recorded, and their run folders."""
 
 
 def _recorded(trainer: Any, folder: RunFolder, checkpoint: Path | None, train: Callable[[], Any]) -> Any:

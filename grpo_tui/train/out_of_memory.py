@@ -27,7 +27,6 @@ ASKED = re.compile(
     r"Tried to allocate (?P<asked>[\d.]+ [KMG]iB)\. GPU (?P<gpu>\d+) has a total capacity of "
     r"(?P<total>[\d.]+ [KMG]iB) of which (?P<free>[\d.]+ [KMG]iB) is free"
 )
-"""torch's message for a failed allocation."""
 VLLM_START = re.compile(
     r"Free memory on device \S+ \((?P<free>[\d.]+)/(?P<total>[\d.]+) GiB\) on startup is less than desired "
     r"GPU memory utilization"

@@ -214,7 +214,6 @@ class RewardRunner:
         return sample_in_words(kwargs, guilty[0]) if guilty else ""
 
     def _give_up(self) -> None:
-        """Interrupt the search. Called from a timer's thread."""
         if self._running == GIVEN_UP:
             signal.pthread_kill(threading.main_thread().ident or 0, ABORT_SIGNAL)
 

@@ -377,7 +377,6 @@ def answer(
 def _decode_greedily(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: list[str], max_new_tokens: int
 ) -> list[str]:
-    """Generate without sampling, padding on the left."""
     import torch
     from transformers import GenerationConfig
 

@@ -88,7 +88,6 @@ class Session:
         """Called with an exception's message and the phase. Says what to change when a GPU ran out of memory.
         """
         self.callbacks: list[Any] = []
-        """Callbacks to remove from the trainer when the attempt ends."""
         self._replaced: dict[str, str] = {}
 
     def report_replaced(self, by: str) -> None:
