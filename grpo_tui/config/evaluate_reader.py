@@ -1,4 +1,4 @@
-"""Read `grpo_tui.evaluate`: how the policy is evaluated on held-out rows while it trains."""
+"""Parse `grpo_tui.evaluate`: evaluations on held-out rows while training."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ ALIASES = {
     "prompts": "rows",
     "steps": "every",
 }
-"""What people call the keys."""
+"""Common wrong names of the keys."""
 OF = {"every": "steps", "rows": "rows", "samples": "completions", "k": "completions"}
 MOST_SAMPLES = 64
 
 
 def read_evaluate(values: SectionValues, value: Any) -> Evaluate | None:
-    """Read how to evaluate; what does not fit is a finding of `values`."""
+    """Parse the settings and add a finding to `values` for each invalid one."""
     if value is None or value is False:
         return None
     if not isinstance(value, dict):
@@ -63,7 +63,7 @@ def _numbers(values: SectionValues, value: Mapping[Any, Any]) -> dict[str, int]:
 
 
 def judge_evaluate(values: SectionValues, section: Section) -> None:
-    """Add what is wrong between `evaluate` and the rest of the config."""
+    """Add findings about conflicts between `evaluate` and the rest of the section."""
     wanted = section.evaluate
     if wanted is None:
         return

@@ -107,13 +107,13 @@ PROBE_KEYS = ("source", "every", "prompts", "count", "temperature")
 
 @dataclass(frozen=True, slots=True)
 class Evaluate:
-    """How the policy is evaluated while it trains.
+    """Evaluations of the policy while training.
 
     Attributes:
-        every: steps from one evaluation to the next.
-        rows: held-out rows that are asked, spread evenly over them.
-        samples: completions of each.
-        k: of pass@k, at most `samples`; None for that.
+        every: Interval in steps.
+        rows: Number of held-out rows, spread evenly over all of them.
+        samples: Completions per row.
+        k: The k of pass@k, at most `samples`. None uses `samples`.
     """
 
     every: int = 50

@@ -1,7 +1,7 @@
-"""The evaluations that a run made of itself while it trained: what each came to, and what they show.
+"""Results of the evaluations that a run makes while training.
 
-The same prompts are asked each time, so two evaluations are paired by prompt. The training process keeps them
-as one fact of the run, `evaluations`; everything that shows them reads it.
+Each evaluation uses the same prompts, so two of them are paired by prompt. The run stores them as one fact,
+`evaluations`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from grpo_tui.core.statistics import is_number
 
 FACT = "evaluations"
 PREFIX = "evaluate/"
-"""Of the metrics of an evaluation."""
+"""Prefix of an evaluation's metrics."""
 WITHOUT_GAIN = f"{PREFIX}without_gain"
-"""Metric: evaluations since one was shown to be better than every one before."""
+"""Metric: evaluations since one was significantly better than all before."""
 GAIN, LOW, HIGH = "/gain", "/gain_low", "/gain_high"
-"""Endings of the metrics that say how far a measure lies above that of the first evaluation."""
+"""Suffixes of the metrics for the gain of a measure over the first evaluation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,8 @@ class Means:
     """One measure of one evaluation.
 
     Attributes:
-        name: `pass@1`, `total`, `reward/NAME`, `length`, `truncated`.
-        by_prompt: one mean for each prompt, None where nothing was scored.
+        name: `pass@1`, `total`, `reward/NAME`, `length` or `truncated`.
+        by_prompt: One mean per prompt, None where nothing was scored.
     """
 
     name: str
@@ -40,9 +40,9 @@ class Evaluation:
     """One evaluation.
 
     Attributes:
-        step: optimizer steps before it.
-        value: mean of the deciding measure over the prompts, None when nothing was scored.
-        by_prompt: its means by prompt.
+        step: Number of optimizer steps before it.
+        value: Mean of the deciding measure over the prompts, None when nothing was scored.
+        by_prompt: Its mean per prompt.
     """
 
     step: int
@@ -55,14 +55,13 @@ class Evaluations:
     """All evaluations of a run, by step.
 
     Attributes:
-        key: stands for what is asked and how; evaluations with another one cannot be compared.
-        deciding: the measure that says which policy is better.
-        judge: index of the reward that says what is right, None where the total decides.
-        judge_name: its name.
-        least: the score from which on it takes a completion for right.
-        weights: of the rewards, as they were when the first evaluation was made.
-        samples: completions of each prompt.
-        first: every measure of the first evaluation.
+        key: Identifies prompts and settings. Evaluations with different keys cannot be compared.
+        deciding: The measure that decides which policy is better.
+        judge: Index of the reward that decides whether a completion is right, None if the total decides.
+        least: Minimum score of that reward for a right completion.
+        weights: Weights of the rewards at the first evaluation.
+        samples: Completions per prompt.
+        first: All measures of the first evaluation.
     """
 
     key: str
@@ -77,7 +76,7 @@ class Evaluations:
 
     @classmethod
     def from_json(cls, value: Any) -> Evaluations | None:
-        """Rebuild them from the fact; None when there is none, or it is something else."""
+        """Rebuild the evaluations from the fact, None when it is missing or invalid."""
         try:
             found: Evaluations = rebuilt(cls, value)
         except ValueError:
@@ -87,20 +86,20 @@ class Evaluations:
         return found if found.done and known else None
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data that `from_json` reads."""
+        """Return JSON data for `from_json`."""
         return asdict(self)
 
     @property
     def best(self) -> Evaluation | None:
-        """The evaluation with the highest value, the earliest of several; None when none was scored."""
+        """The evaluation with the highest value, the earliest of equal ones. None when nothing was scored."""
         scored = [one for one in self.done if one.value is not None]
         return max(scored, key=lambda one: one.value or 0.0, default=None)
 
     @property
     def without_gain(self) -> int:
-        """Evaluations since the last one that was shown to be better than every one before.
+        """Number of evaluations since the last one that was significantly better than the best before it.
 
-        A gain counts only when its 95 % interval, paired by prompt, lies above 0.
+        A gain counts only when its 95 % interval, paired by prompt, is above 0.
         """
         count, best = 0, self.done[0]
         for one in self.done[1:]:
@@ -110,11 +109,11 @@ class Evaluations:
         return count
 
     def gain(self, one: Evaluation) -> Difference | None:
-        """By how much an evaluation lies above the first; None for that one, or without shared scores."""
+        """Return the gain of an evaluation over the first. None for the first, or without shared scores."""
         return None if one is self.done[0] else _difference(self.done[0], one)
 
     def at(self, step: int) -> Evaluation | None:
-        """The evaluation at a step, None when there was none."""
+        """Return the evaluation at a step, or None."""
         return next((one for one in self.done if one.step == step), None)
 
 

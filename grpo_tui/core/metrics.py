@@ -55,7 +55,7 @@ COMPUTED = tuple(m.key for m in METRICS if m.computed)
 
 EVAL = "eval_"
 EVALUATED = PREFIX
-"""What metrics of `grpo_tui.evaluate` begin with; TRL's own evaluation has `EVAL`."""
+"""Prefix of the metrics of `grpo_tui.evaluate`. TRL's own evaluation has `EVAL`."""
 _BY_KEY = {metric.key: metric for metric in METRICS}
 _REWARD_FUNCTION = re.compile(r"rewards/(?P<name>.+)/(?P<what>mean|std)", re.DOTALL)
 
@@ -116,7 +116,7 @@ def _of_function(key: str, name: str, what: str) -> Metric:
 
 
 def _of_own_evaluation(key: str, name: str) -> Metric:
-    """A metric of `grpo_tui.evaluate`: a measure, or how far it lies above the first evaluation."""
+    """Return the entry for a measure of `grpo_tui.evaluate`, or for its gain over the first evaluation."""
     if key == WITHOUT_GAIN:
         return Metric(
             key,

@@ -1,9 +1,10 @@
-"""Judge how much one policy differs from another that answered the same prompts.
+"""Compare two policies that answered the same prompts.
 
-Each prompt counts once: its completions become one mean, the two policies are paired by prompt, and the
-interval is Student's t over the prompts. In simulations with 100 prompts of very unequal difficulty it covers
-the true value in 95 % of cases, as the percentile bootstrap does. It needs no random numbers, so the result
-never varies.
+Each prompt counts once: its completions become one mean, the policies are paired by prompt, and the interval
+is
+Student's t over the prompts. In simulations with 100 prompts of very unequal difficulty it covers the true
+value
+in 95 % of cases, as the percentile bootstrap does. It needs no random numbers, so the result never varies.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from grpo_tui.core.statistics import FEWEST_PROMPTS
 
 Word = Literal["better", "not shown", "worse"]
 TIE = 1e-9
-"""Means of a prompt that differ by at most this are equal."""
+"""Means of a prompt that differ by at most this count as equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class Difference:
     """How far a policy's mean is above the other's.
 
     Attributes:
-        low: Lower end of the 95 % interval; None with fewer than two prompts.
+        low: Lower end of the 95 % interval, None with fewer than two prompts.
         high: Upper end, likewise.
     """
 
