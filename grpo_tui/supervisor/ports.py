@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+from itertools import chain
 
 import psutil
 
@@ -11,7 +12,8 @@ from grpo_tui.supervisor.run_processes import process_name
 
 TAKEN = re.compile(r"EADDRINUSE|address already in use|another process is utilizing it", re.IGNORECASE)
 NUMBER = re.compile(r"port[:=\s`]+(\d{2,5})\b|:(\d{2,5})\b|\b(\d{4,5})\b", re.IGNORECASE)
-HIGHEST = 65_535
+LOWEST, HIGHEST = 1024, 65_535
+"""Ports that any user may listen on."""
 
 
 def port_in_use(port: int) -> bool:
@@ -26,8 +28,9 @@ def port_in_use(port: int) -> bool:
 
 
 def free_port(after: int) -> int:
-    """Return the next free port, or 0 if there is none."""
-    return next((port for port in range(after + 1, HIGHEST) if not port_in_use(port)), 0)
+    """Return the next free port. The search continues with the lowest unprivileged port after the highest."""
+    ports = chain(range(after + 1, HIGHEST + 1), range(LOWEST, after))
+    return next(port for port in ports if not port_in_use(port))
 
 
 def port_holder(port: int) -> str:

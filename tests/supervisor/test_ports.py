@@ -26,6 +26,16 @@ def test_the_holder_of_a_port_is_named_and_another_is_free(port: int) -> None:
     assert not port_in_use(free_port(port))
 
 
+def test_the_highest_port_counts_and_above_it_the_search_begins_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    taken = {65_534}
+    monkeypatch.setattr("grpo_tui.supervisor.ports.port_in_use", taken.__contains__)
+    assert free_port(65_533) == 65_535
+    taken |= {65_535, 1024}
+    assert free_port(65_533) == 1025
+
+
 @pytest.mark.parametrize(
     "said",
     [
