@@ -230,11 +230,23 @@ def _steer_commands(commands: Commands) -> None:
         _run_command(commands, name, text)
     stop = _run_command(commands, "stop", "finish the step, save a checkpoint, end the run")
     stop.add_argument("--now", action="store_true", help="end at once, without a checkpoint")
-    change = _run_command(
-        commands, "set", "change learning_rate, temperature or reward_weights during the run"
+    change = _run_command(commands, "set", "change settings while the run trains")
+    change.add_argument(
+        "changes", nargs="*", metavar="K=V", help="such as learning_rate=2e-4, reward_weights=[2,1]"
     )
     change.add_argument(
-        "changes", nargs="+", metavar="K=V", help="such as learning_rate=2e-4, reward_weights=[2,1]"
+        "--undo",
+        nargs="?",
+        type=positive,
+        const=1,
+        metavar="N",
+        help="take the last change back; =N the last N",
+    )
+    change.add_argument("--because", metavar="TEXT", help="why, for the history of the run")
+    change.add_argument(
+        "--yes",
+        action="store_true",
+        help="also apply a number that is 100 times the current one or 1/100 of it",
     )
     sample = _run_command(commands, "sample", "sample completions from the current policy")
     sample.add_argument("prompt", nargs="?", metavar="PROMPT", help="default: the newest prompt of the run")
@@ -417,7 +429,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "checkpoint": ("grpo-tui checkpoint runs/first",),
     "abort-reward": ("grpo-tui abort-reward runs/first",),
     "stop": ("grpo-tui stop runs/first", "grpo-tui stop runs/first --now"),
-    "set": ("grpo-tui set runs/first learning_rate=2e-6 temperature=0.9",),
+    "set": (
+        "grpo-tui set runs/first learning_rate=2e-6 temperature=0.9",
+        'grpo-tui set runs/first beta=0.02 --because "KL has doubled"',
+        "grpo-tui set runs/first --undo",
+    ),
     "sample": ("grpo-tui sample runs/first 'What is 7 + 15?' --count 2",),
     "data": ("grpo-tui data my.yaml", "grpo-tui data my.yaml --search fraction"),
     "score": (

@@ -60,13 +60,28 @@ def _command(parsed: Any) -> tuple[str, dict[str, Any]]:
     if parsed.command == "stop":
         return ("stop_now" if parsed.now else "stop"), {}
     if parsed.command == "set":
-        return "set", _once([_assignment(text) for text in parsed.changes])
+        return _change(parsed)
     if parsed.command == "sample":
         if parsed.prompt is not None and not _is_text(parsed.prompt):
             raise CommandError("the prompt is not valid UTF-8")
         args = {"prompt": parsed.prompt, "count": parsed.count, "temperature": parsed.temperature}
         return "sample", {key: value for key, value in args.items() if value is not None}
     return parsed.command.replace("-", "_"), {}
+
+
+def _change(parsed: Any) -> tuple[str, dict[str, Any]]:
+    """The arguments of `set`: settings, or how many changes are taken back."""
+    if parsed.because is not None and not _is_text(parsed.because):
+        raise CommandError("the reason is not valid UTF-8")
+    beside = {"because": parsed.because} if parsed.because else {}
+    if parsed.undo is None:
+        if not parsed.changes:
+            raise CommandError("Give a setting as name=value, or --undo to take the last change back", USAGE)
+        given = _once([_assignment(text) for text in parsed.changes])
+        return "set", given | beside | ({"yes": True} if parsed.yes else {})
+    if parsed.changes:
+        raise CommandError("--undo takes no setting. To take 2 changes back, write --undo=2", USAGE)
+    return "undo", {"count": parsed.undo} | beside
 
 
 def _is_text(typed: str) -> bool:

@@ -9,11 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-CONTROLLER_KINDS = frozenset({"pause", "resume", "checkpoint", "stop", "sample", "tokens", "set"})
+CONTROLLER_KINDS = frozenset({"pause", "resume", "checkpoint", "stop", "sample", "tokens", "set", "undo"})
 """Handled by the training process at its safe point."""
 
 SUPERVISOR_KINDS = frozenset({"abort_reward", "stop_now"})
 """Handled by the supervisor, because the trainer may be stuck."""
+
+BESIDE = frozenset({"yes", "because"})
+"""Arguments of `set` that are not settings: apply a number far from the one in force, and why."""
 
 OF_THE_MOMENT = {"tokens": frozenset({"group", "index"})}
 """Kinds with large arguments and results, with the arguments that the history keeps. It drops their results.

@@ -188,6 +188,10 @@ class SettingChanged:
     old: Any
     new: Any
     by: str = "you"
+    because: str = ""
+    """Why, as whoever asked said."""
+    undoes: int = 0
+    """How many changes this one takes back; 0 for a change."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from grpo_tui.config.live_settings import WHOLE
 from grpo_tui.core.diagnosis import RULES
 from grpo_tui.core.findings import Finding, Remedy, errors_first
 from grpo_tui.core.records import SettingChanged
@@ -170,7 +171,9 @@ class Doctor:
 
 
 def _can_harm(change: SettingChanged) -> bool:
-    """Return False for a lowered learning rate: that is a remedy, not a cause."""
+    """Return False for what does not touch the policy, and for a lowered learning rate, which is a remedy."""
+    if change.name in WHOLE:
+        return False
     if change.name != "learning_rate":
         return True
     return is_number(change.old) and is_number(change.new) and change.new > change.old

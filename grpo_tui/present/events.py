@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from grpo_tui.core.commands import Command, Outcome
+from grpo_tui.core.commands import BESIDE, Command, Outcome
 from grpo_tui.core.records import CheckpointSaved, SettingChanged
 from grpo_tui.core.text import one_line, prompt_text
 from grpo_tui.present.formatting import plural, setting, size
@@ -24,6 +24,7 @@ DONE = {
     "stop_now": ("stopped immediately", ""),
     "abort_reward": ("reward call aborted", "; its rewards are None"),
     "tokens": ("tokens scored", ""),
+    "undo": ("change taken back", ""),
 }
 """What was done, and text after the name of who did it."""
 ASKED = {
@@ -36,6 +37,7 @@ ASKED = {
     "sample": "sample requested",
     "tokens": "tokens requested",
     "set": "change requested",
+    "undo": "undo requested",
 }
 
 
@@ -52,7 +54,7 @@ def event_rows(
     rows = [_setting_row(change) for change in settings]
     rows += [_checkpoint_row(saved) for saved in checkpoints]
     rows += [_attempt_row(a) for a in attempts if a.resumed_from is not None]
-    told = {("set", change.step) for change in settings} | {
+    told = {("undo" if change.undoes else "set", change.step) for change in settings} | {
         ("checkpoint", saved.step) for saved in checkpoints
     }
     for command, outcome in commands:
@@ -111,7 +113,7 @@ def command_row(command: Command, outcome: Outcome | None, *, live: bool = True)
         return EventRow(at, outcome.step, "✗", "bad", f"{name} rejected: {reason}")
     text, more = DONE.get(kind, (one_line(kind), ""))
     if kind == "set":
-        text = "set " + ", ".join(f"{one_line(n)} {setting(v)}" for n, v in command.args.items())
+        text = f"set {_settings(command)}"
     elif kind == "sample":
         text = f"sampled {plural(len(sampled_texts(outcome)), 'completion')} of {_quoted(command)}"
     because = one_line(str(command.args.get("because") or ""), 200)
@@ -137,8 +139,13 @@ def sampled_texts(outcome: Outcome) -> tuple[str, ...]:
 def _asked(command: Command) -> str:
     text = ASKED.get(command.kind, one_line(command.kind))
     if command.kind == "set":
-        return text + ": " + ", ".join(f"{one_line(n)} {setting(v)}" for n, v in command.args.items())
+        return f"{text}: {_settings(command)}"
     return text
+
+
+def _settings(command: Command) -> str:
+    given = [(name, value) for name, value in command.args.items() if name not in BESIDE]
+    return ", ".join(f"{one_line(name)} {setting(value)}" for name, value in given)
 
 
 def _quoted(command: Command) -> str:
@@ -148,7 +155,9 @@ def _quoted(command: Command) -> str:
 
 def _setting_row(change: SettingChanged) -> EventRow:
     old, new = one_line(setting(change.old), 40), one_line(setting(change.new), 40)
-    text = f"{one_line(change.name, 40)} {old} → {new}, set by {one_line(change.by, 20)}"
+    done = "undone" if change.undoes else "set"
+    why = f" ({one_line(change.because, 200)})" if change.because else ""
+    text = f"{one_line(change.name, 40)} {old} → {new}, {done} by {one_line(change.by, 20)}{why}"
     return EventRow(change.at, change.step, "▴", "accent", text)
 
 

@@ -177,6 +177,8 @@ class TrainView:
     before_after: BeforeAfter | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Current values of the settings that the user can change, by name."""
+    settable: Mapping[str, Any] = field(default_factory=dict)
+    """Current values of all settings that can change during the run, by name."""
     newest_prompt: Any = None
     metric_rows: int = 0
     way_on: str = ""

@@ -367,9 +367,18 @@ class RunReader(RunFile):
     def settings(self) -> list[SettingChanged]:
         """Return the settings changed while training, oldest first."""
         rows = self.all("SELECT * FROM setting ORDER BY id")
+        known = self.has("setting", "undoes")
         return [
             SettingChanged(
-                r["attempt"], r["step"], r["at"], r["name"], from_json(r["old"]), from_json(r["new"]), r["by"]
+                r["attempt"],
+                r["step"],
+                r["at"],
+                r["name"],
+                from_json(r["old"]),
+                from_json(r["new"]),
+                r["by"],
+                str((known and r["because"]) or ""),
+                int((known and r["undoes"]) or 0),
             )
             for r in rows
         ]

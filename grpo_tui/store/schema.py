@@ -67,7 +67,8 @@ CREATE TABLE command (
 
 CREATE TABLE setting (
     id INTEGER PRIMARY KEY, attempt INTEGER NOT NULL, step INTEGER NOT NULL, at REAL NOT NULL,
-    name TEXT NOT NULL, old TEXT NOT NULL, new TEXT NOT NULL, by TEXT NOT NULL);
+    name TEXT NOT NULL, old TEXT NOT NULL, new TEXT NOT NULL, by TEXT NOT NULL, because TEXT,
+    undoes INTEGER);
 
 CREATE TABLE log (id INTEGER PRIMARY KEY, at REAL NOT NULL, level TEXT NOT NULL, text TEXT NOT NULL);
 
@@ -91,6 +92,8 @@ LATER_COLUMNS = (
     ("generation_group", "high", "REAL"),
     ("generation_group", "signal", "TEXT"),
     ("completion", "masked", "INTEGER"),
+    ("setting", "because", "TEXT"),
+    ("setting", "undoes", "INTEGER"),
 )
 """Columns that a file may lack. A writer adds them, a reader treats them as NULL."""
 

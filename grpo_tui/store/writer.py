@@ -327,7 +327,8 @@ class Writer:
 
     def _setting(self, record: r.SettingChanged) -> None:
         self._db.execute(
-            "INSERT INTO setting (attempt, step, at, name, old, new, by) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO setting (attempt, step, at, name, old, new, by, because, undoes)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 record.attempt,
                 record.step,
@@ -336,6 +337,8 @@ class Writer:
                 to_json(record.old),
                 to_json(record.new),
                 clean(record.by),
+                clean(record.because),
+                record.undoes,
             ),
         )
 

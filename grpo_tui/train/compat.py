@@ -35,6 +35,7 @@ NEEDED = {
     "_tokenize_prompts": "tokens of the current policy",
     "_pending_extra_logs": "columns from log_extra",
     "_tokenizer": "truncated flags and sampling",
+    "_entropy_bonus_enabled": "entropy_coef that changes in mid-run",
     "_dist": "sampling from a model that is sharded over GPUs",
     "reward_func_names": "names of reward functions",
     "reward_weights": "weighted totals",
@@ -43,6 +44,8 @@ NEEDED = {
 _WRAPPED = "_grpo_tui_wrapped"
 _FIRST_STEP = "_grpo_tui_first_step"
 """Attribute of a resumed trainer: the step from which its losses are summed."""
+_NEW_ADAPTER = "_grpo_tui_new_adapter"
+"""Attribute of a trainer: whether its adapter was untrained when it was built."""
 
 
 def missing(trainer: Any) -> dict[str, str]:
@@ -65,6 +68,7 @@ def wrap(trainer: Any, name: str, make: Callable[[Callable[..., Any]], Callable[
 def unwrap(trainer: Any) -> None:
     """Restore the methods that `wrap` replaced, except those that other code has replaced since."""
     vars(trainer).pop(_FIRST_STEP, None)
+    vars(trainer).pop(_NEW_ADAPTER, None)
     for name, replaced, earlier in reversed(vars(trainer).pop(_WRAPPED, [])):
         if vars(trainer).get(name) is not replaced:
             continue
@@ -610,3 +614,113 @@ def set_temperature(trainer: Any, value: float) -> None:
     for change in sampling:
         change()
     trainer.temperature = value
+
+
+def sampling_refused(trainer: Any, name: str) -> str:
+    """Why a setting of the sampling cannot change; empty when it can."""
+    key = _GENERATION_NAMES.get(name, name)
+    given = getattr(trainer.args, "generation_kwargs", None) or {}
+    for taken in (key, "max_tokens", "max_length") if name in _GENERATION_NAMES else (key,):
+        if taken in given:
+            return f"generation_kwargs sets {taken}, and that value is used for generation"
+    if getattr(trainer, "use_vllm", False) and not hasattr(trainer.vllm_generation, name):
+        return f"this vLLM backend keeps its {name} where it cannot be reached"
+    return ""
+
+
+_GENERATION_NAMES = {"max_completion_length": "max_new_tokens"}
+"""Settings of the sampling that transformers calls otherwise."""
+
+
+def set_sampling(trainer: Any, name: str, value: Any) -> None:
+    """Change a setting of the sampling wherever TRL or vLLM reads it for a generation."""
+    if getattr(trainer, "use_vllm", False):
+        setattr(trainer.vllm_generation, name, value)
+    else:
+        key = _GENERATION_NAMES.get(name, name)
+        setattr(trainer.generation_config, key, value)
+        trainer.generation_kwargs[key] = value
+    setattr(trainer, name, value)
+
+
+def set_entropy_coef(trainer: Any, value: float) -> None:
+    """Change the weight of the entropy bonus; TRL computes none when it began with 0."""
+    trainer.entropy_coef = value
+    trainer._entropy_bonus_enabled = value != 0
+
+
+def note_adapter(trainer: Any) -> None:
+    """Note whether the adapter is untrained; once the trainer is built and nothing is loaded yet."""
+    added = [p for name, p in trainer.model.named_parameters() if ".lora_B." in name]
+    vars(trainer)[_NEW_ADAPTER] = bool(added) and all(p.numel() and not p.any() for p in added)
+
+
+def adapter_was_new(trainer: Any) -> bool:
+    """Whether the base model is what training began with, as `note_adapter` found it."""
+    return bool(vars(trainer).get(_NEW_ADAPTER))
+
+
+def batch_has_reference(trainer: Any) -> bool:
+    """Whether the next step has log-probabilities of the reference model to measure KL with."""
+    if at_generation_boundary(trainer):
+        return True
+    return all("ref_per_token_logps" in part for part in trainer._buffered_inputs)
+
+
+def schedule_kind(trainer: Any) -> str:
+    """Name of the schedule of the learning rate."""
+    kind = trainer.args.lr_scheduler_type
+    return str(getattr(kind, "value", kind))
+
+
+def schedule_shapes(trainer: Any, kind: str, steps: int) -> list[Callable[[int], float]]:
+    """The rate of each parameter group as a function of the step, as a run configured so would have it.
+
+    Raises:
+        LookupError: One of the two schedules follows something other than the step.
+        ValueError: The schedule needs arguments that this run does not have.
+    """
+    import torch
+    from transformers import get_scheduler
+
+    groups = [{"params": [torch.nn.Parameter(torch.zeros(1))]} for _ in trainer.optimizer.param_groups]
+    made = get_scheduler(
+        kind,
+        optimizer=torch.optim.SGD(groups, lr=1.0),
+        num_warmup_steps=trainer.args.get_warmup_steps(steps),
+        num_training_steps=steps,
+        scheduler_specific_kwargs=trainer.args.lr_scheduler_kwargs,
+    )
+    for schedule, name in ((scheduler(trainer), schedule_kind(trainer)), (made, kind)):
+        if not hasattr(schedule, "lr_lambdas"):
+            raise LookupError(f"the schedule {name} is not a function of the step")
+    return list(made.lr_lambdas)
+
+
+def follow_shapes(trainer: Any, kind: str, steps: int) -> None:
+    """Put another schedule in force from the next step on; one that follows a metric stays as it is."""
+    from transformers import SchedulerType
+
+    try:
+        shapes = schedule_shapes(trainer, kind, steps)
+    except LookupError:
+        return
+    trainer.args.lr_scheduler_type = SchedulerType(kind)
+    scheduler(trainer).lr_lambdas = shapes
+    follow_schedule(trainer)
+
+
+def train_past_the_epochs(trainer: Any) -> None:
+    """Have training end at its last step only, so that steps can be added while it runs.
+
+    transformers works the number of epochs out of `max_steps` once, and ends after them whatever comes.
+    """
+
+    def around(original: Callable[..., Any]) -> Callable[..., Any]:
+        def set_initial_training_values(*args: Any, **kwargs: Any) -> Any:
+            _, *others = original(*args, **kwargs)
+            return (sys.maxsize, *others)
+
+        return set_initial_training_values
+
+    wrap(trainer, "set_initial_training_values", around)

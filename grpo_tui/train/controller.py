@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from grpo_tui.core.commands import CONTROLLER_KINDS, Command, Outcome
+from grpo_tui.core.commands import BESIDE, CONTROLLER_KINDS, Command, Outcome
 from grpo_tui.present.formatting import setting as shown
 from grpo_tui.store.mailbox import Mailbox, Outbox
 from grpo_tui.train import compat
@@ -19,7 +19,7 @@ from grpo_tui.train.checkpoints import Checkpoints, DiskFull, cannot_write, firs
 from grpo_tui.train.phases import PhaseClock
 from grpo_tui.train.ranks import Ranks
 from grpo_tui.train.sampling import sample
-from grpo_tui.train.settings import LiveSettings, NotYet, Refused, describe_schedule
+from grpo_tui.train.settings import OF_THE_RATE, LiveSettings, NotYet, Refused, describe_schedule, short
 from grpo_tui.train.tokens import live_tokens
 
 PAUSED_POLL_S = 0.05
@@ -61,6 +61,7 @@ class Controller:
         """Wrap the trainer's methods so that it reaches the safe point after each step."""
         compat.wrap(self._trainer, "_maybe_log_save_evaluate", self._around_step_end)
         compat.wrap(self._trainer, "_evaluate", self._around_evaluate)
+        compat.train_past_the_epochs(self._trainer)
 
     def _around_step_end(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def maybe_log_save_evaluate(*args: Any, **kwargs: Any) -> Any:
@@ -151,13 +152,21 @@ class Controller:
         if pause:
             self.pause_wanted, self._paused = False, True
         if self.deferred and compat.at_generation_boundary(self._trainer):
-            self._settings.apply(self.deferred, by="resume")
-            self.deferred = {}
+            self._put_back()
         for command in self._ranks.from_first(commands) if asked else ():
             outcome = self._carry_out(command)
             if outcome is not None and self._ranks.first:
                 self._outbox.finish(command, outcome)
         self._outbox.send()
+
+    def _put_back(self) -> None:
+        """Apply what a resume brings back, once the next step generates."""
+        for name, value in self.deferred.items():
+            try:
+                self._settings.apply({name: value}, by="resume")
+            except Refused as refusal:
+                print(f"grpo-tui: {name} was not put back: {refusal}", flush=True)
+        self.deferred = {}
 
     def _carry_out(self, command: Command) -> Outcome | None:
         """Return the same outcome on every rank, or None when the command waits for a later safe point."""
@@ -215,12 +224,26 @@ class Controller:
         return "", live_tokens(self._trainer, command.args)
 
     def _on_set(self, command: Command) -> tuple[str, dict[str, Any]]:
-        changed = self._settings.apply(command.args, by=command.by)
-        said = []
-        for name, change in changed.items():
-            ahead = describe_schedule(self._trainer) if name == "learning_rate" else ""
-            said.append(f"{name} {shown(change['old'])} → {shown(change['new'])}{ahead}")
-        return "; ".join(said), changed
+        wanted = {name: value for name, value in command.args.items() if name not in BESIDE}
+        because, sure = str(command.args.get("because") or ""), bool(command.args.get("yes"))
+        changed = self._settings.apply(wanted, by=command.by, sure=sure, because=because)
+        return self._told(changed), changed
+
+    def _on_undo(self, command: Command) -> tuple[str, dict[str, Any]]:
+        count, because = command.args.get("count", 1), str(command.args.get("because") or "")
+        if not isinstance(count, int):
+            raise Refused(f"count takes a whole number, not {count!r}")
+        changed = self._settings.undo(count, by=command.by, because=because)
+        return self._told(changed), changed
+
+    def _told(self, changed: dict[str, Any]) -> str:
+        """What changed, and what becomes of the learning rate."""
+        said = [f"{name} {shown(change['old'])} → {shown(change['new'])}" for name, change in changed.items()]
+        if any(name in OF_THE_RATE for name in changed) and (ahead := describe_schedule(self._trainer)):
+            if "learning_rate" in changed and len(changed) == 1:
+                return f"{said[0]}{ahead}"
+            said.append(f"learning_rate is {short(compat.learning_rate(self._trainer))}{ahead}")
+        return "; ".join(said)
 
     def _stop_unasked(self) -> None:
         """Stop because of a signal. Without disk space, pause: no one is there to see a refusal."""

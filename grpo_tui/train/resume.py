@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from grpo_tui.config.live_settings import LIVE
 from grpo_tui.config.packages import version_of
 from grpo_tui.config.run_config import redacted
 from grpo_tui.core.records import RewardFunctionInfo, SettingChanged
@@ -24,13 +25,12 @@ from grpo_tui.store.json_file import read_object
 from grpo_tui.store.reader import RunReader
 from grpo_tui.train import compat
 from grpo_tui.train.failure import NoStepError
-from grpo_tui.train.settings import NAMES, Refused, describe_schedule, short
+from grpo_tui.train.settable import SETTABLE
+from grpo_tui.train.settings import BY_CONFIG, BY_RESUME, NotYet, Refused, describe_schedule, short
 
 if TYPE_CHECKING:
     from grpo_tui.train.session import Session
 
-BY_RESUME, BY_CONFIG = "resume", "config"
-"""Who set a value: the resume that restored it, or the config of the resume."""
 ROWS_LOOKED_AT = 512
 """At most about twice this many rows identify a dataset, spread evenly over it."""
 PACKAGES = ("trl", "transformers", "vllm", "peft")
@@ -190,7 +190,7 @@ class Resuming:
             reader = RunReader(self._session.folder.database)
             try:
                 found = [
-                    [s.attempt, s.step, s.at, s.name, s.old, s.new, s.by]
+                    [s.attempt, s.step, s.at, s.name, s.old, s.new, s.by, s.because, s.undoes]
                     for s in reader.settings()
                     if s.attempt < self._session.attempt
                 ]
@@ -205,7 +205,7 @@ class Resuming:
             name
             for name, value in self._now.items()
             if name not in ELSEWHERE
-            and ((name in self._overridden and name in NAMES) or baseline.get(name, value) != value)
+            and ((name in self._overridden and name in SETTABLE) or baseline.get(name, value) != value)
         ]
 
     def _stale(self, changed: Sequence[str]) -> list[str]:
@@ -215,14 +215,20 @@ class Resuming:
         stale = [
             name
             for name, value in self._now.items()
-            if name not in ELSEWHERE and not name.startswith(NO_PART) and self._saved.get(name) != value
+            if name not in ELSEWHERE
+            and not name.startswith(NO_PART)
+            and self._saved.get(name) != value
+            and name != "beta"
         ]
         stale += [
             name
             for name, value in self._about_now.items()
             if name != REWARD_NAMES and self._about.get(name) != value
         ]
-        for name in ("temperature", "reward_weights"):
+        held = self._live.get("beta", self._saved.get("beta"))
+        if "beta" in changed and self._now.get("beta") and not held:
+            stale.append("beta")  # it has no log-probabilities of the reference model
+        for name in [name for name, row in LIVE.items() if row.counts == "generation"]:
             value = self._session.settings.value(name)
             if name in changed and name not in stale and self._live.get(name, value) != value:
                 stale.append(name)
@@ -239,7 +245,8 @@ class Resuming:
     def _put_back(self, history: Sequence[SettingChanged], changed: Sequence[str]) -> None:
         """Restore what was set while training, and note where this resume's config overrides it."""
         settings = self._session.settings
-        last = {s.name: s for s in history if s.name in NAMES}
+        settings.remember(history)
+        last = {s.name: s for s in history if s.name in SETTABLE}
         names = self._about_now[REWARD_NAMES]
         if self._about.get(REWARD_NAMES, names) != names:
             dropped = last.pop("reward_weights", None)
@@ -252,22 +259,42 @@ class Resuming:
             if old != self._now[name]:
                 self._config_says(name, old)
         within = not compat.at_generation_boundary(self._trainer)
-        held = self._live.get("temperature")
-        if within and held not in (None, settings.value("temperature")):
-            compat.set_temperature(self._trainer, held)
-        for name in ("temperature", "reward_weights"):
+        for name, held in self._live.items():
+            if not within or name in changed or name not in SETTABLE or SETTABLE[name].at_start:
+                continue
+            if held != settings.value(name):
+                settings.keep(name, held)
+        for name in SETTABLE:
             before = last.get(name)
-            value = self._live.get(name) if before is None else before.new
-            if value in (None, settings.value(name)) or name in changed:
+            if name == "learning_rate" or name in changed or (before is None and name not in self._live):
                 continue
             if before is not None and before.by == BY_CONFIG:
                 continue
-            if name == "temperature" and within:
-                # The batch was sampled at the old temperature. The new one applies from the next batch on.
+            self._again(name, self._live[name] if before is None else before.new, before)
+
+    def _again(self, name: str, value: Any, before: SettingChanged | None) -> None:
+        """Restore a value that was set while the run trained."""
+        settings, row = self._session.settings, SETTABLE[name]
+        if row.at_start:
+            old = self._now.get(name)
+            if value == old:
+                return
+            settings.configure(name, value)
+            self._record(name, old, value, BY_RESUME)
+        elif value == settings.value(name):
+            return
+        else:
+            try:
+                settings.apply({name: value}, by=BY_RESUME)
+            except NotYet:
+                # The batch was made with the old value. The new one applies from the next batch on.
                 self._session.controller.deferred[name] = value
-                continue
-            settings.apply({name: value}, by=BY_RESUME)
-            self._note(f"{name} is {shown(value)} again, as set {_when(before)}")
+                self._note(f"{name} is {shown(value)} again from the next generation on")
+                return
+            except Refused as refusal:
+                self._note(f"{name} was not put back: {refusal}")
+                return
+        self._note(f"{name} is {shown(value)} again, as set {_when(before)}")
 
     def _config_says(self, name: str, old: Any) -> None:
         """Report a setting changed by this resume. It is recorded once a step was made with it."""

@@ -1,27 +1,35 @@
-"""Change learning rate, temperature and reward weights while a run trains.
+"""Change settings while a run trains, and take changes back.
 
-A change takes effect in generation and gradient alike, or is refused.
+A change takes effect in generation and gradient alike, or is refused. The settings are the rows of
+`config/live_settings.py` and `train/settable.py`.
 """
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import groupby
 from typing import Any
 
-from grpo_tui.core.records import Record, SettingChanged
+from grpo_tui.config.live_settings import FLOAT32, LIVE, far_from, live_value, unlike
+from grpo_tui.config.meant import nearest
+from grpo_tui.core.records import Record, SettingChanged, TotalSteps
+from grpo_tui.present.formatting import plural
 from grpo_tui.present.formatting import setting as shown
 from grpo_tui.train import compat
+from grpo_tui.train.settable import SETTABLE
 
-NAMES = ("learning_rate", "temperature", "reward_weights")
-FLOAT32 = 3.4e38
-"""Above this, a value is infinite in TRL's float32 tensors."""
+BY_RESUME, BY_CONFIG = "resume", "config"
+"""Who set a value: the resume that restored it, or the config of the resume."""
 MOST_TURNS = 3
 """Turning points of a schedule that a message lists."""
 LEAST_TEMPERATURE, MOST_TEMPERATURE = 0.01, 100.0
+ALWAYS = ("temperature", "reward_weights")
+"""Settings that every checkpoint holds. Others are there once they were changed."""
+OF_THE_RATE = ("learning_rate", "lr_scheduler_type", "max_steps")
+"""After a change of these, the message lists the coming rates."""
 
 
 class Refused(Exception):
@@ -39,15 +47,31 @@ class LiveSettings:
         self._trainer, self._put, self._attempt = trainer, put, attempt
         self.rate_factor = 1.0
         """Product of all changes to the learning rate in this run, relative to the config."""
+        self.changed: set[str] = set()
+        """Names of the settings that were changed in this run."""
+        self._done: list[dict[str, tuple[Any, Any]]] = []
+        """Changes that can be taken back, oldest first: name to old and new value."""
         self.on_change: Callable[[], None] = lambda: None
+        compat.note_adapter(trainer)
 
-    def apply(self, changes: Mapping[str, Any], *, by: str = "you") -> dict[str, Any]:
+    def apply(
+        self,
+        changes: Mapping[str, Any],
+        *,
+        by: str = "you",
+        sure: bool = True,
+        because: str = "",
+        undoes: int = 0,
+    ) -> dict[str, Any]:
         """Apply all changes, or none.
 
         Args:
             changes: Name to value. `reward_weights` takes a list in TRL's order, or a mapping from
                 function name to weight.
             by: Who asked, for the history.
+            sure: False to refuse a number far from the one in force.
+            because: Why, for the history.
+            undoes: How many changes this one takes back.
 
         Returns:
             Name to `{"old", "new"}`.
@@ -58,34 +82,91 @@ class LiveSettings:
         """
         wanted = {name: self._parse(name, value) for name, value in self._merged(changes).items()}
         if not wanted:
-            raise Refused(f"nothing to set; the settings are {', '.join(NAMES)}")
-        if "temperature" in wanted:
-            try:
-                compat.temperature_cells(self._trainer)
-            except LookupError as error:
-                raise Refused(
-                    f"temperature cannot change during this run: {error}. Resume with --set"
-                ) from error
-            if not compat.at_generation_boundary(self._trainer):
-                raise NotYet
-        return {name: self._set(name, value, by) for name, value in wanted.items()}
+            raise Refused(f"nothing to set; the settings are {', '.join(LIVE)}")
+        for name, value in wanted.items():
+            self._check(name, value, sure=sure)
+        if not compat.at_generation_boundary(self._trainer) and any(
+            LIVE[name].waits or SETTABLE[name].waits(self._trainer, value) for name, value in wanted.items()
+        ):
+            raise NotYet
+        now = time.time()
+        done = {name: (self.value(name), value) for name, value in wanted.items()}
+        for name, (old, value) in done.items():
+            self._set(name, old, value)
+            step = int(self._trainer.state.global_step)
+            self._put(SettingChanged(self._attempt, step, now, name, old, value, by, because, undoes))
+        if undoes:
+            del self._done[-undoes:]
+        elif by not in (BY_RESUME, BY_CONFIG):
+            self._done.append(done)
+        self.on_change()
+        return {name: {"old": old, "new": value} for name, (old, value) in done.items()}
+
+    def undo(self, count: int, *, by: str = "you", because: str = "") -> dict[str, Any]:
+        """Take the last changes back, all or none. A learning rate is scaled back along its schedule.
+
+        Args:
+            count: How many changes. One `set` is one change.
+
+        Returns:
+            Name to `{"old", "new"}`.
+
+        Raises:
+            Refused: There are fewer changes, or an old value cannot be set any more.
+            NotYet: As for `apply`.
+        """
+        if not 1 <= count <= len(self._done):
+            there = (
+                f"{plural(len(self._done), 'change')} can be" if self._done else "there is no change to be"
+            )
+            raise Refused(f"{there} taken back" + (f", not {count}" if self._done else ""))
+        wanted: dict[str, Any] = {}
+        for change in reversed(self._done[-count:]):
+            for name, (old, new) in change.items():
+                rate = wanted.get(name, self.value(name))
+                wanted[name] = rate * old / new if name == "learning_rate" else old
+        return self.apply(wanted, by=by, because=because, undoes=count)
+
+    def remember(self, history: Iterable[SettingChanged]) -> None:
+        """Add the changes of earlier attempts, oldest first, to those that can be taken back."""
+        for _, together in groupby(history, key=lambda change: (change.attempt, change.at, change.by)):
+            changes = list(together)
+            if changes[0].by == BY_CONFIG:
+                for name in {change.name for change in changes}:
+                    for earlier in self._done:
+                        earlier.pop(name, None)
+                self._done = [earlier for earlier in self._done if earlier]
+            elif changes[0].undoes:
+                del self._done[-changes[0].undoes :]
+            elif changes[0].by != BY_RESUME:
+                self._done.append({change.name: (change.old, change.new) for change in changes})
 
     def current(self) -> dict[str, Any]:
         """Return all settings by name."""
-        return {name: self.value(name) for name in NAMES}
+        return {name: self.value(name) for name in SETTABLE}
 
     def in_force(self) -> dict[str, Any]:
         """Return what a resume from a checkpoint saved now needs besides the config."""
-        names = ("temperature", "reward_weights")
-        return {"rate_factor": self.rate_factor} | {name: self.value(name) for name in names}
+        names = [name for name in SETTABLE if name in ALWAYS or name in self.changed]
+        return {"rate_factor": self.rate_factor} | {
+            name: self.value(name) for name in names if name != "learning_rate"
+        }
 
     def value(self, name: str) -> Any:
         """Return the current value of a setting."""
-        if name == "learning_rate":
-            return compat.learning_rate(self._trainer)
-        if name == "temperature":
-            return float(self._trainer.temperature)
-        return [round(float(w), 7) for w in self._trainer.reward_weights.tolist()]
+        return SETTABLE[name].read(self._trainer)
+
+    def keep(self, name: str, value: Any) -> None:
+        """Set the value that the batch of a checkpoint was made with, without recording a change."""
+        SETTABLE[name].write(self._trainer, value)
+        self.changed.add(name)
+
+    def configure(self, name: str, value: Any) -> None:
+        """Set an argument that TRL reads at the start of `train()`."""
+        args = self._trainer.args
+        old = getattr(args, name)
+        setattr(args, name, type(old)(value) if name == "lr_scheduler_type" else value)
+        self.changed.add(name)
 
     def _merged(self, changes: Mapping[str, Any]) -> dict[str, Any]:
         if "reward_weights" in changes and any(name.startswith("reward_weights.") for name in changes):
@@ -99,10 +180,15 @@ class LiveSettings:
         return merged
 
     def _parse(self, name: str, value: Any) -> Any:
-        if name not in NAMES:
+        if name not in LIVE:
             raise Refused(self._why_not(name))
         if name == "reward_weights":
             return self._parse_weights(value)
+        if name not in ("learning_rate", "temperature"):
+            try:
+                return live_value(name, value, vars(self._trainer.args))
+            except ValueError as error:
+                raise Refused(str(error)) from None
         number = _number(name, value)
         if name == "temperature" and not LEAST_TEMPERATURE <= number <= MOST_TEMPERATURE:
             raise Refused(
@@ -112,18 +198,22 @@ class LiveSettings:
         if number <= 0:
             held = ". To hold training, use `pause`" if number == 0 else ""
             raise Refused(f"{name} must be above 0, not {value}{held}")
-        if name == "learning_rate" and compat.learning_rate(self._trainer) == 0:
-            raise Refused(
-                "the schedule is currently at 0 (warm-up, or its end), so there is nothing to scale"
-            )
         return number
+
+    def _check(self, name: str, value: Any, *, sure: bool) -> None:
+        """Refuse what this trainer cannot take, or what would change nothing in this run."""
+        row = SETTABLE[name]
+        if why := row.refused(self._trainer, value):
+            raise Refused(f"{name} cannot be {shown(value)} in this run: {why}. {_restart(name, value)}")
+        if why := row.idle(self._trainer, value):
+            raise Refused(f"{name} has no effect in this run: {why}")
+        if not sure and (far := far_from(name, self.value(name), value)):
+            raise Refused(f"{far}. Add --yes if you mean it")
 
     def _why_not(self, name: str) -> str:
         if hasattr(self._trainer.args, name):
-            return f"{name} cannot change in a run, only {', '.join(NAMES)} can. Resume with --set {name}=…"
-        near = difflib.get_close_matches(name.lower(), NAMES, n=1)
-        meant = f"did you mean {near[0]}?" if near else f"the settings are {', '.join(NAMES)}"
-        return f"unknown setting {name}; {meant}"
+            return f"{name} cannot change while the run trains. {_restart(name, None)}"
+        return unlike(name)
 
     def _parse_weights(self, value: Any) -> list[float]:
         names = list(self._trainer.reward_func_names)
@@ -139,8 +229,8 @@ class LiveSettings:
                 raise Refused(f"reward_weights does not name a reward function; {there}")
             unknown = [name for name in value if name not in names]
             if unknown:
-                near = difflib.get_close_matches(str(unknown[0]), names, n=1)
-                meant = f"did you mean {near[0]}?" if near else there
+                near = nearest(str(unknown[0]), names)
+                meant = f"did you mean {near}?" if near else there
                 raise Refused(f"unknown reward function {unknown[0]}; {meant}")
             old = self.value("reward_weights")
             value = [value.get(name, weight) for name, weight in zip(names, old, strict=True)]
@@ -148,25 +238,18 @@ class LiveSettings:
             raise Refused(f"reward_weights takes {count}, in the order {', '.join(names)}")
         return [_number("reward_weights", weight) for weight in value]
 
-    def _set(self, name: str, value: Any, by: str) -> dict[str, Any]:
-        old = self.value(name)
+    def _set(self, name: str, old: Any, value: Any) -> None:
+        SETTABLE[name].write(self._trainer, value)
         if name == "learning_rate":
-            try:
-                compat.scale_learning_rate(self._trainer, value / old)
-            except LookupError as error:
-                raise Refused(f"learning_rate cannot change here: {error}") from error
             self.rate_factor *= value / old
-        elif name == "temperature":
-            compat.set_temperature(self._trainer, value)
-        else:
-            import torch
+        self.changed.add(name)
+        if name == "max_steps":
+            self._put(TotalSteps(self._attempt, value))
 
-            weights = self._trainer.reward_weights
-            self._trainer.reward_weights = torch.tensor(value, dtype=weights.dtype, device=weights.device)
-        step = int(self._trainer.state.global_step)
-        self._put(SettingChanged(self._attempt, step, time.time(), name, old, value, by))
-        self.on_change()
-        return {"old": old, "new": value}
+
+def _restart(name: str, value: Any) -> str:
+    given = "…" if value is None else shown(value)
+    return f"Restart the run with it: `grpo-tui train RUN --resume --set {name}={given}`"
 
 
 def describe_schedule(trainer: Any) -> str:

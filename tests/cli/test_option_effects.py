@@ -336,6 +336,10 @@ HANDED: tuple[tuple[str, str, Callable[[Taken], Any], Any], ...] = (
     ("sample RUN hi --count 2 --temperature 0.5", STEERED, lambda t: t.args[1:],
      ("sample", {"prompt": "hi", "count": 2, "temperature": 0.5})),
     ("set RUN a=1 b=[2]", STEERED, lambda t: t.args[1:], ("set", {"a": 1, "b": [2]})),
+    ("set RUN a=1 --yes --because 'it rose'", STEERED, lambda t: t.args[1:],
+     ("set", {"a": 1, "because": "it rose", "yes": True})),
+    ("set RUN --undo", STEERED, lambda t: t.args[1:], ("undo", {"count": 1})),
+    ("set RUN --undo=3 --because no", STEERED, lambda t: t.args[1:], ("undo", {"count": 3, "because": "no"})),
     *((f"{name} RUN", STEERED, lambda t: t.args[1:], (name.replace("-", "_"), {}))
       for name in UNSAID),
     *((f"{line} --wait 7", "steer.Mailbox.wait", lambda t: t.args[2], 7.0) for line in STEERING),

@@ -227,7 +227,8 @@ def test_two_ranks_pause_beyond_their_time_out_change_save_stop_and_resume_and_a
         outcome = until(lambda asked=asked: box.outcome(asked.id), f"an answer to {asked.kind} {asked.args}")
         assert not outcome.applied
         assert outcome.reason
-    assert command(run, "set", "temperature=1.2", "learning_rate=1e-4")["applied"]
+    assert command(run, "set", "temperature=1.2", "learning_rate=1e-4", "top_p=0.9")["applied"]
+    assert command(run, "set", "max_grad_norm=0.5")["applied"]
     assert command(run, "checkpoint")["applied"]
     assert (run / f"checkpoint-{held.step}" / "grpo_tui_state_1.pt").exists()
     assert command(run, "resume")["applied"]

@@ -54,7 +54,9 @@ def test_a_run_is_paused_sampled_changed_saved_stopped_and_resumed_without_a_gap
     change = command(run, "set", "learning_rate=1e-4", "reward_weights=[2,1,0.5]")
     assert change["result"]["learning_rate"]["new"] == pytest.approx(1e-4)
     refused = grpo_tui("set", run, "beta=0.1", check=3)
-    assert "beta cannot change in a run" in refused.stderr
+    assert "no reference model is in memory" in refused.stderr
+    far = grpo_tui("set", run, "learning_rate=1", check=3)
+    assert "learning_rate would be 10,000 times the current 0.0001. Add --yes" in far.stderr
 
     saved = command(run, "checkpoint")
     assert Path(saved["result"]["path"]).is_dir()
@@ -76,7 +78,7 @@ def test_a_run_is_paused_sampled_changed_saved_stopped_and_resumed_without_a_gap
 
     reader = RunReader(RunFolder(run).database)
     kinds = [c.kind for c, outcome in reader.commands() if outcome is not None]
-    assert kinds == ["pause", "sample", "set", "set", "checkpoint", "resume", "stop"]
+    assert kinds == ["pause", "sample", "set", "set", "set", "checkpoint", "resume", "stop"]
     weights = [s for s in reader.settings() if s.name == "reward_weights"]
     assert [s.by for s in weights] == ["you", "resume"], "a resume brings settings back and says so"
     assert "reward_weights is 2 1 0.5 again" in RunFolder(run).log.read_text()

@@ -51,7 +51,12 @@ def test_a_function_whose_name_has_points_is_weighed_by_its_name(
         ("reward_weights", {}, "does not name a reward function; there are correctness, format_reward"),
         ("reward_weights", {"corectness": 2}, "did you mean correctness"),
         ("reward_weights.correctness", 2, "given both as a list and by function"),
-        ("beta", 0.1, "cannot change in a run"),
+        (
+            "beta",
+            0.1,
+            "no reference model is in memory. Restart the run with it: `grpo-tui train RUN --resume",
+        ),
+        ("num_generations", 8, "num_generations cannot change while the run trains. Restart the run with it"),
         ("learning_rte", 0.1, "unknown setting learning_rte; did you mean learning_rate"),
         ("colour", 0.1, "unknown setting colour; the settings are"),
     ],

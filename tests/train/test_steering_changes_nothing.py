@@ -233,11 +233,11 @@ SENSELESS: list[tuple[dict[str, Any], str]] = [
     ({"temperature": 0}, "from 0.01 to 100"),
     ({"temperature": "warm"}, "takes a number"),
     ({"learning_rate": float("nan")}, "finite"),
-    ({"beta": 0.1}, "beta cannot change in a run"),
+    ({"beta": 0.1}, "beta cannot be 0.1 in this run: the run began with beta 0, so no reference model"),
     ({"reward_weights": [1.0]}, "takes 2 numbers, in the order correctness, format"),
     ({"reward_weights.speed": 2}, "unknown reward function speed"),
     ({"learning_rate": 1e-4, "temperature": -1}, "from 0.01 to 100"),
-    ({}, "nothing to set; the settings are learning_rate, temperature, reward_weights"),
+    ({}, "nothing to set; the settings are learning_rate, lr_scheduler_type, max_steps"),
 ]
 
 

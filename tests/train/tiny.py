@@ -36,6 +36,7 @@ def make_trainer(
     evaluate: bool = False,
     callbacks: Sequence[Any] = (),
     rows: int | None = None,
+    peft_config: Any = None,
     **arguments: Any,
 ) -> Any:
     """A GRPOTrainer on the shipped model: groups of 4, 16 completions a step."""
@@ -71,6 +72,7 @@ def make_trainer(
         train_dataset=dataset.select(range(4, 4 + rows)) if rows else dataset,
         eval_dataset=held if evaluate else None,
         callbacks=list(callbacks),
+        peft_config=peft_config,
     )
 
 

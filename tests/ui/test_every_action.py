@@ -20,7 +20,6 @@ from grpo_tui.ui.screens.dialogs import (
     MenuDialog,
     PathDialog,
     SampleDialog,
-    SetDialog,
     StopDialog,
     WordsDialog,
     YesNo,
@@ -31,6 +30,7 @@ from grpo_tui.ui.screens.metrics import MetricPicker
 from grpo_tui.ui.screens.reading import HelpScreen, TextScreen
 from grpo_tui.ui.screens.results import ModelList, ResultsScreen
 from grpo_tui.ui.screens.runs import RunsScreen
+from grpo_tui.ui.screens.set_dialog import SetDialog
 from grpo_tui.ui.screens.tokens import TokensScreen
 from grpo_tui.ui.screens.train import TrainScreen
 from grpo_tui.ui.screens.what_if import WhatIfScreen
@@ -87,6 +87,7 @@ async def test_of_train(run: RecordedRun, monkeypatch: pytest.MonkeyPatch) -> No
             await until(pilot, lambda kind=kind: kind in commands())  # type: ignore[misc]
         await act("run.set", on_top(app, SetDialog))
         await closed(pilot, screen)
+        await act("run.undo", lambda: "undo" in commands())
         await act("run.sample", on_top(app, SampleDialog))
         await closed(pilot, screen)
 

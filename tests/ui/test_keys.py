@@ -74,6 +74,7 @@ ACTING = {
     "E": "Export ",
     "F": "Fork",
     "K": "Keep ",
+    "U": "Undo the last change",
     "equals_sign": "Change a setting",
 }
 """The keys that change a run or a file, or start work on a GPU."""
@@ -91,7 +92,16 @@ CTRL = {
     "ctrl+p": CORE["ctrl+p"],
 }
 ACTS = {
-    *("run.pause", "run.resume", "run.checkpoint", "run.abort", "run.stop", "run.stop_now", "run.set"),
+    *(
+        "run.pause",
+        "run.resume",
+        "run.checkpoint",
+        "run.abort",
+        "run.stop",
+        "run.stop_now",
+        "run.set",
+        "run.undo",
+    ),
     *("runs.resume", "config.start", "config.trial", "config.baseline", "rewards.baseline"),
     *("config.save", "config.save_text", "config.save_as", "config.new", "config.export", "rewards.keep"),
     *("rewards.write", "rewards.next", "rewards.new", "generations.export"),

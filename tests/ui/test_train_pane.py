@@ -13,8 +13,9 @@ from grpo_tui.core.commands import Outcome
 from grpo_tui.present.run_state import RunState
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.ui.actions import MOVED
-from grpo_tui.ui.screens.dialogs import SampleDialog, SetDialog, StopDialog
+from grpo_tui.ui.screens.dialogs import SampleDialog, StopDialog
 from grpo_tui.ui.screens.reading import SampleResult
+from grpo_tui.ui.screens.set_dialog import SetDialog
 from grpo_tui.ui.screens.train import TrainScreen
 from grpo_tui.ui.widgets.chart import Chart
 from tests.ui.conftest import app_on, opened, sent, shown, until
@@ -158,7 +159,7 @@ async def test_set_sends_only_what_was_changed(run: RecordedRun) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rate", "word"), [("1", "5,000 times the current rate"), ("1e-5", "1/20 of the current rate")]
+    ("rate", "word"), [("1", "5,000 times the current 0.0002"), ("1e-5", "1/20 of the current 0.0002")]
 )
 async def test_a_rate_far_from_the_one_now_is_asked_about_once(
     run: RecordedRun, rate: str, word: str
@@ -171,12 +172,45 @@ async def test_a_rate_far_from_the_one_now_is_asked_about_once(
         assert sent(run) == []
         await pilot.press("enter")
         await until(pilot, lambda: bool(sent(run)))
-        assert sent(run) == [("set", {"learning_rate": float(rate)})]
+        assert sent(run) == [("set", {"learning_rate": float(rate), "yes": True})]
+
+
+async def test_another_setting_is_explained_asked_about_when_far_and_sent_with_its_reason(
+    run: RecordedRun,
+) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await pilot.press("equals_sign")
+        others = app.screen.query_one("#set-others", Input)
+        others.focus()
+        await until(pilot, lambda: "max_grad_norm, beta, epsilon" in shown(app))
+        await pilot.press(*"top_k=3 max_grad_norm=200")
+        await until(pilot, lambda: "max_grad_norm, now 1. Longer gradients are scaled" in shown(app))
+        assert "Counts from the next step." in " ".join(shown(app).split())
+        app.screen.query_one("#set-because", Input).value = "KL has doubled"
+        await pilot.press("enter")
+        await until(pilot, lambda: "max_grad_norm would be 200 times the current 1" in shown(app))
+        assert sent(run) == []
+        await pilot.press("enter")
+        await until(pilot, lambda: bool(sent(run)))
+        wanted = {"top_k": 3, "max_grad_norm": 200.0, "yes": True, "because": "KL has doubled"}
+        assert sent(run) == [("set", wanted)]
+        await pilot.press("U")
+        await until(pilot, lambda: len(sent(run)) == 2)
+        assert sent(run)[1] == ("undo", {})
 
 
 @pytest.mark.parametrize(
     ("name", "text", "word"),
-    [("learning_rate", "fast", "is not a number"), ("reward_weights", "1 2", "give 3 numbers")],
+    [
+        ("learning_rate", "fast", "is not a number"),
+        ("reward_weights", "1 2", "give 3 numbers"),
+        ("others", "top_q=0.5", "unknown setting top_q; did you mean top_p?"),
+        ("others", "epsilon", "epsilon has no value. Write it as epsilon="),
+        ("others", "top_p=7", "top_p must be above 0 and at most 1, not 7"),
+        ("others", "num_generations=4", "unknown setting num_generations; the settings are"),
+    ],
 )
 async def test_a_wrong_value_is_told_in_the_dialog(run: RecordedRun, name: str, text: str, word: str) -> None:
     app = app_on(run.folder.root)

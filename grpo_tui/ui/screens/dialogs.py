@@ -1,4 +1,4 @@
-"""Dialogs: confirm, change settings, sample a prompt, choose from a list, type words or a path.
+"""Dialogs: confirm, sample a prompt, choose from a list, type words or a path.
 
 They return the user's choice and do nothing themselves.
 """
@@ -21,7 +21,7 @@ from textual.widgets import Input, TextArea
 
 from grpo_tui.core.text import one_line, prompt_text, safe, wrapped
 from grpo_tui.present.config_yaml import from_edit, to_edit
-from grpo_tui.present.formatting import from_here, plural, setting
+from grpo_tui.present.formatting import from_here
 from grpo_tui.present.runs_view import ResumeOffer, resume_command
 from grpo_tui.present.train_view import TrainView
 from grpo_tui.ui.kit.reading import DialogTitle
@@ -120,88 +120,6 @@ class YesNo(Dialog[bool]):
 
     def action_yes(self) -> None:
         self.dismiss(True)
-
-
-class SetDialog(Dialog[dict[str, object]]):
-    """Settings that can change during training, with their current values."""
-
-    NAMES = ("learning_rate", "temperature", "reward_weights")
-
-    def __init__(self, view: TrainView) -> None:
-        super().__init__("set", "tab next   enter apply   esc cancel")
-        self._functions = [function.name for function in view.functions]
-        self._now = {
-            name: setting(view.settings[name]) if name in view.settings else "" for name in self.NAMES
-        }
-        self._rate = view.settings.get("learning_rate")
-        self._asked: object = None
-
-    def parts(self) -> ComposeResult:
-        for name in self.NAMES:
-            label = [Span(f" {name}", "strong")]
-            if name == "reward_weights":
-                label.append(Span("   " + ", ".join(self._functions), "dim"))
-            yield DialogText([label])
-            yield Input(value=safe(self._now[name]), id=f"set-{name}")
-        word = " Applied together at the next safe point."
-        yield DialogText([[Span(word, "dim")]], id="set-word")
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        if not self.is_active:  # enter may arrive twice before the dialog closes
-            return
-        changed: dict[str, object] = {}
-        for name in self.NAMES:
-            text = self.query_one(f"#set-{name}", Input).value.strip()
-            if text == self._now[name]:
-                continue
-            try:
-                changed[name] = read_setting(name, text, len(self._functions))
-            except ValueError as error:
-                self.query_one("#set-word", DialogText).tell([[Span(f" ✗ {one_line(str(error))}", "bad")]])
-                self.query_one(f"#set-{name}", Input).focus()
-                return
-        rate = changed.get("learning_rate")
-        if not changed:
-            self.query_one("#set-word", DialogText).tell([[Span(" Nothing is changed yet.", "attention")]])
-        elif rate != self._asked and (far := far_from(rate, self._rate)):
-            self._asked = rate
-            words = f" ⚠ learning_rate would be {far}. Press enter again to apply it."
-            self.query_one("#set-word", DialogText).tell([[Span(words, "attention")]])
-        else:
-            self.dismiss(changed)
-
-
-FAR = 10
-"""A learning rate that differs from the current one by at least this factor needs a confirmation."""
-
-
-def far_from(rate: object, now: object) -> str:
-    """Describe how far a learning rate is from the current one; empty when it is near."""
-    if not isinstance(rate, float) or not isinstance(now, int | float) or min(rate, now) <= 0:
-        return ""
-    if rate >= FAR * now:
-        return f"{rate / now:,.0f} times the current rate"
-    return f"1/{now / rate:,.0f} of the current rate" if now >= FAR * rate else ""
-
-
-def read_setting(name: str, text: str, functions: int) -> float | list[float]:
-    """Parse the value of a setting.
-
-    Raises:
-        ValueError: Not a number, or not one number per reward function.
-    """
-    words = text.replace(",", " ").split() if name == "reward_weights" else [text]
-    try:
-        values = [float(word) for word in words]
-    except ValueError:
-        raise ValueError(f"{name}: “{text}” is not a number") from None
-    if name != "reward_weights":
-        return values[0]
-    if functions and len(values) != functions:
-        raise ValueError(
-            f"reward_weights: give {plural(functions, 'number')}, one per function, not {len(values)}"
-        )
-    return values
 
 
 class SampleDialog(Dialog[dict[str, object]]):

@@ -19,8 +19,9 @@ from grpo_tui.ui.actions import MOVED, Action, action, bindings, refusal
 from grpo_tui.ui.kit.table import CursorList
 from grpo_tui.ui.pages import Pages
 from grpo_tui.ui.paint import LineScroll
-from grpo_tui.ui.screens.dialogs import SampleDialog, SetDialog, StopDialog
+from grpo_tui.ui.screens.dialogs import SampleDialog, StopDialog
 from grpo_tui.ui.screens.reading import SampleResult
+from grpo_tui.ui.screens.set_dialog import SetDialog
 from grpo_tui.ui.shell import Shell
 from grpo_tui.ui.textual_private import KeepsStyles
 from grpo_tui.ui.widgets.bars import Footer, Header
@@ -173,6 +174,10 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
                     self.shell.steer("set", args)
 
             self.app.push_screen(SetDialog(view), chosen)
+
+    def action_run_undo(self) -> None:
+        if self._allowed(action("run.undo")) is not None:
+            self.shell.steer("undo")
 
     def action_run_sample(self) -> None:
         view = self._allowed(action("run.sample"))
@@ -486,7 +491,7 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
             self.shell.show_generations(one.query)
         elif what == "set" and change is not None and change.field is not None:
             if self._allowed(action("run.set")) is not None:
-                self.shell.steer("set", {change.field: change.value})
+                self.shell.steer("set", {change.field: change.value, "yes": True})
         elif what == "chart":
             from grpo_tui.ui.screens.chart import ChartScreen
 

@@ -1,0 +1,115 @@
+"""The settings that can change while a run trains: what each does, from when it counts, what it takes.
+
+How they are read and written in a trainer is in `train/settable.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from grpo_tui.config.coerce import CoerceError, coerce
+from grpo_tui.config.meant import nearest
+from grpo_tui.config.ranges import RANGES, limits
+from grpo_tui.config.trl_fields import load_fields
+
+Counts = Literal["step", "generation"]
+FLOAT32 = 3.4e38
+"""Beyond it a number is infinite for TRL."""
+FAR = 100
+"""A change by more than this factor is asked about."""
+WHOLE = frozenset({"logging_steps", "save_steps", "eval_steps"})
+"""TRL also takes a share of all steps for them; while a run trains they are a number of steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveSetting:
+    """One setting: from when a change counts, and what it does."""
+
+    name: str
+    counts: Counts
+    what: str
+
+    @property
+    def waits(self) -> bool:
+        """Whether a change is applied only where the next step generates; weights are read there anyway."""
+        return self.counts == "generation" and self.name != "reward_weights"
+
+    @property
+    def from_when(self) -> str:
+        """From when a change counts, in words."""
+        return "from the next step" if self.counts == "step" else "from the next generation"
+
+
+LIVE: Mapping[str, LiveSetting] = {
+    row.name: row
+    for row in (
+        LiveSetting("learning_rate", "step", "Size of an update. The rest of the schedule is scaled with it"),
+        LiveSetting("lr_scheduler_type", "step", "Shape of the learning rate's schedule up to max_steps"),
+        LiveSetting("max_steps", "step", "Last step of the run. The schedule is stretched to it"),
+        LiveSetting("max_grad_norm", "step", "Longer gradients are scaled down to this norm. 0 turns it off"),
+        LiveSetting("beta", "step", "Weight of the KL term that holds the policy near the reference model"),
+        LiveSetting("epsilon", "step", "How far an update may move a token's probability: lower bound"),
+        LiveSetting("epsilon_high", "step", "How far an update may move a token's probability: upper bound"),
+        LiveSetting("delta", "step", "Cap on the probability ratio where the advantage is negative"),
+        LiveSetting("entropy_coef", "step", "Weight of a bonus for varied answers"),
+        LiveSetting("reward_weights", "generation", "Weight of each reward function in the total"),
+        LiveSetting("scale_rewards", "generation", "What advantages are divided by: std of group or batch"),
+        LiveSetting("mask_truncated_completions", "generation", "Leave truncated answers out of the loss"),
+        LiveSetting("temperature", "generation", "Randomness of sampling"),
+        LiveSetting("top_p", "generation", "Sample from the likeliest tokens up to this probability"),
+        LiveSetting("top_k", "generation", "Sample from this many of the likeliest tokens. 0 turns it off"),
+        LiveSetting("min_p", "generation", "Leave out tokens below this share of the likeliest one"),
+        LiveSetting("repetition_penalty", "generation", "Above 1, tokens that were used become less likely"),
+        LiveSetting("max_completion_length", "generation", "Most tokens of a completion"),
+        LiveSetting("logging_steps", "step", "Steps between two rows of metrics"),
+        LiveSetting("save_steps", "step", "Steps between two checkpoints"),
+        LiveSetting("eval_steps", "step", "Steps between two evaluations"),
+    )
+}
+"""Each setting by its name, in the order in which they are shown."""
+
+
+def live_value(name: str, value: Any, given: Mapping[str, Any]) -> Any:
+    """Return a value of one of the settings as TRL takes it.
+
+    Args:
+        given: What else the run is configured with: some ranges depend on it.
+
+    Raises:
+        ValueError: The setting does not take it; the message says why.
+    """
+    try:
+        read = coerce(load_fields()[name], value).value
+    except CoerceError as error:
+        raise ValueError(str(error)) from None
+    if isinstance(read, bool) or not isinstance(read, int | float):
+        return read
+    if math.isnan(read) or abs(read) > FLOAT32:
+        raise ValueError(f"{name} takes a finite number, not {value!r}")
+    for allowed in (*([RANGES[name]] if name in RANGES else ()), *limits().get(name, ())):
+        if all(given.get(key) == wanted for key, wanted in allowed.when.items()) and not allowed.holds(read):
+            raise ValueError(f"{name} must be {allowed.words(read)}, not {read:g}")
+    if name in WHOLE:
+        if read != int(read):
+            raise ValueError(f"{name} takes a whole number of steps, not {read:g}")
+        return int(read)
+    return read
+
+
+def far_from(name: str, old: Any, new: Any, factor: float = FAR) -> str:
+    """Say how far a number is from the one in force, with `factor` or more between them; else empty."""
+    numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in (old, new))
+    if not numbers or min(old, new) <= 0 or max(old, new) < factor * min(old, new):
+        return ""
+    times = f"{new / old:,.0f} times" if new > old else f"1/{old / new:,.0f} of"
+    return f"{name} would be {times} the current {old:.3g}"
+
+
+def unlike(name: str, known: Iterable[str] = tuple(LIVE)) -> str:
+    """Say that no setting of this name can change in mid-run, and which name is near."""
+    near = nearest(name, known)
+    meant = f"did you mean {near}?" if near else f"the settings are {', '.join(known)}"
+    return f"unknown setting {name}; {meant}"

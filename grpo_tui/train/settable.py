@@ -1,0 +1,262 @@
+"""The settings of a trainer that can change between two steps: where each is read, written and refused.
+
+What they do and which values they take is in `config/live_settings.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from grpo_tui.train import compat
+
+CLIPPED = ("grpo", "bnpo", "dr_grpo", "dapo", "luspo")
+"""Losses that clip the probability ratio between 1 - epsilon and 1 + epsilon_high."""
+
+
+def _nothing(trainer: Any, value: Any) -> str:
+    return ""
+
+
+def _never(trainer: Any, value: Any) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Settable:
+    """One setting of a trainer.
+
+    Attributes:
+        read: The value in force.
+        write: Put a value in.
+        refused: Why this trainer cannot take a value; empty when it can.
+        idle: Why a value would change nothing in this run; empty when it does.
+        waits: Whether a value has to wait for a generation boundary beyond what the setting itself asks.
+        at_start: It exists only once training has begun, so a resume gives it to the trainer's arguments.
+    """
+
+    read: Callable[[Any], Any]
+    write: Callable[[Any, Any], None]
+    refused: Callable[[Any, Any], str] = _nothing
+    idle: Callable[[Any, Any], str] = _nothing
+    waits: Callable[[Any, Any], bool] = _never
+    at_start: bool = False
+
+
+# -- where a value is ----------------------------------------------------------------------------
+
+
+def _attribute(name: str, **more: Any) -> Settable:
+    return Settable(lambda t: getattr(t, name), lambda t, value: setattr(t, name, value), **more)
+
+
+def _argument(name: str, **more: Any) -> Settable:
+    return Settable(lambda t: getattr(t.args, name), lambda t, value: setattr(t.args, name, value), **more)
+
+
+def _interval(kind: str) -> Settable:
+    name = f"{kind}_steps"
+
+    def refused(trainer: Any, value: Any) -> str:
+        strategy = getattr(getattr(trainer.args, f"{kind}_strategy"), "value", "")
+        if strategy != "steps":
+            return f"{kind}_strategy is {strategy}, so {name} is not read"
+        if kind == "eval" and trainer.eval_dataset is None:
+            return "the run has no evaluation dataset"
+        if kind != "logging" and trainer.args.load_best_model_at_end:
+            return "load_best_model_at_end needs save_steps to be a multiple of eval_steps"
+        return ""
+
+    return Settable(
+        lambda t: getattr(t.state, name),
+        lambda t, value: setattr(t.state, name, value),
+        refused,
+        at_start=True,
+    )
+
+
+def _sampling(name: str, more: Callable[[Any, Any], str] = _nothing) -> Settable:
+    def refused(trainer: Any, value: Any) -> str:
+        return compat.sampling_refused(trainer, name) or more(trainer, value)
+
+    return Settable(
+        lambda t: getattr(t, name), lambda t, value: compat.set_sampling(t, name, value), refused=refused
+    )
+
+
+# -- why it cannot be, or would change nothing ---------------------------------------------------
+
+
+def _no_reference(trainer: Any, value: Any) -> str:
+    if trainer.beta or not value:
+        return ""
+    name, model = compat.reference(trainer)
+    if model is not None:
+        return ""
+    if not name:
+        return "the run began with beta 0, so no reference model is in memory"
+    adapters = trainer.accelerator.unwrap_model(trainer.model).peft_config
+    if "ref" in adapters or compat.adapter_was_new(trainer):
+        return ""
+    return "the adapter was trained before this run, and no copy of it was kept as the reference"
+
+
+def _once(trainer: Any) -> str:
+    """Why the probability ratio is 1 throughout; empty when batches are trained on more than once."""
+    if int(trainer.args.gradient_accumulation_steps) % compat.generate_every(trainer):
+        return ""
+    return "each batch is trained on in one update, so the probability ratio is 1"
+
+
+def _not_clipped(trainer: Any) -> str:
+    loss = trainer.loss_type
+    return "" if loss in CLIPPED else f"loss_type {loss} does not read it"
+
+
+def _epsilon_idle(trainer: Any, value: Any) -> str:
+    if trainer.loss_type == "cispo" and trainer.args.epsilon_high is None:
+        return _epsilon_high_idle(trainer, value)
+    return _not_clipped(trainer) or _once(trainer)
+
+
+def _epsilon_high_idle(trainer: Any, value: Any) -> str:
+    if trainer.loss_type == "cispo":  # the bound itself
+        return _once(trainer) if min(value, trainer.epsilon_high) >= 1 else ""
+    return _not_clipped(trainer) or _once(trainer)
+
+
+def _delta_idle(trainer: Any, value: Any) -> str:
+    return _not_clipped(trainer) or _once(trainer)
+
+
+def _delta_refused(trainer: Any, value: Any) -> str:
+    if value is None or value > 1:
+        return ""
+    return "a delta of 1 or less also caps unchanged tokens, which then have no gradient"
+
+
+def _longer(trainer: Any, value: Any) -> str:
+    if value is None:
+        return "without a limit a completion could fill the memory"
+    if getattr(trainer, "use_vllm", False) and value > trainer.args.max_completion_length:
+        return f"vLLM was started for completions of up to {trainer.args.max_completion_length} tokens"
+    if trainer.accelerator.device.type == "cuda" and value > trainer.args.max_completion_length:
+        return f"memory was planned for {trainer.args.max_completion_length} tokens"
+    places = getattr(trainer.model.config, "max_position_embeddings", None)
+    if places is not None and value >= places:
+        return f"the model has {places} positions for prompt and completion"
+    return ""
+
+
+def _by_deepspeed(trainer: Any, value: Any) -> str:
+    return "DeepSpeed clips by its own configuration" if compat.updates_in_backward(trainer) else ""
+
+
+def _adaptive(trainer: Any, value: Any) -> str:
+    return "use_adaptive_entropy sets it after each step" if trainer.use_adaptive_entropy else ""
+
+
+def _each_normalized(trainer: Any, value: Any) -> str:
+    kind = trainer.multi_objective_aggregation
+    return f"multi_objective_aggregation {kind} does not read it" if kind == "normalize_then_sum" else ""
+
+
+def _temperature_refused(trainer: Any, value: Any) -> str:
+    try:
+        compat.temperature_cells(trainer)
+    except LookupError as error:
+        return str(error)
+    return ""
+
+
+def _rate_refused(trainer: Any, value: Any) -> str:
+    if compat.learning_rate(trainer) == 0:
+        return "the schedule is currently at 0 (warm-up, or its end), so there is nothing to scale"
+    schedule = compat.scheduler(trainer)
+    if not hasattr(schedule, "base_lrs"):
+        return f"the scheduler {type(schedule).__name__} keeps no base rates to scale"
+    return ""
+
+
+def _end_refused(trainer: Any, value: Any) -> str:
+    done = int(trainer.state.global_step)
+    if value <= done:
+        return f"{done} steps are already done. To end the run, use `stop`"
+    return ""
+
+
+def _schedule_refused(trainer: Any, value: Any) -> str:
+    try:
+        compat.schedule_shapes(trainer, value, int(trainer.state.max_steps))
+    except (LookupError, ValueError, TypeError) as error:
+        return str(error)
+    return ""
+
+
+# -- writing what takes more than an assignment --------------------------------------------------
+
+
+def _set_rate(trainer: Any, value: float) -> None:
+    compat.scale_learning_rate(trainer, value / compat.learning_rate(trainer))
+
+
+def _set_epsilon(trainer: Any, value: float) -> None:
+    trainer.epsilon_low = value
+    if trainer.args.epsilon_high is None:  # TRL takes epsilon for both then
+        trainer.epsilon_high = value
+
+
+def _set_epsilon_high(trainer: Any, value: float | None) -> None:
+    trainer.args.epsilon_high = value
+    trainer.epsilon_high = trainer.epsilon_low if value is None else value
+
+
+def _set_end(trainer: Any, value: int) -> None:
+    trainer.state.max_steps = value
+    compat.follow_shapes(trainer, compat.schedule_kind(trainer), value)
+
+
+def _set_schedule(trainer: Any, value: str) -> None:
+    compat.follow_shapes(trainer, value, int(trainer.state.max_steps))
+
+
+def _weights(trainer: Any) -> list[float]:
+    return [round(float(weight), 7) for weight in trainer.reward_weights.tolist()]
+
+
+def _set_weights(trainer: Any, value: list[float]) -> None:
+    import torch
+
+    weights = trainer.reward_weights
+    trainer.reward_weights = torch.tensor(value, dtype=weights.dtype, device=weights.device)
+
+
+SETTABLE: Mapping[str, Settable] = {
+    "learning_rate": Settable(compat.learning_rate, _set_rate, _rate_refused),
+    "lr_scheduler_type": Settable(compat.schedule_kind, _set_schedule, _schedule_refused, at_start=True),
+    "max_steps": Settable(lambda t: int(t.state.max_steps), _set_end, _end_refused, at_start=True),
+    "max_grad_norm": _argument("max_grad_norm", refused=_by_deepspeed),
+    "beta": _attribute(
+        "beta", refused=_no_reference, waits=lambda t, value: value > 0 and not compat.batch_has_reference(t)
+    ),
+    "epsilon": Settable(lambda t: t.epsilon_low, _set_epsilon, idle=_epsilon_idle),
+    "epsilon_high": Settable(lambda t: t.args.epsilon_high, _set_epsilon_high, idle=_epsilon_high_idle),
+    "delta": _argument("delta", refused=_delta_refused, idle=_delta_idle),
+    "entropy_coef": Settable(lambda t: t.entropy_coef, compat.set_entropy_coef, _adaptive),
+    "reward_weights": Settable(_weights, _set_weights),
+    "scale_rewards": _attribute("scale_rewards", idle=_each_normalized),
+    "mask_truncated_completions": _attribute("mask_truncated_completions"),
+    "temperature": Settable(
+        lambda t: float(t.temperature), compat.set_temperature, refused=_temperature_refused
+    ),
+    "top_p": _sampling("top_p"),
+    "top_k": _sampling("top_k"),
+    "min_p": _sampling("min_p"),
+    "repetition_penalty": _sampling("repetition_penalty"),
+    "max_completion_length": _sampling("max_completion_length", _longer),
+    "logging_steps": _interval("logging"),
+    "save_steps": _interval("save"),
+    "eval_steps": _interval("eval"),
+}
+"""Each setting by its name, in the order of `config.live_settings.LIVE`."""

@@ -1,0 +1,164 @@
+"""The settings of a run that can change while it trains: asked for, explained and read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from textual.app import ComposeResult
+from textual.suggester import SuggestFromList
+from textual.widgets import Input
+
+from grpo_tui.config.live_settings import FAR, LIVE, far_from, live_value, unlike
+from grpo_tui.core.text import one_line, safe, wrapped
+from grpo_tui.present.formatting import plural, setting
+from grpo_tui.present.train_view import TrainView
+from grpo_tui.ui.paint import Line, Span
+from grpo_tui.ui.screens.dialogs import Dialog, DialogText
+
+USUAL = ("learning_rate", "temperature", "reward_weights")
+"""Settings with a line of their own."""
+OTHERS = tuple(name for name in LIVE if name not in USUAL)
+RATE_FAR = 10
+"""A learning rate is asked about sooner than another number."""
+WIDTH = 74
+
+
+class SetDialog(Dialog[dict[str, object]]):
+    """The settings that can change in mid-run: the usual ones with their value, the others by name."""
+
+    def __init__(self, view: TrainView) -> None:
+        super().__init__("set", "tab next   enter apply   esc cancel")
+        self._functions = [function.name for function in view.functions]
+        self._values = view.settable
+        self._now = {name: setting(view.settings[name]) if name in view.settings else "" for name in USUAL}
+        self._rate = view.settings.get("learning_rate")
+        self._asked: object = None
+        self._wrong = False
+        """Whether the last line says what is wrong, which stays until something is typed."""
+
+    def parts(self) -> ComposeResult:
+        for name in USUAL:
+            label = [Span(f" {name}", "strong")]
+            if name == "reward_weights":
+                label.append(Span("   " + ", ".join(self._functions), "dim"))
+            yield DialogText([label])
+            yield Input(value=safe(self._now[name]), id=f"set-{name}")
+        yield DialogText([[Span(" other settings", "strong"), Span("   such as beta=0.02 top_p=0.9", "dim")]])
+        yield Input(id="set-others", suggester=SuggestFromList([f"{name}=" for name in OTHERS]))
+        yield DialogText([[Span(" because", "strong"), Span("   for the history of the run", "dim")]])
+        yield Input(id="set-because")
+        yield DialogText([[Span(" Applied together at the next safe point.", "dim")]], id="set-word")
+
+    def on_descendant_focus(self, event: Any) -> None:
+        """Explain the setting that is asked for."""
+        if isinstance(self.focused, Input) and not self._wrong:
+            self._explain(self.focused)
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Explain the setting whose name is typed."""
+        self._wrong = False
+        if event.input is self.focused:
+            self._explain(event.input)
+
+    def _explain(self, field: Input) -> None:
+        name = str(field.id).removeprefix("set-")
+        if name == "others":
+            words = field.value.split()
+            name = words[-1].partition("=")[0] if words and not field.value.endswith(" ") else ""
+        row = LIVE.get(name)
+        if row is not None:
+            value = self._values.get(name)
+            now = f", now {setting(value)}" if name in self._values else ""
+            self._tell([f"{name}{now}. {row.what}. Counts {row.from_when}."], "dim")
+        elif field.id == "set-others":
+            near = [other for other in OTHERS if name.lower() in other] or list(OTHERS)
+            self._tell([", ".join(near)], "dim")
+        else:
+            self._tell(["Applied together at the next safe point."], "dim")
+
+    def _tell(self, texts: list[str], role: str) -> None:
+        lines: list[Line] = [[Span(f" {line}", role)] for text in texts for line in wrapped(text, WIDTH)]
+        self.query_one("#set-word", DialogText).tell(lines)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Hand back what changed, or say what is wrong."""
+        if not self.is_active:  # enter may come twice before the first one is done
+            return
+        try:
+            changed = self._changed()
+        except _WrongError as wrong:
+            self._wrong = True
+            self._tell([f"✗ {one_line(str(wrong))}"], "bad")
+            wrong.field.focus()
+            return
+        if not changed:
+            self._tell(["Nothing is changed yet."], "attention")
+            return
+        far = [words for name, value in changed.items() if (words := self._far(name, value))]
+        if far and self._asked != changed:
+            self._asked = changed
+            self._tell([f"⚠ {one_line(', '.join(far))}. Press enter again to apply it."], "attention")
+            return
+        because = self.query_one("#set-because", Input).value.strip()
+        self.dismiss(changed | ({"yes": True} if far else {}) | ({"because": because} if because else {}))
+
+    def _far(self, name: str, value: object) -> str:
+        if name == "learning_rate":
+            return far_from(name, self._rate, value, RATE_FAR)
+        return far_from(name, self._values.get(name), value, FAR)
+
+    def _changed(self) -> dict[str, object]:
+        """The settings with another value.
+
+        Raises:
+            _WrongError: A value cannot be used.
+        """
+        changed: dict[str, object] = {}
+        for name in USUAL:
+            field = self.query_one(f"#set-{name}", Input)
+            if (text := field.value.strip()) == self._now[name]:
+                continue
+            try:
+                changed[name] = read_setting(name, text, len(self._functions))
+            except ValueError as error:
+                raise _WrongError(str(error), field) from None
+        field = self.query_one("#set-others", Input)
+        for word in field.value.split():
+            name, equals, text = word.partition("=")
+            try:
+                if name not in OTHERS:
+                    raise ValueError(unlike(name))
+                if not equals or not text:
+                    raise ValueError(f"{name} has no value. Write it as {name}=…")
+                changed[name] = live_value(name, text, {})
+            except ValueError as error:
+                raise _WrongError(str(error), field) from None
+        return changed
+
+
+class _WrongError(ValueError):
+    """A value that cannot be used, and the field where it was typed."""
+
+    def __init__(self, words: str, field: Input) -> None:
+        super().__init__(words)
+        self.field = field
+
+
+def read_setting(name: str, text: str, functions: int) -> float | list[float]:
+    """A setting's value from what was typed.
+
+    Raises:
+        ValueError: It is no number, or not one per reward function.
+    """
+    words = text.replace(",", " ").split() if name == "reward_weights" else [text]
+    try:
+        values = [float(word) for word in words]
+    except ValueError:
+        raise ValueError(f"{name}: “{text}” is not a number") from None
+    if name != "reward_weights":
+        return values[0]
+    if functions and len(values) != functions:
+        raise ValueError(
+            f"reward_weights: give {plural(functions, 'number')}, one per function, not {len(values)}"
+        )
+    return values
