@@ -129,6 +129,7 @@ SAME = {
     "run.checkpoint": "checkpoint",
     "run.sample": "sample",
     "run.set": "set",
+    "run.undo": "set",
     "run.abort": "abort-reward",
     "run.stop": "stop",
     "run.stop_now": "stop",

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from grpo_tui.cli.errors import OK, REFUSED, TIMED_OUT, USAGE, CommandError
 from grpo_tui.cli.look import run_folder
 from grpo_tui.cli.plain import print_json
+from grpo_tui.config.live_settings import LIVE
 from grpo_tui.core.commands import Outcome
 from grpo_tui.core.text import safe
 from grpo_tui.present.charts import way_on
@@ -38,7 +40,7 @@ def steer(parsed: Any) -> int:
     if outcome is None:
         print(
             f"grpo-tui: no outcome within {parsed.wait:g} s. The command is still waiting; the run is in "
-            f"phase {read_status(root).phase}",
+            f"phase {read_status(root).phase}{_waits_for(args)}",
             file=sys.stderr,
         )
         return TIMED_OUT
@@ -67,6 +69,12 @@ def _command(parsed: Any) -> tuple[str, dict[str, Any]]:
         args = {"prompt": parsed.prompt, "count": parsed.count, "temperature": parsed.temperature}
         return "sample", {key: value for key, value in args.items() if value is not None}
     return parsed.command.replace("-", "_"), {}
+
+
+def _waits_for(args: Mapping[str, Any]) -> str:
+    """Say what a change waits for besides the end of the step; empty for other commands."""
+    late = [name for name in args if name in LIVE and LIVE[name].waits]
+    return f". {', '.join(late)}: applied when the next step generates" if late else ""
 
 
 def _change(parsed: Any) -> tuple[str, dict[str, Any]]:

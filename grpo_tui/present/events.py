@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from grpo_tui.config.live_settings import LIVE
 from grpo_tui.core.commands import BESIDE, Command, Outcome
 from grpo_tui.core.records import CheckpointSaved, SettingChanged
 from grpo_tui.core.text import one_line, prompt_text
@@ -103,7 +104,7 @@ def command_row(command: Command, outcome: Outcome | None, *, live: bool = True)
     """Return a command and its outcome as an event."""
     kind = command.kind
     if outcome is None:
-        waits = "waits for the end of the step" if live else "not carried out: the run has ended"
+        waits = f"waits for {_awaited(command)}" if live else "not carried out: the run has ended"
         sign, role = ("…", "accent") if live else ("✗", "dim")
         return EventRow(command.at, None, sign, role, f"{_asked(command)}; {waits}")
     at = outcome.at or command.at
@@ -141,6 +142,11 @@ def _asked(command: Command) -> str:
     if command.kind == "set":
         return f"{text}: {_settings(command)}"
     return text
+
+
+def _awaited(command: Command) -> str:
+    late = command.kind == "set" and any(name in LIVE and LIVE[name].waits for name in command.args)
+    return "the next generation" if late else "the end of the step"
 
 
 def _settings(command: Command) -> str:

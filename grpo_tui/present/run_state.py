@@ -371,7 +371,6 @@ class RunState:
         """
         delta, reward = self._delta, self._series.get("reward", Series())
         step = max(status.step, reward.last_step or 0) if status.live else status.step
-        end = axis_end(reward.last_step or step, status.total_steps, live=status.live)
         return TrainView(
             name=self.name,
             folder=self.folder,
@@ -398,7 +397,7 @@ class RunState:
             flat_top=self._last(FLAT_TOP),
             flat_bottom=self._last(FLAT_BOTTOM),
             health=self._health(status, reward),
-            charts=self._charts_to(end, live=status.live),
+            charts=self._charts_of(status, reward.last_step or step),
             functions=self._functions,
             groups=self._group_views,
             events=self._events(status, waiting),
@@ -427,7 +426,8 @@ class RunState:
         commands = _merged(delta.commands, waiting)
         return event_rows(commands, delta.settings, delta.checkpoints, delta.attempts, live=status.live)
 
-    def _charts_to(self, end: int, *, live: bool) -> tuple[ChartView, ...]:
+    def _charts_of(self, status: Status, last_step: int) -> tuple[ChartView, ...]:
+        end, live = axis_end(last_step, status.total_steps, live=status.live), status.live
         if self._charts and self._charts[0].end == end:
             return self._charts
         marks = [Mark(saved.step, "checkpoint") for saved in self._delta.checkpoints if saved.complete]

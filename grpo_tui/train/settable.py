@@ -34,6 +34,7 @@ class Settable:
         idle: Why a value would change nothing in this run; empty when it does.
         waits: Whether a value has to wait for a generation boundary beyond what the setting itself asks.
         at_start: It exists only once training has begun, so a resume gives it to the trainer's arguments.
+        restarts: Whether a restart can take a value that is refused here.
     """
 
     read: Callable[[Any], Any]
@@ -42,6 +43,7 @@ class Settable:
     idle: Callable[[Any, Any], str] = _nothing
     waits: Callable[[Any, Any], bool] = _never
     at_start: bool = False
+    restarts: bool = True
 
 
 # -- where a value is ----------------------------------------------------------------------------
@@ -73,6 +75,7 @@ def _interval(kind: str) -> Settable:
         lambda t, value: setattr(t.state, name, value),
         refused,
         at_start=True,
+        restarts=False,
     )
 
 
@@ -235,14 +238,16 @@ def _set_weights(trainer: Any, value: list[float]) -> None:
 SETTABLE: Mapping[str, Settable] = {
     "learning_rate": Settable(compat.learning_rate, _set_rate, _rate_refused),
     "lr_scheduler_type": Settable(compat.schedule_kind, _set_schedule, _schedule_refused, at_start=True),
-    "max_steps": Settable(lambda t: int(t.state.max_steps), _set_end, _end_refused, at_start=True),
+    "max_steps": Settable(
+        lambda t: int(t.state.max_steps), _set_end, _end_refused, at_start=True, restarts=False
+    ),
     "max_grad_norm": _argument("max_grad_norm", refused=_by_deepspeed),
     "beta": _attribute(
         "beta", refused=_no_reference, waits=lambda t, value: value > 0 and not compat.batch_has_reference(t)
     ),
     "epsilon": Settable(lambda t: t.epsilon_low, _set_epsilon, idle=_epsilon_idle),
     "epsilon_high": Settable(lambda t: t.args.epsilon_high, _set_epsilon_high, idle=_epsilon_high_idle),
-    "delta": _argument("delta", refused=_delta_refused, idle=_delta_idle),
+    "delta": _argument("delta", refused=_delta_refused, idle=_delta_idle, restarts=False),
     "entropy_coef": Settable(lambda t: t.entropy_coef, compat.set_entropy_coef, _adaptive),
     "reward_weights": Settable(_weights, _set_weights),
     "scale_rewards": _attribute("scale_rewards", idle=_each_normalized),

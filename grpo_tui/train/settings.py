@@ -204,7 +204,8 @@ class LiveSettings:
         """Refuse what this trainer cannot take, or what would change nothing in this run."""
         row = SETTABLE[name]
         if why := row.refused(self._trainer, value):
-            raise Refused(f"{name} cannot be {shown(value)} in this run: {why}. {_restart(name, value)}")
+            what = f"{name} cannot be {shown(value)} in this run: {why}"
+            raise Refused(f"{what}. {_restart(name, value)}" if row.restarts else what)
         if why := row.idle(self._trainer, value):
             raise Refused(f"{name} has no effect in this run: {why}")
         if not sure and (far := far_from(name, self.value(name), value)):

@@ -40,7 +40,7 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("broken") / "run"
     run_recorded(
         run,
-        at_safe_point=_ask(run, 4, ("set", {"learning_rate": 1.0})),
+        at_safe_point=_ask(run, 4, ("set", {"learning_rate": 1.0, "yes": True})),
         learning_rate=2e-4,
         lr_scheduler_type="constant",
         max_steps=14,

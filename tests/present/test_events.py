@@ -46,6 +46,9 @@ def asked(kind: str, **args: Any) -> Command:
          EventRow(22.0, 7, "✗", "bad", "abort of the reward call rejected: no reason was given")),
         (asked("resume"), None, True,
          EventRow(11.0, None, "…", "accent", "resume requested; waits for the end of the step")),
+        (asked("set", temperature=0.5, yes=True, because="hot"), None, True,
+         EventRow(11.0, None, "…", "accent",
+                  "change requested: temperature 0.5; waits for the next generation")),
         (asked("set", temperature=0.5), None, False,
          EventRow(11.0, None, "✗", "dim",
                   "change requested: temperature 0.5; not carried out: the run has ended")),
@@ -69,12 +72,15 @@ def test_what_happened_stands_newest_first_and_nothing_twice() -> None:
         (asked("checkpoint"), replace(DONE, step=4, at=41.0)),
         (asked("checkpoint"), replace(DONE, step=5, at=60.0)),
         (asked("pause"), None),
+        (asked("undo"), replace(DONE, step=9, at=91.0)),
     ]
+    undone = replace(SETTING, step=9, at=90.0, old=0.5, new=0.9, because="no use", undoes=1)
     first = replace(STARTED, attempt=1, resumed_from=None, started_at=1.0)
     partial = replace(SAVED, step=6, at=70.0, complete=False)
     plain = replace(SAVED, step=8, at=80.0, requested=False, size_bytes=0)
-    rows = event_rows(told, [SETTING], [SAVED, partial, plain], [first, STARTED], live=True)
+    rows = event_rows(told, [SETTING, undone], [SAVED, partial, plain], [first, STARTED], live=True)
     assert rows == (
+        EventRow(90.0, 9, "▴", "accent", "temperature 0.5 → 0.9, undone by ben (no use)"),
         EventRow(80.0, 8, "◆", "good", "checkpoint-8 saved"),
         EventRow(70.0, 6, "⚠", "attention", "checkpoint-6 is not complete"),
         EventRow(60.0, 5, "✓", "good", "checkpoint saved by ana"),
@@ -84,7 +90,7 @@ def test_what_happened_stands_newest_first_and_nothing_twice() -> None:
         EventRow(30.0, 3, "▴", "accent", "temperature 0.9 → 0.5, set by ben"),
         EventRow(11.0, None, "…", "accent", "pause requested; waits for the end of the step"),
     )
-    assert event_rows(told, [SETTING], [SAVED], [STARTED], live=True, most=2) == rows[2:4]
+    assert event_rows(told[:-1], [SETTING], [SAVED], [STARTED], live=True, most=2) == rows[3:5]
 
 
 def test_the_whole_history_has_the_end_of_each_start_too(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ SAVED = [
 SET = [
     r.SettingChanged(3, 7, 6.5, "learning_rate", 1e-4, 2e-4, "resume"),
     r.SettingChanged(3, 9, 7.5, "reward_weights", [1.0], [2.0]),
+    r.SettingChanged(3, 9, 7.5, "delta", 1.5, None, "ana", "no use", 2),
 ]
 CALL = r.RewardCall(3, 5, 1, 1.25, 0.75, "error", "said", rank=2)
 SPANS = [

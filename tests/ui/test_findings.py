@@ -104,7 +104,7 @@ async def test_a_remedy_is_applied_after_a_yes(judged: RecordedRun) -> None:
         assert sent(judged) == []
         await pilot.press("equals_sign", "y")
         await until(pilot, lambda: bool(sent(judged)))
-        assert sent(judged) == [("set", {"learning_rate": 1e-5})]
+        assert sent(judged) == [("set", {"learning_rate": 1e-5, "yes": True})]
         assert isinstance(app.screen, TrainScreen)
 
 

@@ -155,7 +155,7 @@ class RunFindingScreen(ReadingScreen):
             self.app.notify(f"{why}. What helps the next run is listed here.", severity="warning")
             return
         view, name = self.shell.view, str(change.field)
-        now = view.settings.get(name) if view is not None else None
+        now = view.settable.get(name) if view is not None else None
         before = f"{setting(now)} → " if now is not None else ""
         told: list[Line] = [
             [Span(f" {name} ", "strong"), Span(f"{before}{setting(change.value)}")],
