@@ -294,11 +294,17 @@ def add_export_command(commands: Commands) -> None:
         epilog=(
             "examples:\n  grpo-tui export my.yaml                    print it\n  grpo-tui export my.yaml -o "
             "train.py        write it; nothing is overwritten\n  grpo-tui export runs/first -o train.py     "
-            "what a run was started with\nRewards and data stay where they are; the script refers to them by "
+            "what a run was started with\n  grpo-tui export runs/first --format config -o ended.yaml   "
+            "what it ended with\nRewards and data stay where they are; the script refers to them by "
             "relative paths. See docs/config.md."
         ),
     )
     export.add_argument("config", type=path, metavar="CONFIG", help="TRL YAML config, or a run folder")
-    export.add_argument("--format", choices=("script",), default="script", help="script: a train.py")
+    export.add_argument(
+        "--format",
+        choices=("script", "config"),
+        default="script",
+        help="script: a train.py; config: the config of a run with what was set while it trained",
+    )
     export.add_argument("-o", "--output", type=path, metavar="FILE", help="default: the terminal")
     add_overrides(export)

@@ -75,6 +75,7 @@ config fields learning_rate | --config my.yaml | +line 4
 card RUN | --output out.py | -# first
 export DEMO | --output out.py | +lines. Train with
 export DEMO | --set learning_rate=7e-05 | +7e-05
+export DEMO | --format config | +takes a run folder
 gpus | --json | +{
 new | --list | +gsm8k
 plan DEMO | --json | +"world_size": 1

@@ -1,0 +1,79 @@
+"""`grpo-tui export RUN --format config`: the config of a run with what was set while it trained."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from grpo_tui.cli.errors import CommandError, reported
+from grpo_tui.cli.saved_run import saved_run
+from grpo_tui.config.export_script import exportable
+from grpo_tui.config.resolve import inspect_saved
+from grpo_tui.config.run_config import ConfigError, RunConfig
+from grpo_tui.core.records import SettingChanged
+from grpo_tui.core.text import one_line, shell_word
+from grpo_tui.present.formatting import setting
+from grpo_tui.store.reader import RunReader
+
+
+def config_as_ended(run: Path, overrides: Sequence[str], target: Path | None) -> str:
+    """Return the YAML text of a run's config with the settings in force at its last step.
+
+    Args:
+        run: The run folder.
+        overrides: `K=V` texts that win over both.
+        target: The file that the text is for, None for the terminal.
+
+    Raises:
+        CommandError: The folder is not a run, or the config's paths would not work from the target's folder.
+    """
+    import yaml
+
+    if not run.is_dir():
+        raise CommandError(f"{run}: --format config takes a run folder")
+    folder, _, saved = saved_run(run)
+    home = saved.path.parent if saved.path is not None else Path(saved.cwd or Path.cwd())
+    if target is not None and target.absolute().parent.resolve() != home.resolve():
+        name = shell_word(home / target.name)
+        raise CommandError(f"The config names files by paths from {home}. Write it there: -o {name}")
+    with closing(RunReader(folder.database)) as reader:
+        changes = reader.settings()
+    ended = settings_in_force(changes, saved)
+    given = [f"{name}={json.dumps(value)}" for name, value in ended.items()]
+    with reported(ConfigError):
+        config = exportable(inspect_saved(saved, [*given, *overrides], world_size=None))
+    named = ", ".join(f"{name} {setting(value)}" for name, value in ended.items())
+    head = f"# The config of {one_line(run.name)}" + (f" as it ended: {one_line(named)}" if named else "")
+    return f"{head}\n" + yaml.safe_dump(config.raw, sort_keys=False, allow_unicode=True)
+
+
+def settings_in_force(changes: Iterable[SettingChanged], saved: RunConfig) -> dict[str, object]:
+    """Return what was set while a run trained and differs from its config, by config key.
+
+    A resume writes what it was given into the config, which then replaces an earlier change.
+
+    Args:
+        changes: The changes of the run, oldest first.
+        saved: The config of the run.
+    """
+    last: dict[str, object] = {}
+    factor = 1.0
+    for change in changes:
+        if change.by == "config":
+            last.pop(change.name, None)
+            factor = 1.0 if change.name == "learning_rate" else factor
+        elif change.name != "learning_rate":
+            last[change.name] = change.new
+        elif change.by != "resume" and change.old:
+            factor *= float(change.new) / float(change.old)
+    weights = last.pop("reward_weights", None)
+    if isinstance(weights, list):
+        own = len(saved.section.rewards) == len(weights)
+        keys = [f"grpo_tui.rewards.{place}.weight" for place in range(len(weights))]
+        last |= dict(zip(keys, weights, strict=True)) if own else {"reward_weights": weights}
+    if abs(factor - 1) > 1e-9:
+        # The schedule moves the rate, so the rate it begins with is scaled as the changes scaled it.
+        last["learning_rate"] = float(f"{float(saved.setting('learning_rate')) * factor:.6g}")
+    return last

@@ -1,0 +1,66 @@
+"""The config that a run ended with: what was set while it trained, in a file that trains."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from grpo_tui.cli.main import main
+from grpo_tui.config import load_config
+from grpo_tui.core.records import SettingChanged
+from grpo_tui.demo import DEMO_CONFIG
+from grpo_tui.store.connection import open_writer
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.spec import RunSpec
+from grpo_tui.store.writer import Writer
+
+CHANGES = [
+    SettingChanged(1, 2, 1.0, "learning_rate", 2e-4, 5e-5),
+    SettingChanged(1, 2, 1.0, "beta", 0.0, 0.04),
+    SettingChanged(1, 3, 2.0, "beta", 0.04, 0.0, "you", "no use", 1),
+    SettingChanged(1, 4, 3.0, "temperature", 1.0, 0.7),
+    SettingChanged(1, 5, 4.0, "delta", None, 2.0),
+    SettingChanged(2, 4, 5.0, "temperature", 0.7, 1.1, "config"),
+    SettingChanged(2, 4, 5.0, "learning_rate", 9e-5, 8e-5, "resume"),
+    SettingChanged(2, 6, 6.0, "reward_weights", [1.0, 1.0, 1.0], [2.0, 1.0, 0.25]),
+]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run of a copy of the demo, whose settings were changed while it trained."""
+    for name in ("demo.yaml", "task.py", "rewards.py", "model"):
+        (tmp_path / name).symlink_to(DEMO_CONFIG.parent / name)
+    folder = RunFolder(tmp_path / "run")
+    folder.root.mkdir()
+    spec = RunSpec(load_config(tmp_path / "demo.yaml", ["temperature=1.1", "learning_rate=4e-4"]).to_json())
+    spec.write(folder.spec)
+    with closing(Writer(open_writer(folder.database))) as writer:
+        writer.write(CHANGES)
+    return folder.root
+
+
+def test_the_config_a_run_ended_with_is_a_file_that_trains(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = run.parent / "ended.yaml"
+    assert main(["export", str(run), "--format", "config", "-o", str(target), "--set", "seed=9"]) == 0
+    assert f"Train with `grpo-tui train {target}`" in capsys.readouterr().out
+    before, after = load_config(run.parent / "demo.yaml"), load_config(target)
+    changed = {name: value for name, value in after.grpo.items() if before.grpo.get(name) != value}
+    assert changed == {"temperature": 1.1, "learning_rate": 1e-4, "delta": 2.0, "seed": 9}
+    assert [reward.weight for reward in after.section.rewards] == [2.0, 1.0, 0.25]
+    assert [reward.source for reward in after.section.rewards] == [r.source for r in before.section.rewards]
+
+
+def test_it_is_written_only_where_its_paths_begin(
+    run: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path_factory.mktemp("other") / "ended.yaml"
+    assert main(["export", str(run), "--format", "config", "-o", str(other)]) == 2
+    assert f"Write it there: -o {run.parent / 'ended.yaml'}" in capsys.readouterr().err
+    assert not other.exists()
+    assert main(["export", str(run.parent / "demo.yaml"), "--format", "config"]) == 2
+    assert "--format config takes a run folder" in capsys.readouterr().err
