@@ -244,6 +244,9 @@ def _steer_commands(commands: Commands) -> None:
     )
     change.add_argument("--because", metavar="TEXT", help="why, for the history of the run")
     change.add_argument(
+        "--history", action="store_true", help="print what was changed: when, by whom and why"
+    )
+    change.add_argument(
         "--yes",
         action="store_true",
         help="also apply a number that is 100 times the current one or 1/100 of it",

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +21,18 @@ from grpo_tui.config.live_settings import LIVE
 from grpo_tui.core.commands import Outcome
 from grpo_tui.core.text import safe
 from grpo_tui.present.charts import way_on
+from grpo_tui.present.events import setting_row
 from grpo_tui.store.layout import RunFolder, is_known
 from grpo_tui.store.mailbox import Mailbox
+from grpo_tui.store.reader import RunReader
 from grpo_tui.store.status import Status, read_status
 
 
 def steer(parsed: Any) -> int:
     """Send one command to a run and wait for its outcome."""
     root = run_folder(parsed.run)
+    if parsed.command == "set" and parsed.history:
+        return _history(parsed, root)
     kind, args = _command(parsed)
     look = read_status(root)
     if not look.live:
@@ -45,6 +52,22 @@ def steer(parsed: Any) -> int:
         )
         return TIMED_OUT
     return _report(parsed, kind, outcome)
+
+
+def _history(parsed: Any, root: Path) -> int:
+    """Print the settings that were changed, oldest first. It also works on a run that has ended."""
+    if parsed.changes or parsed.undo is not None:
+        raise CommandError("--history takes no setting and no --undo", USAGE)
+    with closing(RunReader(RunFolder(root).database)) as reader:
+        changes = reader.settings()
+    if parsed.json:
+        print_json([asdict(change) for change in changes], ascii_only=True)
+    for change in () if parsed.json else changes:
+        at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(change.at))
+        print(f"step {change.step:<6,} {at}  {setting_row(change).text}")
+    if not changes and not parsed.json:
+        print("no setting was changed")
+    return OK
 
 
 def _by_signal(kind: str, root: Path, look: Status) -> str:

@@ -52,7 +52,7 @@ def event_rows(
     most: int | None = MOST_EVENTS,
 ) -> tuple[EventRow, ...]:
     """Return all events, newest first, at most `most`."""
-    rows = [_setting_row(change) for change in settings]
+    rows = [setting_row(change) for change in settings]
     rows += [_checkpoint_row(saved) for saved in checkpoints]
     rows += [_attempt_row(a) for a in attempts if a.resumed_from is not None]
     told = {("undo" if change.undoes else "set", change.step) for change in settings} | {
@@ -159,7 +159,8 @@ def _quoted(command: Command) -> str:
     return f"“{one_line(prompt_text(prompt), 40)}”"
 
 
-def _setting_row(change: SettingChanged) -> EventRow:
+def setting_row(change: SettingChanged) -> EventRow:
+    """Return a changed setting as an event: what, by whom and why."""
     old, new = one_line(setting(change.old), 40), one_line(setting(change.new), 40)
     done = "undone" if change.undoes else "set"
     why = f" ({one_line(change.because, 200)})" if change.because else ""

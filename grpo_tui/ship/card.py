@@ -198,8 +198,10 @@ def _data(facts: RunFacts) -> Iterator[str]:
 
 
 def _changes(facts: RunFacts) -> Iterator[Block]:
-    rows = [(f"{one.step:,}", one.name, setting(one.old), setting(one.new)) for one in facts.changes]
-    yield from _table(("Step", "Setting", "From", "To"), rows)
+    rows = [
+        (f"{one.step:,}", one.name, setting(one.old), setting(one.new), one.because) for one in facts.changes
+    ]
+    yield from _table(("Step", "Setting", "From", "To", "Because"), rows)
 
 
 def _findings(facts: RunFacts) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import closing
 from pathlib import Path
 
@@ -53,6 +54,18 @@ def test_the_config_a_run_ended_with_is_a_file_that_trains(
     assert changed == {"temperature": 1.1, "learning_rate": 1e-4, "delta": 2.0, "seed": 9}
     assert [reward.weight for reward in after.section.rewards] == [2.0, 1.0, 0.25]
     assert [reward.source for reward in after.section.rewards] == [r.source for r in before.section.rewards]
+
+
+def test_the_history_says_what_was_changed_by_whom_and_why(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["set", str(run), "--history"]) == 0
+    told = [line.split("  ")[-1] for line in capsys.readouterr().out.splitlines()]
+    assert told[1:3] == ["beta 0 → 0.04, set by you", "beta 0.04 → 0, undone by you (no use)"]
+    assert len(told) == len(CHANGES)
+    assert main(["set", str(run), "--history", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [SettingChanged(**row) for row in rows] == CHANGES
 
 
 def test_it_is_written_only_where_its_paths_begin(

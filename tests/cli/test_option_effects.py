@@ -76,6 +76,9 @@ card RUN | --output out.py | -# first
 export DEMO | --output out.py | +lines. Train with
 export DEMO | --set learning_rate=7e-05 | +7e-05
 export DEMO | --format config | +takes a run folder
+set RUN a=1 | --undo | +--undo takes no setting
+set RUN | --history | +no setting was changed
+set RUN --undo | --history | +--history takes no setting
 gpus | --json | +{
 new | --list | +gsm8k
 plan DEMO | --json | +"world_size": 1
