@@ -19,7 +19,7 @@ from grpo_tui.store.layout import RunFolder
 MARKER = "grpo_tui.json"
 """Written last into a checkpoint. Lists the files and their sizes."""
 BEST = "best"
-"""Key of the marker. True for the checkpoint of the best evaluation, which rotation keeps."""
+"""Key in the marker: True for the checkpoint of the best evaluation, which rotation keeps."""
 TRAINER_STATE = "trainer_state.json"
 WEIGHTS_INDEX = "model.safetensors.index.json"
 WEIGHTS = ("*.safetensors", "pytorch_model*.bin", "adapter_model.bin")

@@ -261,13 +261,13 @@ class Checkpoints:
         return path
 
     def keep_best(self) -> None:
-        """Save at the current step and keep that checkpoint; the former best is kept no longer.
+        """Save at the current step and keep that checkpoint instead of the previous best.
 
         Raises:
-            DiskFull: There is not enough room.
+            DiskFull: There is not enough space.
         """
         path, former = self.path(int(self._trainer.state.global_step)), self._best
-        # A resume begins at a checkpoint that is there; saving it again would leave none if that failed.
+        # After a resume the checkpoint already exists. If saving it again failed, there would be none.
         there = self._ranks.from_first(read_object(path / MARKER) is not None and judge(path).usable)
         self._best = path.resolve()
         if there:
@@ -282,10 +282,10 @@ class Checkpoints:
             self._tell_best(former, False)
 
     def _tell_best(self, path: Path, is_best: bool) -> None:
-        """Write into a checkpoint's marker whether its evaluation is the best."""
+        """Record in a checkpoint's marker whether its evaluation is the best."""
         body = read_object(path / MARKER) if self._ranks.first else None
         if body is not None:
-            with contextlib.suppress(OSError):  # it was deleted, or the disk is full: the next one is told
+            with contextlib.suppress(OSError):  # deleted, or the disk is full
                 write_json(path / MARKER, {**body, BEST: is_best})
 
     def move(self, earlier: Path, now: Path) -> None:

@@ -183,19 +183,19 @@ def whole_parameters(trainer: Any) -> AbstractContextManager[Any]:
 
 
 def generated_at_once(trainer: Any) -> int:
-    """Completions that this rank generates in one call while it trains."""
+    """Return how many completions this rank generates in one call while training."""
     return max(1, int(trainer.args.generation_batch_size) // int(trainer.accelerator.num_processes))
 
 
 def generate_with_vllm(trainer: Any, prompts: list[list[int]], count: int) -> list[list[int]]:
-    """Generate with the run's own vLLM, which gets the current weights first; every rank takes part.
+    """Generate with the run's vLLM, after syncing the current weights. Every rank must take part.
 
     Args:
-        prompts: token ids of each, as many on every rank.
-        count: completions of each.
+        prompts: Token ids of each prompt; the same number on every rank.
+        count: Completions per prompt.
 
     Returns:
-        The token ids of each completion, those of a prompt together.
+        Token ids of each completion, grouped by prompt.
     """
     step = trainer.state.global_step
     if step != trainer._last_loaded_step:

@@ -52,7 +52,7 @@ class Controller:
         """Settings that a resume restores at the next generation boundary."""
         self.on_safe_point: Callable[[], None] = lambda: None
         self.on_stopped: Callable[[], None] = lambda: None
-        """Called at the safe point at which a stop was carried out, after its checkpoint."""
+        """Called at the safe point of a stop, after its checkpoint."""
         checkpoints.on_owed = self.pause_for
         self.pause_wanted = False
         """Set when the run should pause by itself, for example after two aborted reward calls in a row."""

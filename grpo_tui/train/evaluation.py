@@ -1,8 +1,8 @@
 """Evaluate the policy while it trains: the measures of `compare`, on held-out rows, at the safe point.
 
-Built on the probe prompts (`train/sampling.py`), which see to it that no later number changes. The same rows
-are asked with the same random seed each time. What came out is recorded as metrics of the step, and as the
-fact `evaluations`, from which a resume continues the series.
+Based on the probe prompts (`train/sampling.py`), which leave later numbers unchanged. Each evaluation uses
+the same rows and the same random seed. Results are recorded as metrics of the step, and as the fact
+`evaluations`, from which a resume continues the series.
 """
 
 from __future__ import annotations
@@ -43,23 +43,22 @@ if TYPE_CHECKING:
     from grpo_tui.config.run_config import RunConfig
 
 SHOWN = ("pass@1", "pass@k", "total", "reward")
-"""Kinds of measures that are recorded with their gain."""
+"""Kinds of measures recorded with their gain."""
 
 
 RANKS_APART = 1_000_003
-"""Between the seeds of two ranks: more than completions of one."""
+"""Distance between the seeds of two ranks; larger than the number of completions per rank."""
 
 
 class Evaluator(ProbeSampler):
     """Evaluates the policy of one run.
 
     Args:
-        rows: held-out rows.
-        wanted: what the config asks for.
-        config: has the system prompt and the column with the right answer.
-        sources: text of each reward's file, which says what answer format it looks for.
-        earlier: the evaluations that a resumed run has made up to its checkpoint.
-        common: as for `ProbeSampler`.
+        rows: Held-out rows.
+        config: Provides the system prompt and the column with the right answer.
+        sources: Text of each reward's file, from which its answer format is derived.
+        earlier: Evaluations of a resumed run up to its checkpoint; None without any.
+        common: As for `ProbeSampler`.
     """
 
     about, one_of = "the evaluation", "a prompt of the evaluation"
@@ -101,7 +100,7 @@ class Evaluator(ProbeSampler):
     # -- when ------------------------------------------------------------------------------------
 
     def at_start(self) -> None:
-        """Evaluate before the first step, or where a resumed run was ended before its evaluation."""
+        """Evaluate before the first step, or after a resume if the evaluation of its step is missing."""
         step = int(self._trainer.state.global_step)
         known = self._found
         due = known is None or (step % self._every == 0 and known.at(step) is None)
@@ -109,7 +108,7 @@ class Evaluator(ProbeSampler):
             self._evaluate(step)
 
     def safe_point(self) -> None:
-        """Evaluate every so many steps, and after the last one."""
+        """Evaluate when due, and after the last step."""
         step = int(self._trainer.state.global_step)
         last = bool(self._trainer.control.should_training_stop)
         if step != self._asked_at and (step % self._every == 0 or last):
@@ -127,7 +126,7 @@ class Evaluator(ProbeSampler):
     # -- asking ----------------------------------------------------------------------------------
 
     def _draw_all(self) -> list[Drawn | None]:
-        """The rows, shared out among the ranks."""
+        """Answer the rows, divided among the ranks."""
         config = generation_config(self._trainer)
         encoded: list[tuple[str, list[int], str] | None] = []
         for row in self._rows:
@@ -141,13 +140,13 @@ class Evaluator(ProbeSampler):
             return [None] * len(encoded)
         share = -(-len(places) // self._ranks.size)
         mine = places[self._ranks.rank :: self._ranks.size]
-        # As many on every rank: those that hold a part of the model generate together.
+        # The same number on every rank: ranks that hold a part of the model generate together.
         filled = mine + places[:1] * (share - len(mine))
         prompts = [one[1] for place in filled if (one := encoded[place]) is not None]
         problem, answers = "", list[tuple[list[int], bool]]()
         try:
             answers = self._answers(prompts, config)
-        except Exception as error:  # a look at the policy is no reason to end its training
+        except Exception as error:  # evaluating must not end the training
             problem = f"the policy cannot be evaluated: {type(error).__name__}: {error}"
         every = self._ranks.of_each((problem, mine, answers))
         drawn: list[Drawn | None] = [None] * len(encoded)
@@ -162,12 +161,12 @@ class Evaluator(ProbeSampler):
         return drawn
 
     def _answers(self, prompts: list[list[int]], config: Any) -> list[tuple[list[int], bool]]:
-        """Complete each prompt `count` times, with vLLM when the run does; from the same seed each time."""
+        """Complete each prompt `count` times from the same seed each time, with vLLM if the run uses it."""
         import torch
 
         seed = int(self._trainer.args.seed) + RANKS_APART * self._ranks.rank
         if self._trainer.use_vllm:
-            torch.manual_seed(seed)  # of vLLM within this process; a server draws from a stream of its own
+            torch.manual_seed(seed)  # for vLLM in this process; a server has its own random state
             ends = compat.end_tokens(self._trainer)
             found = compat.generate_with_vllm(self._trainer, prompts, self._count)
             return [until_end(ids, ends) for ids in found]
@@ -196,7 +195,7 @@ class Evaluator(ProbeSampler):
     def _measures(
         self, rows: list[DatasetRow], answers: list[Answers], judge: Judge | None, places: list[int]
     ) -> list[tuple[Measure, Means]]:
-        """Every measure with its means over all rows; those that were not answered have none."""
+        """Return every measure with its mean per row; None for rows that were not answered."""
         names = list(self._trainer.reward_func_names)
         weights = self._weights if self._found is None else self._found.weights
         found = []
@@ -233,7 +232,7 @@ class Evaluator(ProbeSampler):
         self._put(MetricRow(self._attempt, step, time.time(), values))
 
     def _judge(self, rows: list[DatasetRow], answers: list[Answers]) -> Judge | None:
-        """Which reward says what is right, found as `compare` finds it."""
+        """Find the reward that decides what is right, as `compare` does."""
         from grpo_tui.rewards.scoring import gold_column_of
 
         names = list(self._trainer.reward_func_names)
@@ -254,7 +253,7 @@ class Evaluator(ProbeSampler):
 
 
 def _values(known: Evaluations, found: Sequence[tuple[Measure, Means]]) -> dict[str, float | None]:
-    """The metrics of the newest evaluation; gains from the second one on."""
+    """Return the metrics of the newest evaluation; gains from the second one on."""
     first = {one.name: one.by_prompt for one in known.first}
     values: dict[str, float | None] = {}
     for measure, means in found:

@@ -110,15 +110,15 @@ def draw(trainer: Any, prompt: Any, *, count: int, temperature: float | None = N
 def generate(
     trainer: Any, prompts: Sequence[Sequence[int]], config: Any, seed: int | None = None
 ) -> tuple[list[list[int]], list[bool]]:
-    """Generate one completion of each prompt with the model that trains; nothing of the run changes.
+    """Generate one completion per prompt with the model being trained, without affecting the run.
 
     Args:
-        prompts: token ids of each.
+        prompts: Token ids of each prompt.
         config: transformers' GenerationConfig.
-        seed: of the sampling; None goes on from the run's own random state.
+        seed: Seed of the sampling; None continues from the run's random state.
 
     Returns:
-        The token ids of each completion, the end token included, and whether it was cut off.
+        Token ids of each completion, including the end token, and whether it is truncated.
     """
     import torch
     from trl.models import unwrap_model_for_generation
@@ -152,7 +152,7 @@ def generate(
 
 
 def until_end(ids: list[int], ends: Collection[int]) -> tuple[list[int], bool]:
-    """Return a completion up to its first end token, and whether it has none."""
+    """Cut a completion after its first end token. Return True with it when there is none."""
     end = next((i for i, token in enumerate(ids) if token in ends), None)
     return (ids, True) if end is None else (ids[: end + 1], False)
 
@@ -304,7 +304,7 @@ def _problem(prompt: Any) -> str | None:
 
 
 def generation_config(trainer: Any) -> Any:
-    """Return how the run samples; the caller may change it."""
+    """Return a copy of the run's generation config."""
     tokenizer = trainer._tokenizer
     existing = getattr(trainer, "generation_config", None)
     if existing is not None:
@@ -515,11 +515,11 @@ class ProbeSampler:
         self._first = ranks.first
 
     about, one_of = "probe prompts", "a probe prompt"
-    """What is asked, and one of it, in words."""
+    """Names used in messages: plural and singular."""
 
     def at_start(self) -> None:
-        """Ask before the first step, so that the untrained policy stands beside what it becomes."""
-        if self._trainer.state.global_step == 0:  # a resumed run was asked already
+        """Answer the prompts before the first step, to show the untrained policy for comparison."""
+        if self._trainer.state.global_step == 0:  # a resumed run did so at its start
             self.safe_point()
 
     def safe_point(self) -> None:
@@ -563,7 +563,7 @@ class ProbeSampler:
         self._tell(f"{self.one_of} cannot be answered: {why}")
 
     def _record(self, step: int, number: int, asked: Sequence[tuple[Row, Drawn]]) -> tuple[Group, ...]:
-        """Score the answers and record them as one group for each row."""
+        """Score the answers and record one group per row."""
         if not asked:
             return ()
         self._runner.batch = number
@@ -632,7 +632,7 @@ class ProbeSampler:
         return [[_number(values[place]) for values in given] for place in range(len(texts))], extra
 
     def _call(self, function: Any, **given: Any) -> Any:
-        """Call a function as TRL does: a coroutine goes to the event loop that TRL keeps for those."""
+        """Call a reward as TRL does: coroutines run on TRL's event loop."""
         if not is_async(function):
             return function(**given)
         return asyncio.run_coroutine_threadsafe(function(**given), self._trainer.async_loop).result()
@@ -644,13 +644,13 @@ class ProbeSampler:
 
 
 class AskedAtFirst(TrainerCallback):
-    """Asks when training begins."""
+    """Answers the prompts when training begins."""
 
     def __init__(self, probes: ProbeSampler) -> None:
         self._probes = probes
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Ask with the model as it will be trained."""
+        """Answer the prompts once the model is ready to train."""
         self._probes.at_start()
 
 

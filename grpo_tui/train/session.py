@@ -199,11 +199,11 @@ class Session:
         config: RunConfig,
         sources: Sequence[RewardFunctionInfo] = (),
     ) -> None:
-        """Evaluate before training, every so many steps and at the end; call after `join`.
+        """Evaluate before training, at regular steps and at the end. Call after `join`.
 
         Args:
             rows: Held-out rows.
-            config: Of the run; says what a right answer is.
+            config: The run's config, which defines what a right answer is.
             sources: As for `join`.
         """
         from grpo_tui.train.evaluation import Evaluator
@@ -246,7 +246,7 @@ class Session:
         self.callbacks.append(asked_at_first)
 
     def _earlier_evaluations(self) -> Evaluations | None:
-        """What a resumed run has evaluated up to its checkpoint; None on all ranks but the first."""
+        """Return a resumed run's evaluations up to its checkpoint; None on ranks other than the first."""
         if not self._resumed_from or self.rank:
             return None
         with contextlib.closing(RunReader(self.folder.database)) as reader:

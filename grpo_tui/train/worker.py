@@ -195,10 +195,10 @@ def _loaded(session: Session, config: RunConfig) -> tuple[list[LoadedReward], Pr
 def _ask_while_training(
     session: Session, config: RunConfig, prompts: Prompts, sources: Sequence[RewardFunctionInfo] | None
 ) -> None:
-    """Ask probe prompts and evaluate, as the config says.
+    """Set up probe prompts and evaluation as configured.
 
     Args:
-        sources: of the rewards; None for a trial, which evaluates nothing.
+        sources: Sources of the rewards; None for a trial, which does not evaluate.
     """
     probes, evaluate = config.section.probe_prompts, config.section.evaluate
     if probes is not None and prompts.probes is not None:
