@@ -17,7 +17,7 @@ FACT = "evaluations"
 PREFIX = "evaluate/"
 """Prefix of an evaluation's metrics."""
 WITHOUT_GAIN = f"{PREFIX}without_gain"
-"""Metric: evaluations since one was significantly better than all before."""
+"""Metric of `Evaluations.without_gain`."""
 GAIN, LOW, HIGH = "/gain", "/gain_low", "/gain_high"
 """Suffixes of the metrics for the gain of a measure over the first evaluation."""
 
@@ -97,9 +97,10 @@ class Evaluations:
 
     @property
     def without_gain(self) -> int:
-        """Number of evaluations since the last one that was significantly better than the best before it.
+        """Number of evaluations since the last gain.
 
-        A gain counts only when its 95 % interval, paired by prompt, is above 0.
+        An evaluation is a gain when the 95 % interval of its difference from the last gain, or from the first
+        evaluation, is above 0. The difference is paired by prompt.
         """
         count, best = 0, self.done[0]
         for one in self.done[1:]:
