@@ -71,8 +71,13 @@ def _rules(values: SectionValues, items: list[Any]) -> Iterator[OnRule]:
 
 def _warn_of_unknown(values: SectionValues, path: KeyPath, name: str) -> None:
     """Warn about a metric that is never logged: its rule would never act, and nothing else would say so."""
-    from grpo_tui.core.metrics import METRICS
+    from grpo_tui.core.metrics import EVALUATED, METRICS
 
+    if name.startswith(EVALUATED):
+        if not isinstance(values.written(("evaluate",)), dict):
+            said = f"This rule never acts: {name} comes from evaluations. Set grpo_tui.evaluate"
+            _warn(values, path, said)
+        return
     known = [metric.key for metric in METRICS if not metric.computed]
     if name.removeprefix("eval_") in known or name.startswith(("rewards/", "eval_rewards/")):
         return
@@ -81,6 +86,10 @@ def _warn_of_unknown(values: SectionValues, path: KeyPath, name: str) -> None:
     said = (
         f"TRL logs no metric named {name}, so this rule only acts if a reward logs it with log_metric.{hint}"
     )
+    _warn(values, path, said)
+
+
+def _warn(values: SectionValues, path: KeyPath, said: str) -> None:
     values.findings.append(
         Finding("section.metric", "warning", f"{KEY}.{path[1]}.when", values.line(path), said)
     )

@@ -16,6 +16,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 from grpo_tui.core.diagnosis import RULES
+from grpo_tui.core.evaluations import WITHOUT_GAIN
 from grpo_tui.core.statistics import is_number
 
 COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
@@ -31,8 +32,10 @@ _OVER = r"over\s+(?P<steps>\d+)\s+steps?"
 _METRIC = re.compile(rf"(?P<name>\S+?)\s*(?P<sign><=|>=|<|>)\s*{_NUMBER}(?:\s+{_OVER})?")
 _GAIN = re.compile(rf"(?P<name>\S+)\s+gains\s+(?:less\s+than|<)\s+{_NUMBER}\s+{_OVER}")
 _HOURS = re.compile(rf"{_NUMBER}\s*(?P<gpu>gpu[\s_-]*)?(?:h|hours?)", re.IGNORECASE)
+_WITHOUT_GAIN = re.compile(r"(?P<count>\d{1,6})\s+evaluations?\s+without\s+(?:a\s+)?gain", re.IGNORECASE)
 EXAMPLES = (
-    "`policy.broke`, `reward >= 2 over 20 steps`, `reward gains less than 0.02 over 200 steps` or `8 hours`"
+    "`policy.broke`, `reward >= 2 over 20 steps`, `reward gains less than 0.02 over 200 steps`, "
+    "`3 evaluations without gain` or `8 hours`"
 )
 
 
@@ -80,6 +83,10 @@ def parse(text: str) -> Condition:
         if value <= 0:
             raise ConditionError("The hours must be more than 0")
         return Condition("gpu_hours" if found["gpu"] else "hours", value=value)
+    if (found := _WITHOUT_GAIN.fullmatch(text)) is not None:
+        if int(found["count"]) < 1:
+            raise ConditionError("Give 1 evaluation or more")
+        return Condition("metric", WITHOUT_GAIN, ">=", float(found["count"]))
     if (found := _GAIN.fullmatch(text)) is not None:
         return Condition("gain", found["name"], "<", float(found["value"]), _steps(found["steps"]))
     if (found := _METRIC.fullmatch(text)) is not None:

@@ -11,9 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from grpo_tui.core.evaluations import GAIN, HIGH, LOW, WITHOUT_GAIN, Evaluations
 from grpo_tui.core.findings import Finding
-from grpo_tui.core.metrics import EVAL, GROUPS, METRICS, describe, is_computed
+from grpo_tui.core.metrics import EVAL, EVALUATED, GROUPS, METRICS, describe, is_computed
 from grpo_tui.core.text import one_line, shell_word
+from grpo_tui.present.evaluation_text import verdict
 from grpo_tui.present.formatting import (
     compact,
     digits_apart,
@@ -28,7 +30,7 @@ from grpo_tui.present.series import FLAT, FLAT_BOTTOM, FLAT_TOP, SPREAD, Recent,
 from grpo_tui.present.series import MASKED as MASKED_SHARE
 from grpo_tui.present.train_view import ChartView, Mark, Span
 from grpo_tui.store.read_health import resume_options
-from grpo_tui.store.read_series import TOKENS_PER_SECOND
+from grpo_tui.store.read_series import TOKENS_PER_SECOND, SeriesBucket
 from grpo_tui.store.status import ENDED, MASKED, Status
 
 WINDOW = 20
@@ -64,6 +66,7 @@ def health_spans(
     kl_logged: bool,
     beta: float | None,
     no_signal: Series | None = None,
+    evaluations: Evaluations | None = None,
 ) -> tuple[Span, ...]:
     """Return the health line, most important part first: what does not fit is dropped from the end."""
     state = status.state
@@ -86,6 +89,7 @@ def health_spans(
         if worst:
             return (*spans, *worst)
         spans += _reward_words(state, reward, no_signal or Series())
+        spans += _evaluation_words(evaluations)
     if reward.rows and not kl_logged:
         because = "because beta is 0" if not beta else "yet"
         spans.append((f"KL is not computed {because}.", "dim"))
@@ -162,6 +166,13 @@ def _reward_words(state: str, reward: Series, no_signal: Series) -> list[Span]:
     return [(f"{sign} Reward {word}", role), (course, "text")]
 
 
+def _evaluation_words(evaluations: Evaluations | None) -> list[Span]:
+    """Say what the newest evaluation shows; empty before the second one."""
+    word, sentence = verdict(evaluations) if evaluations is not None else ("", "")
+    roles = {"better": "good", "worse": "bad", "not shown": "dim"}
+    return [(f"{sentence[0].upper()}{sentence[1:]}. ", roles[word])] if word else []
+
+
 def _apart(one: float, other: float) -> tuple[str, str]:
     digits = digits_apart([one, other])
     return fixed(one, digits), fixed(other, digits)
@@ -193,6 +204,8 @@ CHANGE_STEPS = 20
 
 FIRST = (
     "reward",
+    f"{EVALUATED}pass@1",
+    f"{EVALUATED}total",
     "completions/mean_length",
     "entropy",
     "kl",
@@ -208,7 +221,9 @@ FIRST = (
 _SHARES = frozenset({FLAT, MASKED_SHARE, FLAT_TOP, FLAT_BOTTOM, "frac_reward_zero_std"})
 """Fractions of a few groups jump between 0 and 1, so only their mean over a stretch is meaningful."""
 _PLACES = {metric.key: place for place, metric in enumerate(METRICS)}
-_NO_CHART = frozenset({"epoch", "total_flos", "train_loss", "train_runtime"})
+_GAINS = (GAIN, LOW, HIGH)
+"""Drawn as the band around the measure of an evaluation."""
+_NO_CHART = frozenset({WITHOUT_GAIN, "epoch", "total_flos", "train_loss", "train_runtime"})
 _NO_CHART_PREFIXES = ("train_", "eval_runtime", "eval_samples_per", "eval_steps_per")
 
 
@@ -216,7 +231,12 @@ def chart_keys(keys: Iterable[str]) -> list[str]:
     """Return the keys that get a chart, in display order."""
     known = list(keys)
     rest = [
-        k for k in known if k not in FIRST and k not in _NO_CHART and not k.startswith(_NO_CHART_PREFIXES)
+        k
+        for k in known
+        if k not in FIRST
+        and k not in _NO_CHART
+        and not k.startswith(_NO_CHART_PREFIXES)
+        and not (k.startswith(EVALUATED) and k.endswith(_GAINS))
     ]
     return [k for k in FIRST if k in known] + sorted(rest, key=_place)
 
@@ -251,11 +271,30 @@ def chart_view(key: str, series: Mapping[str, Series], marks: Sequence[Mark], en
         note=note,
         note_short=short,
         buckets=buckets,
-        band=band_around(buckets, series[SPREAD].buckets) if key == "reward" and SPREAD in series else (),
+        band=_band(key, buckets, series),
         raw=key not in _SHARES,
         marks=tuple(marks),
         end=end,
     )
+
+
+def _band(
+    key: str, buckets: Sequence[SeriesBucket], series: Mapping[str, Series]
+) -> tuple[tuple[float, float] | None, ...]:
+    """Return the group std around the reward, or the interval of an evaluation's gain around its measure."""
+    if key == "reward" and SPREAD in series:
+        return band_around(buckets, series[SPREAD].buckets)
+    if not key.startswith(EVALUATED) or key + GAIN not in series:
+        return ()
+    gain, low, high = ({b.first: b.mean for b in series[key + end].buckets} for end in _GAINS)
+    band: list[tuple[float, float] | None] = []
+    for bucket in buckets:
+        parts = bucket.mean, gain.get(bucket.first), low.get(bucket.first), high.get(bucket.first)
+        known = [part for part in parts if part is not None]
+        band.append(
+            (known[0] - known[1] + known[2], known[0] - known[1] + known[3]) if len(known) == 4 else None
+        )
+    return tuple(band)
 
 
 def _note(key: str, series: Mapping[str, Series]) -> tuple[str, str]:
@@ -272,6 +311,8 @@ def _note(key: str, series: Mapping[str, Series]) -> tuple[str, str]:
             f"{percent(top)} at the highest total, {percent(bottom)} at the lowest",
             f"{percent(top)} at top",
         )
+    if key.startswith(EVALUATED) and _last(series, key + GAIN) is not None:
+        return "band: 95 % interval of the gain over the first evaluation", "95 % interval"
     return ("computed here", "") if is_computed(key) else ("", "")
 
 

@@ -10,6 +10,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from grpo_tui.core.evaluations import Evaluations
+from grpo_tui.core.text import one_line
+from grpo_tui.present.evaluation_text import read_evaluations
 from grpo_tui.present.formatting import fixed, plural, size
 from grpo_tui.store.checkpoints import MARKER, WEIGHTS, judge
 from grpo_tui.store.connection import RunDatabaseError
@@ -31,6 +34,9 @@ class ListedCheckpoint:
         requested: Whether a user requested it, so that rotation keeps it.
         metrics: Training metrics of its step, or of the last logged step before it.
         metrics_step: That step; None without metrics.
+        best: Whether its reward is the highest of the complete ones.
+        evaluation: What the evaluation at its step came to in the deciding measure; None without one.
+        best_evaluation: Whether that is the best evaluation so far, so that rotation keeps it.
     """
 
     step: int
@@ -43,6 +49,8 @@ class ListedCheckpoint:
     metrics_step: int | None = None
     newest: bool = False
     best: bool = False
+    evaluation: float | None = None
+    best_evaluation: bool = False
 
     @property
     def reward(self) -> float | None:
@@ -73,6 +81,7 @@ class CheckpointList:
     live: bool
     starting: bool
     free_bytes: int
+    deciding: str = ""
 
     @property
     def disk_bytes(self) -> int:
@@ -87,6 +96,7 @@ class CheckpointList:
             "run": self.run,
             "checkpoints": listed,
             "final": final,
+            "deciding": self.deciding or None,
             "disk_bytes": self.disk_bytes,
             "free_bytes": self.free_bytes,
         }
@@ -116,6 +126,9 @@ def list_checkpoints(root: Path) -> CheckpointList:
     status = read_status(root)
     found = [_listed(path, live=status.live) for path in RunFolder(root).checkpoints()]
     final = final_step(root, status)
+    evaluations = read_evaluations(root)
+    if evaluations is not None:
+        found = [_evaluated(one, evaluations) for one in found]
     return CheckpointList(
         run=str(root),
         checkpoints=_marked(_with_metrics(root, found)),
@@ -123,27 +136,42 @@ def list_checkpoints(root: Path) -> CheckpointList:
         live=status.live,
         starting=status.state == "starting",
         free_bytes=shutil.disk_usage(root).free,
+        deciding=evaluations.deciding if evaluations is not None else "",
     )
 
 
 def lines(found: CheckpointList) -> Iterator[str]:
     """Yield the list as a table with a total below."""
-    rewards = [fixed(one.reward) for one in found.checkpoints]
-    width = max([len("reward"), *map(len, rewards)])
-    yield f"{'step':>8}  {'size':>9}  {'reward':>{width}}"
-    for one, reward in zip(found.checkpoints, rewards, strict=True):
-        yield f"{one.step:>8}  {size(one.size_bytes):>9}  {reward:>{width}}  {_marks(one)}".rstrip()
+    columns = [_column("reward", [fixed(one.reward) for one in found.checkpoints])]
+    if found.deciding:
+        values = [fixed(one.evaluation, 3) for one in found.checkpoints]
+        columns.append(_column(one_line(found.deciding, 20), values))
+    heads, *rows = ["  ".join(cells) for cells in zip(*columns, strict=True)]
+    yield f"{'step':>8}  {'size':>9}  {heads}"
+    for one, row in zip(found.checkpoints, rows, strict=True):
+        yield f"{one.step:>8}  {size(one.size_bytes):>9}  {row}  {_marks(one)}".rstrip()
     if found.final is not None:
-        yield f"{found.final.step:>8}  {size(found.final.size_bytes):>9}  {'':>{width}}  final model"
+        yield f"{found.final.step:>8}  {size(found.final.size_bytes):>9}  {'':>{len(heads)}}  final model"
     also = " and the final model" if found.final is not None else ""
     count = plural(len(found.checkpoints), "checkpoint")
     yield f"{count}{also}: {size(found.disk_bytes)}; {size(found.free_bytes)} free"
 
 
+def _column(head: str, values: Sequence[str]) -> list[str]:
+    """Return head and values, all as wide as the widest."""
+    width = max(len(head), *map(len, values)) if values else len(head)
+    return [f"{text:>{width}}" for text in (head, *values)]
+
+
 def _marks(one: ListedCheckpoint) -> str:
     if not one.complete:
         return f"incomplete: {one.reason}"
-    marks = {"newest": one.newest, "best": one.best, "requested": one.requested}
+    marks = {
+        "newest": one.newest,
+        "best reward": one.best,
+        "best evaluation": one.best_evaluation,
+        "requested": one.requested,
+    }
     return ", ".join(name for name, holds in marks.items() if holds)
 
 
@@ -155,6 +183,12 @@ def _listed(path: Path, *, live: bool) -> ListedCheckpoint:
     size_bytes = sum(file.lstat().st_size for file in path.rglob("*") if file.is_file())
     requested = bool((marker or {}).get("requested"))
     return ListedCheckpoint(verdict.step, str(path), size_bytes, complete, reason, requested)
+
+
+def _evaluated(one: ListedCheckpoint, evaluations: Evaluations) -> ListedCheckpoint:
+    found, best = evaluations.at(one.step), evaluations.best
+    value = found.value if found is not None else None
+    return replace(one, evaluation=value, best_evaluation=best is not None and best.step == one.step)
 
 
 def _with_metrics(root: Path, found: Sequence[ListedCheckpoint]) -> list[ListedCheckpoint]:

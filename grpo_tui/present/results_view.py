@@ -14,6 +14,7 @@ from typing import Any
 from grpo_tui.core.text import one_line, prompt_text, shell_word
 from grpo_tui.present.checkpoint_list import CheckpointList, list_checkpoints
 from grpo_tui.present.comparison_text import asked, difference, digits_of, head, judged, sentence, signed
+from grpo_tui.present.evaluation_text import read_evaluations, verdict
 from grpo_tui.present.formatting import MISSING, fixed, from_here
 from grpo_tui.present.train_view import Span
 from grpo_tui.store.comparisons import kept_results, marks, read_lines
@@ -145,6 +146,7 @@ class Results:
         comparisons: Newest first, one entry per compared model.
         prompts: Its prompts: worse first, then better, then the same.
         models: The final model, then the checkpoints, newest first.
+        evaluation: Verdict and sentence on the newest evaluation made while training; None without one.
     """
 
     comparisons: tuple[Comparison, ...]
@@ -153,6 +155,7 @@ class Results:
     models: tuple[Model, ...]
     disk_bytes: int
     free_bytes: int
+    evaluation: tuple[str, str] | None = None
 
     @property
     def shown(self) -> Comparison | None:
@@ -162,7 +165,9 @@ class Results:
 
 def fingerprint(root: Path) -> object:
     """Return a value that changes when `read_results` would, apart from the state of the run."""
-    return marks(root), tuple(sorted(path.name for path in root.glob("checkpoint-*/*")))
+    evaluations = read_evaluations(root)
+    done = (len(evaluations.done), evaluations.done[-1].step) if evaluations is not None else None
+    return marks(root), done, tuple(sorted(path.name for path in root.glob("checkpoint-*/*")))
 
 
 def read_results(root: Path, wanted: tuple[Path, int] | None = None) -> Results:
@@ -178,7 +183,16 @@ def read_results(root: Path, wanted: tuple[Path, int] | None = None) -> Results:
     comparisons = tuple(one for file, body in kept_results(root) for one in _comparisons(file, body))
     at = next((n for n, one in enumerate(comparisons) if (one.file, one.at) == wanted), 0)
     prompts = _prompts(comparisons[at]) if comparisons else ()
-    return Results(comparisons, at, prompts, tuple(_models(root, found)), found.disk_bytes, found.free_bytes)
+    evaluations = read_evaluations(root)
+    return Results(
+        comparisons,
+        at,
+        prompts,
+        tuple(_models(root, found)),
+        found.disk_bytes,
+        found.free_bytes,
+        verdict(evaluations) if evaluations is not None else None,
+    )
 
 
 # -- models ------------------------------------------------------------------------------------------
@@ -192,8 +206,16 @@ def _models(root: Path, found: CheckpointList) -> Iterable[Model]:
             final.step, root, name, final.size_bytes, None, "final model", usable=True, adapter=_adapter(root)
         )
     for one in reversed(found.checkpoints):
-        words = {"newest": one.newest, "best reward": one.best, "requested": one.requested}
-        marks = ", ".join(word for word, holds in words.items() if holds)
+        words = {
+            "newest": one.newest,
+            "best reward": one.best,
+            "best evaluation": one.best_evaluation,
+            "requested": one.requested,
+        }
+        held = [word for word, holds in words.items() if holds]
+        if one.evaluation is not None:
+            held.append(f"{one_line(found.deciding, 20)} {fixed(one.evaluation, 3)}")
+        marks = ", ".join(held)
         yield Model(
             one.step,
             Path(one.path),

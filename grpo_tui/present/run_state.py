@@ -16,6 +16,7 @@ from typing import Any
 from grpo_tui.config.live_settings import LIVE
 from grpo_tui.config.trl_fields import FieldsUnavailableError, NoDefault, load_fields
 from grpo_tui.core.commands import Command, Outcome
+from grpo_tui.core.evaluations import FACT, Evaluations
 from grpo_tui.core.records import CheckpointSaved, RewardFunctionInfo, SettingChanged
 from grpo_tui.core.statistics import is_number, scored
 from grpo_tui.core.text import one_line, prompt_text
@@ -142,7 +143,7 @@ FIRST_KEYS = (
 )  # fmt: skip
 """Metrics read in the first look, with the means of the reward functions. Others follow in pages."""
 KEYS_PAGE = 8
-FACTS = ("config", "before_after")
+FACTS = ("config", "before_after", FACT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,7 +418,15 @@ class RunState:
     def _health(self, status: Status, reward: Series) -> tuple[Span, ...]:
         kl_logged, beta = "kl" in self._series, _number(self._config().get("beta"))
         lost = self._series.get(FLAT)
-        return health_spans(status, self.folder, reward, kl_logged=kl_logged, beta=beta, no_signal=lost)
+        return health_spans(
+            status,
+            self.folder,
+            reward,
+            kl_logged=kl_logged,
+            beta=beta,
+            no_signal=lost,
+            evaluations=Evaluations.from_json(self._delta.facts.get(FACT)),
+        )
 
     def _events(
         self, status: Status, waiting: Iterable[tuple[Command, Outcome | None]]

@@ -263,12 +263,15 @@ def metric_row(reader: RunReader, row: int) -> dict[str, Any]:
     return {r["key"]: from_column(r["value"]) for r in found}
 
 
-def last_training_row(reader: RunReader, last_step: int | None = None) -> tuple[int, dict[str, Any]] | None:
-    """Return step and values of the newest row with a training reward, up to `last_step`."""
+def last_training_row(
+    reader: RunReader, last_step: int | None = None, key: str = "reward"
+) -> tuple[int, dict[str, Any]] | None:
+    """Return step and values of the newest row with a training reward, or another key, up to `last_step`."""
     row = reader.one(
         "SELECT r.id, r.step FROM metric m CROSS JOIN metric_row r ON r.id = m.row"
-        " WHERE m.key = (SELECT id FROM metric_key WHERE key = 'reward') AND r.superseded = 0"
+        " WHERE m.key = (SELECT id FROM metric_key WHERE key = ?) AND r.superseded = 0"
         " AND (? IS NULL OR r.step <= ?) ORDER BY m.row DESC LIMIT 1",
+        key,
         last_step,
         last_step,
     )

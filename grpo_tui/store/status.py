@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from grpo_tui.core.evaluations import WITHOUT_GAIN
 from grpo_tui.core.findings import Finding
 from grpo_tui.store.checkpoints import judge, weights_fault
 from grpo_tui.store.connection import DamagedError, NewerError, RunDatabaseError
@@ -214,6 +215,7 @@ def _from_database(
     if rank is not None and attempt is not None and rank.attempt not in (0, attempt.attempt):
         rank = None
     newest = last_training_row(reader)
+    evaluated = last_training_row(reader, key=WITHOUT_GAIN)
     state = _state(attempt, heartbeat, rank)
     supervisor_alive = heartbeat is not None and heartbeat.supervisor_alive
     shown_rank = rank if state not in ENDED else None
@@ -240,7 +242,7 @@ def _from_database(
         ranks=ranks,
         hardware=read_hardware(folder.hardware) if state not in ENDED else None,
         attempt=attempt.attempt if attempt else 0,
-        metrics={**newest[1], **computed} if newest else {},
+        metrics={**(evaluated[1] if evaluated else {}), **newest[1], **computed} if newest else {},
         dropped=sum(reader.dropped().values()) + (sum(rank.lost.values()) if rank and _open(attempt) else 0),
         checkpoints=checkpoints,
         error=_error(attempt, state, folder),

@@ -172,6 +172,14 @@ def test_who_is_told_is_read_and_saved_and_the_record_masks_the_webhook(
     assert read.webhook != HOOK or record.count('"https://hooks.here/…"') == 2
 
 
+def test_a_rule_on_evaluations_needs_them(folder: Path) -> None:
+    rule = "on: [{when: 3 evaluations without gain, do: stop}]"
+    (one,) = load(folder, f"dataset: rows.jsonl\n{rule}").findings
+    assert (one.severity, one.field) == ("warning", "grpo_tui.on.0.when")
+    assert "Set grpo_tui.evaluate" in one.message
+    assert not load(folder, f"dataset: rows.jsonl\nholdout: 40\nevaluate: {{every: 5}}\n{rule}").findings
+
+
 @pytest.mark.parametrize("key", ["on", '"on"'])
 def test_rules_are_read_and_saved(folder: Path, key: str) -> None:
     config = load(

@@ -24,6 +24,8 @@ from grpo_tui.core.conditions import Condition, ConditionError, Watched, parse
         ),
         ("reward gains less than .02 over 200 steps", Condition("gain", "reward", "<", 0.02, 200)),
         ("reward gains < 0 over 30 steps", Condition("gain", "reward", "<", 0.0, 30)),
+        ("3 evaluations without gain", Condition("metric", "evaluate/without_gain", ">=", 3.0)),
+        ("1 evaluation without a gain", Condition("metric", "evaluate/without_gain", ">=", 1.0)),
         ("8h", Condition("hours", value=8.0)),
         ("1 hour", Condition("hours", value=1.0)),
         ("0.5 GPU hours", Condition("gpu_hours", value=0.5)),

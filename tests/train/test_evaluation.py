@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,13 @@ from typing import Any
 import pytest
 
 from grpo_tui.config.resolve import load_config
-from grpo_tui.config.section import Evaluate
+from grpo_tui.config.section import Evaluate, OnRule
 from grpo_tui.core.evaluations import FACT, Evaluations
 from grpo_tui.core.paired import difference, pass_at
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.demo.rewards import correctness
 from grpo_tui.demo.task import all_rows
+from grpo_tui.present.events import whole_history
 from grpo_tui.rewards.library import AdaptiveWeight
 from grpo_tui.store.checkpoints import BEST, MARKER
 from grpo_tui.store.json_file import read_object
@@ -278,6 +280,34 @@ class ByStep:
 
     def __call__(self, completions: list[Any], trainer_state: Any, **kwargs: Any) -> list[float]:
         return [self.values[int(trainer_state.global_step)]] * len(completions)
+
+
+def test_a_rule_stops_the_run_after_evaluations_without_a_gain(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    mailbox = Mailbox(RunFolder(folder).commands)
+
+    def wait_for_the_rule(session: Session, trainer: Any) -> None:
+        # It is looked at in the recorder's thread, once the row of the evaluation at step 2 is written.
+        while int(trainer.state.global_step) == 3 and not (mailbox.pending() or session.controller.stopped):
+            time.sleep(0.01)
+
+    def before(session: Session, trainer: Any) -> None:
+        evaluating(Evaluate(every=1, rows=5, samples=1))(session, trainer)
+        session.act_on([OnRule("2 evaluations without gain", "stop")])
+
+    run_recorded(
+        folder,
+        before_train=before,
+        at_safe_point=wait_for_the_rule,
+        rewards=[ByStep(dict.fromkeys(range(9), 0.5))],
+        max_steps=8,
+    )
+    assert [one.step for one in evaluated(folder).done][-1] in (2, 3)  # 2: it was quick
+    with closing(RunReader(RunFolder(folder).database)) as reader:
+        (attempt,) = reader.attempts()
+        told = [row.text for row in whole_history(reader, live=False)]
+    assert attempt.state == "stopped"
+    assert any("stopping by grpo_tui.on (evaluate/without_gain is 2" in text for text in told)
 
 
 def test_a_checkpoint_that_the_user_asked_for_stays_when_another_is_better(tmp_path: Path) -> None:

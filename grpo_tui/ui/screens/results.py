@@ -81,7 +81,9 @@ class ResultsSummary(LinePane):
         if self.app.size.height < LOW:  # leave the rows to prompts and models
             about = [one_line(shown.about[0], room)]
         else:
-            about = [row for text in shown.about for row in wrapped(text, room)]
+            said = self.results.evaluation
+            evaluated = (f"Evaluated while training: {said[1]}",) if said is not None else ()
+            about = [row for text in (*shown.about, *evaluated) for row in wrapped(text, room)]
         if len(self.results.comparisons) > 1:
             about[:0] = [f"comparison {self.results.at + 1} of {len(self.results.comparisons)}, newest first"]
         return [*lines, *([Span(f"   {row}", "dim")] for row in about)]
@@ -90,8 +92,15 @@ class ResultsSummary(LinePane):
         if not any(one.usable for one in results.models):
             words = "No model to compare yet: the run has neither a final model nor a complete checkpoint."
             return [[Span(f" {row}", "strong")] for row in wrapped(words, width - 2)]
+        said = [[Span(" Not compared with the base model yet.", "strong")]]
+        if results.evaluation is not None:
+            word, sentence = results.evaluation
+            sign, role = SIGNS.get(word, ("·", "text"))
+            first, *more = wrapped(f"While training, {sentence}", max(20, width - 4))
+            said = [[Span(f" {sign} ", role), Span(first, f"strong {role}")]]
+            said += [[Span(f"   {row}", role)] for row in more]
         return [
-            [Span(" Not compared with the base model yet.", "strong")],
+            *said,
             [
                 Span(" D", "key", "screen.results_compare"),
                 Span(" compares them on the same prompts, as ", "dim"),
