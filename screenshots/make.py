@@ -1,10 +1,9 @@
-"""Write `screenshots/*.svg`: the panes in every state, of the real app on demo runs that train just then.
+"""Write `screenshots/*.svg`: every pane in every state, from the real app on demo runs that train meanwhile.
 
     python screenshots/make.py [NAME…]
 
-Takes ten minutes or so; with names, such as `train-120x40`, only those are written. The texts and numbers are
-what the model wrote and TRL computed; nothing is staged but the moment, and one machine with its run, whose
-eight GPUs are made up. It knows nothing of how the panes are drawn.
+Takes about ten minutes. With names, such as `train-120x40`, only those are written. All texts and numbers
+come from the model and from TRL, except on the machine with eight GPUs, which is simulated.
 """
 
 from __future__ import annotations
@@ -37,18 +36,18 @@ from tests.ui.recorded_run import NOW, recorded  # noqa: E402
 
 SMALL, USUAL, LARGE = (80, 24), (120, 40), (200, 50)
 SET_AT, AT_STEP = 20, 36
-"""When the learning rate is changed, and when the pictures begin, while the reward still rises."""
+"""Steps at which the learning rate changes, and at which the pictures start, while the reward still rises."""
 SETTLE_S = 4.0
-"""What the app gets to fetch every chart before the picture."""
+"""Time for the app to read every chart."""
 LAB_S = 45.0
-"""What the lab gets to import torch and to score."""
+"""Time for the rewards to import torch and to score."""
 PATIENCE_S = 900.0
 RUNS = Path("runs")
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """One picture: what is pressed, a key at a time, before it is taken."""
+    """One picture, and the keys that are pressed before it is taken."""
 
     name: str
     size: tuple[int, int] = USUAL
@@ -75,6 +74,12 @@ TRAINING = [
     Picture("runs-120x40", keys=("1",)),
     Picture("runs-80x24", SMALL, ("1",)),
 ]
+RESULTS = [
+    Picture("results-120x40", keys=("6",)),
+    Picture("results-80x24", SMALL, ("6",)),
+    Picture("results-answers-120x40", keys=("6", "enter")),
+]
+FINDINGS = [Picture("train-findings-120x40", keys=("f",))]
 OVERLAY = [Picture("overlay-120x40", keys=("space", "space", "o"))]
 PAUSED = [Picture("train-paused-80x24", SMALL)]
 REWARDS = [Picture("rewards-120x40")]
@@ -88,7 +93,7 @@ EIGHT = [Picture("machine-eight-gpus-120x40", keys=("u",))]
 
 
 def grpo_tui(*words: object) -> list[str]:
-    """The program, with words."""
+    """Return the command line of the program."""
     return [sys.executable, "-m", "grpo_tui", *map(str, words)]
 
 
@@ -99,10 +104,10 @@ def demo(run: Path, steps: int, *more: str) -> subprocess.Popen[bytes]:
 
 
 def wait_for(run: Path, reached: Callable[[Status], bool]) -> None:
-    """Wait until a run is as wished.
+    """Wait until a run reaches a state.
 
     Raises:
-        SystemExit: It ended before, or took too long.
+        SystemExit: The run ended first, or took too long.
     """
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
@@ -115,7 +120,7 @@ def wait_for(run: Path, reached: Callable[[Status], bool]) -> None:
         if look.state in ENDED:
             break
         time.sleep(0.3)
-    raise SystemExit(f"{run} did not come so far; see {run / 'train.log'}")
+    raise SystemExit(f"{run} did not get that far; see {run / 'train.log'}")
 
 
 async def _take(app: GrpoApp, picture: Picture, file: Path) -> None:
@@ -134,7 +139,7 @@ def take(
     rewards: RewardsRequest | None = None,
     config: ConfigRequest | None = None,
 ) -> None:
-    """Open the app anew for each of the pictures that are wanted, and write what is on the screen."""
+    """Open a new app for each requested picture and write what it shows."""
     for picture in pictures:
         if sys.argv[1:] and picture.name not in sys.argv[1:]:
             continue
@@ -146,12 +151,12 @@ def take(
 
 
 def wanted(pictures: list[Picture]) -> bool:
-    """Whether one of them is to be taken."""
+    """Return whether one of these pictures was asked for."""
     return not sys.argv[1:] or any(picture.name in sys.argv[1:] for picture in pictures)
 
 
 def eight_gpus() -> Hardware:
-    """Cards that are made up: one idles, and one is shared with somebody else."""
+    """Simulate eight GPUs: one is idle, and one is shared with another user."""
     cards = [machines.gpu(index, use) for index, use in enumerate(machines.USES)]
     other = GpuProcess(81_234, "python eval.py", 14 << 30, False, "ada")
     cards[6] = replace(cards[6], processes=(*(cards[6].processes or ()), other))
@@ -159,7 +164,7 @@ def eight_gpus() -> Hardware:
 
 
 def config_with_a_mistake() -> Path:
-    """A copy of the demonstration's config with its files, whose batch holds no whole groups."""
+    """Copy the demo's config and files, with a batch size that does not fit the groups."""
     known = {preset.name: preset for preset in presets()}
     path = Path("sums.yaml")
     if not path.exists():
@@ -173,7 +178,7 @@ def config_with_a_mistake() -> Path:
 
 
 def without_a_run() -> None:
-    """An empty list, a config and rewards before training, and a machine that is made up."""
+    """Take an empty list, a config and rewards before training, and a simulated machine."""
     take(None, EMPTY)
     if wanted(CONFIG):
         take(None, CONFIG, config=ConfigRequest(config_with_a_mistake()))
@@ -187,7 +192,7 @@ def without_a_run() -> None:
 
 
 def gone_wrong() -> None:
-    """A run that loads and then fails, and one whose judge hangs."""
+    """Take a run that loads and then fails, one whose judge hangs, and one with findings."""
     run = RUNS / "demo-reward-raises"
     failing = demo(run, 20, "--fault", "reward-raises")
     if wanted(LOADING):
@@ -202,13 +207,21 @@ def gone_wrong() -> None:
         take(run, STALLED)
         subprocess.run(grpo_tui("stop", run, "--now"), check=False)
         hanging.wait()
+    if wanted(FINDINGS):
+        run = RUNS / "demo-lr-too-high"
+        demo(run, 30, "--fault", "lr-too-high").wait()
+        take(run, FINDINGS)
 
 
 def gone_well() -> None:
-    """Two runs to their end, over each other, and one while it trains and in a pause."""
+    """Take two finished runs and their overlay, and a run while it trains and while it is paused."""
     first, slower, second = RUNS / "demo", RUNS / "slower", RUNS / "demo-2"
     demo(first, 40).wait()
     take(first, FINISHED)
+    if wanted(RESULTS):
+        compare = grpo_tui("compare", first, "--samples", 4)
+        subprocess.run(compare, stdout=subprocess.DEVNULL, check=True)
+        take(first, RESULTS)
     if wanted(OVERLAY):
         change = ("--run-dir", slower, "--set", "learning_rate=5.0e-5")
         subprocess.run(grpo_tui("train", first, "--headless", *change), stdout=subprocess.DEVNULL, check=True)
@@ -227,7 +240,7 @@ def gone_well() -> None:
 
 
 def main() -> int:
-    """Take every picture, or those that are named."""
+    """Take every picture, or the named ones."""
     os.environ.pop("NO_COLOR", None)
     os.environ.pop("COLORFGBG", None)
     with tempfile.TemporaryDirectory() as folder:
@@ -235,9 +248,9 @@ def main() -> int:
         os.chdir(folder)  # so that the runs are of the copy, and the panes show short paths
         os.environ["GRPO_TUI_CONFIG_DIR"] = str(Path(folder, "config"))
         without_a_run()
-        if wanted([*LOADING, *FAILED, *STALLED]):
+        if wanted([*LOADING, *FAILED, *STALLED, *FINDINGS]):
             gone_wrong()
-        if wanted([*FINISHED, *OVERLAY, *TRAINING, *PAUSED]):
+        if wanted([*FINISHED, *RESULTS, *OVERLAY, *TRAINING, *PAUSED]):
             gone_well()
         os.chdir("/")
     return 0
