@@ -171,7 +171,7 @@ class Doctor:
 
 
 def _can_harm(change: SettingChanged) -> bool:
-    """Return False for what does not touch the policy, and for a lowered learning rate, which is a remedy."""
+    """Return False for settings that do not affect the policy, and for a lowered learning rate."""
     if change.name in WHOLE:
         return False
     if change.name != "learning_rate":

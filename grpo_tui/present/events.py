@@ -160,7 +160,7 @@ def _quoted(command: Command) -> str:
 
 
 def setting_row(change: SettingChanged) -> EventRow:
-    """Return a changed setting as an event: what, by whom and why."""
+    """Return a changed setting as an event, with who changed it and why."""
     old, new = one_line(setting(change.old), 40), one_line(setting(change.new), 40)
     done = "undone" if change.undoes else "set"
     why = f" ({one_line(change.because, 200)})" if change.because else ""

@@ -501,7 +501,7 @@ class RunState:
         return found
 
     def _all_in_force(self) -> dict[str, Any]:
-        """What the run started with of everything that can change, TRL's default where it said nothing."""
+        """Return the initial value of every setting that can change, with TRL's defaults."""
         config = self._config()
         if not config:
             return {}

@@ -45,7 +45,7 @@ _WRAPPED = "_grpo_tui_wrapped"
 _FIRST_STEP = "_grpo_tui_first_step"
 """Attribute of a resumed trainer: the step from which its losses are summed."""
 _NEW_ADAPTER = "_grpo_tui_new_adapter"
-"""Attribute of a trainer: whether its adapter was untrained when it was built."""
+"""Attribute of a trainer: whether its adapter was untrained when the trainer was built."""
 
 
 def missing(trainer: Any) -> dict[str, str]:
@@ -617,7 +617,7 @@ def set_temperature(trainer: Any, value: float) -> None:
 
 
 def sampling_refused(trainer: Any, name: str) -> str:
-    """Why a setting of the sampling cannot change; empty when it can."""
+    """Return why a sampling setting cannot change; empty when it can."""
     key = _GENERATION_NAMES.get(name, name)
     given = getattr(trainer.args, "generation_kwargs", None) or {}
     for taken in (key, "max_tokens", "max_length") if name in _GENERATION_NAMES else (key,):
@@ -629,11 +629,11 @@ def sampling_refused(trainer: Any, name: str) -> str:
 
 
 _GENERATION_NAMES = {"max_completion_length": "max_new_tokens"}
-"""Settings of the sampling that transformers calls otherwise."""
+"""Sampling settings that have another name in transformers."""
 
 
 def set_sampling(trainer: Any, name: str, value: Any) -> None:
-    """Change a setting of the sampling wherever TRL or vLLM reads it for a generation."""
+    """Change a sampling setting wherever TRL or vLLM reads it."""
     if getattr(trainer, "use_vllm", False):
         setattr(trainer.vllm_generation, name, value)
     else:
@@ -644,40 +644,40 @@ def set_sampling(trainer: Any, name: str, value: Any) -> None:
 
 
 def set_entropy_coef(trainer: Any, value: float) -> None:
-    """Change the weight of the entropy bonus; TRL computes none when it began with 0."""
+    """Change the weight of the entropy bonus. TRL computes no bonus unless it is enabled."""
     trainer.entropy_coef = value
     trainer._entropy_bonus_enabled = value != 0
 
 
 def note_adapter(trainer: Any) -> None:
-    """Note whether the adapter is untrained; once the trainer is built and nothing is loaded yet."""
+    """Note whether the adapter is untrained. Call after building the trainer, before loading anything."""
     added = [p for name, p in trainer.model.named_parameters() if ".lora_B." in name]
     vars(trainer)[_NEW_ADAPTER] = bool(added) and all(p.numel() and not p.any() for p in added)
 
 
 def adapter_was_new(trainer: Any) -> bool:
-    """Whether the base model is what training began with, as `note_adapter` found it."""
+    """Return whether training began with the base model, as found by `note_adapter`."""
     return bool(vars(trainer).get(_NEW_ADAPTER))
 
 
 def batch_has_reference(trainer: Any) -> bool:
-    """Whether the next step has log-probabilities of the reference model to measure KL with."""
+    """Return whether the next step has the reference model's log-probabilities, for KL."""
     if at_generation_boundary(trainer):
         return True
     return all("ref_per_token_logps" in part for part in trainer._buffered_inputs)
 
 
 def schedule_kind(trainer: Any) -> str:
-    """Name of the schedule of the learning rate."""
+    """Return the name of the learning-rate schedule."""
     kind = trainer.args.lr_scheduler_type
     return str(getattr(kind, "value", kind))
 
 
 def schedule_shapes(trainer: Any, kind: str, steps: int) -> list[Callable[[int], float]]:
-    """The rate of each parameter group as a function of the step, as a run configured so would have it.
+    """Return each parameter group's rate factor as a function of the step, for this schedule and length.
 
     Raises:
-        LookupError: One of the two schedules follows something other than the step.
+        LookupError: The current or the new schedule is not a function of the step.
         ValueError: The schedule needs arguments that this run does not have.
     """
     import torch
@@ -698,7 +698,7 @@ def schedule_shapes(trainer: Any, kind: str, steps: int) -> list[Callable[[int],
 
 
 def follow_shapes(trainer: Any, kind: str, steps: int) -> None:
-    """Put another schedule in force from the next step on; one that follows a metric stays as it is."""
+    """Switch to another schedule from the next step on. Does nothing if either follows a metric."""
     from transformers import SchedulerType
 
     try:
@@ -711,9 +711,9 @@ def follow_shapes(trainer: Any, kind: str, steps: int) -> None:
 
 
 def train_past_the_epochs(trainer: Any) -> None:
-    """Have training end at its last step only, so that steps can be added while it runs.
+    """Make training end only at its last step, so that steps can be added while it runs.
 
-    transformers works the number of epochs out of `max_steps` once, and ends after them whatever comes.
+    transformers computes the number of epochs from `max_steps` once, and stops after them in any case.
     """
 
     def around(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -160,7 +160,7 @@ class Controller:
         self._outbox.send()
 
     def _put_back(self) -> None:
-        """Apply what a resume brings back, once the next step generates."""
+        """Apply the settings that a resume restores, once the next step generates."""
         for name, value in self.deferred.items():
             try:
                 self._settings.apply({name: value}, by="resume")
@@ -237,7 +237,7 @@ class Controller:
         return self._told(changed), changed
 
     def _told(self, changed: dict[str, Any]) -> str:
-        """What changed, and what becomes of the learning rate."""
+        """Describe the changes and the coming learning rates."""
         said = [f"{name} {shown(change['old'])} → {shown(change['new'])}" for name, change in changed.items()]
         if any(name in OF_THE_RATE for name in changed) and (ahead := describe_schedule(self._trainer)):
             if "learning_rate" in changed and len(changed) == 1:

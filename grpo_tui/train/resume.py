@@ -287,7 +287,7 @@ class Resuming:
             try:
                 settings.apply({name: value}, by=BY_RESUME)
             except NotYet:
-                # The batch was made with the old value. The new one applies from the next batch on.
+                # The batch was generated with the old value. The new one applies from the next batch on.
                 self._session.controller.deferred[name] = value
                 self._note(f"{name} is {shown(value)} again from the next generation on")
                 return

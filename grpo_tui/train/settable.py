@@ -1,6 +1,6 @@
-"""The settings of a trainer that can change between two steps: where each is read, written and refused.
+"""How each setting of a trainer is read, written and refused between two steps.
 
-What they do and which values they take is in `config/live_settings.py`.
+`config/live_settings.py` says what the settings do and which values they take.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class Settable:
     """One setting of a trainer.
 
     Attributes:
-        read: The value in force.
-        write: Put a value in.
-        refused: Why this trainer cannot take a value; empty when it can.
-        idle: Why a value would change nothing in this run; empty when it does.
-        waits: Whether a value has to wait for a generation boundary beyond what the setting itself asks.
-        at_start: It exists only once training has begun, so a resume gives it to the trainer's arguments.
+        read: Returns the current value.
+        write: Sets a value.
+        refused: Returns why this trainer cannot take a value; empty when it can.
+        idle: Returns why a value would have no effect in this run; empty when it has one.
+        waits: Whether this value must wait for a generation boundary although the setting itself need not.
+        at_start: It exists only once training has begun, so a resume sets it in the trainer's arguments.
         restarts: Whether a restart can take a value that is refused here.
     """
 
@@ -46,7 +46,7 @@ class Settable:
     restarts: bool = True
 
 
-# -- where a value is ----------------------------------------------------------------------------
+# -- where values are kept -------------------------------------------------------------------------
 
 
 def _attribute(name: str, **more: Any) -> Settable:
@@ -88,7 +88,7 @@ def _sampling(name: str, more: Callable[[Any, Any], str] = _nothing) -> Settable
     )
 
 
-# -- why it cannot be, or would change nothing ---------------------------------------------------
+# -- why a value is refused or has no effect --------------------------------------------------------
 
 
 def _no_reference(trainer: Any, value: Any) -> str:
@@ -106,7 +106,7 @@ def _no_reference(trainer: Any, value: Any) -> str:
 
 
 def _once(trainer: Any) -> str:
-    """Why the probability ratio is 1 throughout; empty when batches are trained on more than once."""
+    """Return why the probability ratio is always 1; empty when batches are trained on more than once."""
     if int(trainer.args.gradient_accumulation_steps) % compat.generate_every(trainer):
         return ""
     return "each batch is trained on in one update, so the probability ratio is 1"
@@ -197,7 +197,7 @@ def _schedule_refused(trainer: Any, value: Any) -> str:
     return ""
 
 
-# -- writing what takes more than an assignment --------------------------------------------------
+# -- settings that need more than an assignment -----------------------------------------------------
 
 
 def _set_rate(trainer: Any, value: float) -> None:
@@ -264,4 +264,4 @@ SETTABLE: Mapping[str, Settable] = {
     "save_steps": _interval("save"),
     "eval_steps": _interval("eval"),
 }
-"""Each setting by its name, in the order of `config.live_settings.LIVE`."""
+"""By name, in the order of `config.live_settings.LIVE`."""

@@ -1,7 +1,7 @@
-"""Change settings while a run trains, and take changes back.
+"""Change settings while a run trains, and undo changes.
 
-A change takes effect in generation and gradient alike, or is refused. The settings are the rows of
-`config/live_settings.py` and `train/settable.py`.
+A change takes effect in generation and gradient alike, or is refused. `config/live_settings.py` and
+`train/settable.py` list the settings.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ MOST_TURNS = 3
 """Turning points of a schedule that a message lists."""
 LEAST_TEMPERATURE, MOST_TEMPERATURE = 0.01, 100.0
 ALWAYS = ("temperature", "reward_weights")
-"""Settings that every checkpoint holds. Others are there once they were changed."""
+"""Settings stored in every checkpoint. Others are stored once they were changed."""
 OF_THE_RATE = ("learning_rate", "lr_scheduler_type", "max_steps")
-"""After a change of these, the message lists the coming rates."""
+"""The message about a change of these lists the coming rates."""
 
 
 class Refused(Exception):
@@ -48,9 +48,8 @@ class LiveSettings:
         self.rate_factor = 1.0
         """Product of all changes to the learning rate in this run, relative to the config."""
         self.changed: set[str] = set()
-        """Names of the settings that were changed in this run."""
         self._done: list[dict[str, tuple[Any, Any]]] = []
-        """Changes that can be taken back, oldest first: name to old and new value."""
+        """Changes that can be undone, oldest first: name to old and new value."""
         self.on_change: Callable[[], None] = lambda: None
         compat.note_adapter(trainer)
 
@@ -69,9 +68,9 @@ class LiveSettings:
             changes: Name to value. `reward_weights` takes a list in TRL's order, or a mapping from
                 function name to weight.
             by: Who asked, for the history.
-            sure: False to refuse a number far from the one in force.
-            because: Why, for the history.
-            undoes: How many changes this one takes back.
+            sure: False to refuse a number far from the current one.
+            because: The reason, for the history.
+            undoes: Number of changes that this one undoes.
 
         Returns:
             Name to `{"old", "new"}`.
@@ -103,10 +102,9 @@ class LiveSettings:
         return {name: {"old": old, "new": value} for name, (old, value) in done.items()}
 
     def undo(self, count: int, *, by: str = "you", because: str = "") -> dict[str, Any]:
-        """Take the last changes back, all or none. A learning rate is scaled back along its schedule.
+        """Undo the last `count` changes, all or none. One `set` is one change.
 
-        Args:
-            count: How many changes. One `set` is one change.
+        A learning rate is scaled back along its schedule.
 
         Returns:
             Name to `{"old", "new"}`.
@@ -128,7 +126,7 @@ class LiveSettings:
         return self.apply(wanted, by=by, because=because, undoes=count)
 
     def remember(self, history: Iterable[SettingChanged]) -> None:
-        """Add the changes of earlier attempts, oldest first, to those that can be taken back."""
+        """Make the changes of earlier attempts, given oldest first, undoable."""
         for _, together in groupby(history, key=lambda change: (change.attempt, change.at, change.by)):
             changes = list(together)
             if changes[0].by == BY_CONFIG:
@@ -157,7 +155,7 @@ class LiveSettings:
         return SETTABLE[name].read(self._trainer)
 
     def keep(self, name: str, value: Any) -> None:
-        """Set the value that the batch of a checkpoint was made with, without recording a change."""
+        """Set the value with which a checkpoint's batch was made, without recording a change."""
         SETTABLE[name].write(self._trainer, value)
         self.changed.add(name)
 
@@ -201,7 +199,7 @@ class LiveSettings:
         return number
 
     def _check(self, name: str, value: Any, *, sure: bool) -> None:
-        """Refuse what this trainer cannot take, or what would change nothing in this run."""
+        """Refuse a value that this trainer cannot take, or that has no effect in this run."""
         row = SETTABLE[name]
         if why := row.refused(self._trainer, value):
             what = f"{name} cannot be {shown(value)} in this run: {why}"
