@@ -1,4 +1,4 @@
-"""`grpo-tui export CONFIG`: write a config as a stand-alone train.py, or the config a run ended with."""
+"""`grpo-tui export`: write a config as a stand-alone train.py, or the config with which a run ended."""
 
 from __future__ import annotations
 

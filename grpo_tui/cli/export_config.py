@@ -1,4 +1,4 @@
-"""`grpo-tui export RUN --format config`: the config of a run with what was set while it trained."""
+"""`grpo-tui export RUN --format config`: a run's config with the settings changed while it trained."""
 
 from __future__ import annotations
 
@@ -19,15 +19,13 @@ from grpo_tui.store.reader import RunReader
 
 
 def config_as_ended(run: Path, overrides: Sequence[str], target: Path | None) -> str:
-    """Return the YAML text of a run's config with the settings in force at its last step.
+    """Return the YAML text of a run's config with the settings in effect at its last step.
 
     Args:
-        run: The run folder.
-        overrides: `K=V` texts that win over both.
-        target: The file that the text is for, None for the terminal.
-
-    Raises:
-        CommandError: The folder is not a run, or the config's paths would not work from the target's folder.
+        overrides: `K=V` texts that take precedence over both.
+        target: File for the text, None for the terminal. Its folder must be that of the original config,
+            because
+            paths in the config are relative to it.
     """
     import yaml
 
@@ -50,9 +48,9 @@ def config_as_ended(run: Path, overrides: Sequence[str], target: Path | None) ->
 
 
 def settings_in_force(changes: Iterable[SettingChanged], saved: RunConfig) -> dict[str, object]:
-    """Return what was set while a run trained and differs from its config, by config key.
+    """Return the settings changed while training that differ from the config, by config key.
 
-    A resume writes what it was given into the config, which then replaces an earlier change.
+    A resume writes its overrides into the config, which replaces earlier changes.
 
     Args:
         changes: The changes of the run, oldest first.
@@ -74,6 +72,6 @@ def settings_in_force(changes: Iterable[SettingChanged], saved: RunConfig) -> di
         keys = [f"grpo_tui.rewards.{place}.weight" for place in range(len(weights))]
         last |= dict(zip(keys, weights, strict=True)) if own else {"reward_weights": weights}
     if abs(factor - 1) > 1e-9:
-        # The schedule moves the rate, so the rate it begins with is scaled as the changes scaled it.
+        # The schedule changes the rate too, so scale the initial rate by the factor of the changes.
         last["learning_rate"] = float(f"{float(saved.setting('learning_rate')) * factor:.6g}")
     return last

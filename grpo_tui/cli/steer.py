@@ -55,7 +55,7 @@ def steer(parsed: Any) -> int:
 
 
 def _history(parsed: Any, root: Path) -> int:
-    """Print the settings that were changed, oldest first. It also works on a run that has ended."""
+    """Print the changes of settings, oldest first. The run may have ended."""
     if parsed.changes or parsed.undo is not None:
         raise CommandError("--history takes no setting and no --undo", USAGE)
     with closing(RunReader(RunFolder(root).database)) as reader:
@@ -95,13 +95,13 @@ def _command(parsed: Any) -> tuple[str, dict[str, Any]]:
 
 
 def _waits_for(args: Mapping[str, Any]) -> str:
-    """Say what a change waits for besides the end of the step; empty for other commands."""
+    """Return what a change waits for besides the end of the step, empty for other commands."""
     late = [name for name in args if name in LIVE and LIVE[name].waits]
     return f". {', '.join(late)}: applied when the next step generates" if late else ""
 
 
 def _change(parsed: Any) -> tuple[str, dict[str, Any]]:
-    """The arguments of `set`: settings, or how many changes are taken back."""
+    """Return the arguments of `set`: settings, or the number of changes to undo."""
     if parsed.because is not None and not _is_text(parsed.because):
         raise CommandError("the reason is not valid UTF-8")
     beside = {"because": parsed.because} if parsed.because else {}

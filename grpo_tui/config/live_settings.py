@@ -1,6 +1,6 @@
-"""The settings that can change while a run trains: what each does, from when it counts, what it takes.
+"""Settings that can change while a run trains, with their meaning and valid values.
 
-How they are read and written in a trainer is in `train/settable.py`.
+`train/settable.py` reads and writes them in a trainer.
 """
 
 from __future__ import annotations
@@ -17,16 +17,21 @@ from grpo_tui.config.trl_fields import load_fields
 
 Counts = Literal["step", "generation"]
 FLOAT32 = 3.4e38
-"""Beyond it a number is infinite for TRL."""
+"""Larger numbers are infinite in float32."""
 FAR = 100
-"""A change by more than this factor is asked about."""
+"""A change by a larger factor needs confirmation."""
 WHOLE = frozenset({"logging_steps", "save_steps", "eval_steps"})
-"""TRL also takes a share of all steps for them; while a run trains they are a number of steps."""
+"""Settings that TRL also accepts as a fraction of all steps. While training, they are a number of steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiveSetting:
-    """One setting: from when a change counts, and what it does."""
+    """One setting.
+
+    Attributes:
+        counts: Whether a change takes effect at the next step or at the next generation.
+        what: Its meaning, in one or two sentences.
+    """
 
     name: str
     counts: Counts
@@ -39,7 +44,7 @@ class LiveSetting:
 
     @property
     def from_when(self) -> str:
-        """From when a change counts, in words."""
+        """When a change takes effect, in words."""
         return "from the next step" if self.counts == "step" else "from the next generation"
 
 
@@ -69,17 +74,17 @@ LIVE: Mapping[str, LiveSetting] = {
         LiveSetting("eval_steps", "step", "Steps between two evaluations"),
     )
 }
-"""Each setting by its name, in the order in which they are shown."""
+"""By name, in display order."""
 
 
 def live_value(name: str, value: Any, given: Mapping[str, Any]) -> Any:
-    """Return a value of one of the settings as TRL takes it.
+    """Convert a value to the type of a setting and check its range.
 
     Args:
-        given: What else the run is configured with: some ranges depend on it.
+        given: The other settings of the run, on which some ranges depend.
 
     Raises:
-        ValueError: The setting does not take it; the message says why.
+        ValueError: The value is invalid. The message says why.
     """
     try:
         read = coerce(load_fields()[name], value).value
@@ -100,7 +105,7 @@ def live_value(name: str, value: Any, given: Mapping[str, Any]) -> Any:
 
 
 def far_from(name: str, old: Any, new: Any, factor: float = FAR) -> str:
-    """Say how far a number is from the one in force, with `factor` or more between them; else empty."""
+    """Return a warning if a number differs from the current one by `factor` or more, else an empty string."""
     numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in (old, new))
     if not numbers or min(old, new) <= 0 or max(old, new) < factor * min(old, new):
         return ""
@@ -109,7 +114,7 @@ def far_from(name: str, old: Any, new: Any, factor: float = FAR) -> str:
 
 
 def unlike(name: str, known: Iterable[str] = tuple(LIVE)) -> str:
-    """Say that no setting of this name can change in mid-run, and which name is near."""
+    """Return the message for a setting that cannot change while training, with a similar name."""
     near = nearest(name, known)
     meant = f"did you mean {near}?" if near else f"the settings are {', '.join(known)}"
     return f"unknown setting {name}; {meant}"

@@ -16,7 +16,7 @@ SUPERVISOR_KINDS = frozenset({"abort_reward", "stop_now"})
 """Handled by the supervisor, because the trainer may be stuck."""
 
 BESIDE = frozenset({"yes", "because"})
-"""Arguments of `set` that are not settings: apply a number far from the one in force, and why."""
+"""Arguments of `set` that are not settings: consent to a large change, and the reason."""
 
 OF_THE_MOMENT = {"tokens": frozenset({"group", "index"})}
 """Kinds with large arguments and results, with the arguments that the history keeps. It drops their results.

@@ -189,9 +189,9 @@ class SettingChanged:
     new: Any
     by: str = "you"
     because: str = ""
-    """Why, as whoever asked said."""
+    """The reason given for the change."""
     undoes: int = 0
-    """How many changes this one takes back; 0 for a change."""
+    """Number of changes that this one undoes, 0 for an ordinary change."""
 
 
 @dataclass(frozen=True, slots=True)
