@@ -251,6 +251,15 @@ def test_gradients_wait_where_micro_batches_are_accumulated() -> None:
     assert at_the_head[1] == at_the_head[0] + 4 * P
 
 
+@pytest.mark.parametrize(("accumulation", "others"), [(1, {"layers"}), (2, set()), (16, set())])
+def test_the_gradient_of_the_head_stays_for_the_layers_only_where_nothing_is_accumulated(
+    accumulation: int, others: set[str]
+) -> None:
+    made = memory({"gradient_accumulation_steps": accumulation})
+    (found,) = (one for one in made.parts if one.name == "head_gradient")
+    assert set(found.moments) == {"loss", *others}
+
+
 def test_an_allocator_holds_a_tenth_of_what_comes_and_goes() -> None:
     made = memory({"gradient_accumulation_steps": 16}, {"dtype": "bfloat16"})
     update = sum(part(made, name) for name in ("activations", "logits", "head_gradient"))

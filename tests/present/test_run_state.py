@@ -19,6 +19,7 @@ from grpo_tui.present.runs_view import RunRow, ordered, read_run_row, run_names
 from grpo_tui.present.series import Series
 from grpo_tui.present.train_view import TrainView
 from grpo_tui.store.live import read_rank
+from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.status import CheckpointNow, Status, read_status
 from tests.ui.recorded_run import HOSTILE, NOW, RecordedRun, recorded
@@ -120,6 +121,22 @@ def test_the_settings_are_those_in_force(run: RecordedRun) -> None:
     view = Watcher(run.folder.root).look()
     assert view.settings == {"learning_rate": 2e-4, "temperature": 0.9, "reward_weights": [1.0, 1.0, 0.0]}
     assert [f.weight for f in view.functions] == [1.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize(("change", "value"), [("learning_rate", 3e-4), ("temperature", 0.7)])
+def test_a_rate_that_was_set_moves_on_with_its_schedule_and_what_has_none_stays(
+    run: RecordedRun, change: str, value: float
+) -> None:
+    run.advance(10)
+    run.write(r.SettingChanged(1, 10, NOW, change, 1.0, value))
+    run.advance(1)
+    run.now("update")
+    with closing(RunReader(run.folder.database)) as reader:
+        logged = list(metric_rows(reader))[-1][2]["learning_rate"]
+    view = Watcher(run.folder.root).look()
+    assert logged != value
+    assert view.settings["learning_rate"] == logged, "a schedule goes on from what was set"
+    assert view.settings["temperature"] == (value if change == "temperature" else 0.9)
 
 
 def test_contributions_follow_the_weights_in_force(run: RecordedRun) -> None:

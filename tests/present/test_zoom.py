@@ -9,10 +9,12 @@ import pytest
 from grpo_tui.present.big_chart import (
     NARROWEST,
     AxisRange,
+    BigChartView,
     Window,
     average_span,
     newest,
     panned,
+    range_words,
     showing,
     shown_range,
     whole,
@@ -49,6 +51,33 @@ def test_the_edge_of_a_followed_window_moves_in_leaps() -> None:
     window = zoomed(Window(), LIVE, 0.25)
     edges = {shown_range(window, AxisRange(0.0, float(step), 2000.0))[1] for step in range(1000, 1300)}
     assert len(edges) < 12
+
+
+@pytest.mark.parametrize("width", [8.0, 100.0, 450.0, 900.0, 990.0, 1100.0])
+@pytest.mark.parametrize("steps", range(3, 1001, 83))
+@pytest.mark.parametrize("ahead", [1.0, 1.2], ids=["ended", "live"])
+def test_a_followed_window_holds_the_newest_value_and_nothing_outside_the_run(
+    width: float, steps: int, ahead: float
+) -> None:
+    bounds = AxisRange(1.0, float(steps), steps * ahead)
+    first, last = shown_range(Window(span=(0.0, width)), bounds)
+    assert bounds.first <= first <= bounds.newest <= last <= bounds.end
+    assert last - first <= width
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "said"),
+    [
+        (1.0, 1000.0, "steps 1 to 1,000"),
+        (1.0, 1200.0, "steps 1 to 1,000"),
+        (500.0, 1000.0, "steps 500 to 1,000 of 1,000"),
+        (1.0, 500.0, "steps 1 to 500 of 1,000"),
+        (250.0, 500.0, "steps 250 to 500 of 1,000"),
+    ],
+)
+def test_a_part_of_a_run_is_said_with_the_whole(first: float, last: float, said: str) -> None:
+    view = BigChartView("reward", (), "step", first, last, AxisRange(1.0, 1000.0, 1200.0))
+    assert range_words(view) == said
 
 
 def test_zooming_out_ends_at_the_whole_run() -> None:

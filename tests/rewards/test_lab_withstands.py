@@ -214,6 +214,19 @@ def test_families_are_ended_and_reaped_to_the_last_one_but_those_that_are_spared
     assert done.stdout.splitlines() == ["[True] 1", "[]"], done.stderr
 
 
+STEADY = {"nan": "float('nan')", "infinite": "float('inf')", "none": "None", "zero": "-0.0", "whole": "1"}
+
+
+@pytest.mark.parametrize("name", STEADY)
+def test_a_reward_that_says_the_same_again_is_not_called_random(name: str, lab: Lab, tmp_path: Path) -> None:
+    code = f"def f(completions, **kw): return [{STEADY[name]}] + [float(len(c)) for c in completions[1:]]"
+    found = scored(lab, write(tmp_path, code), ["f"], SAMPLES)
+    (function,) = found.scored.functions
+    assert function.repeat is not None
+    assert function.repeat.differs == ()
+    assert not {"rewards.not-deterministic", "rewards.keeps-state"} & {f.id for f in found.findings}
+
+
 def test_what_float32_cannot_hold_is_infinite_as_for_trl(found: Report) -> None:
     assert _of(found, "too_large").scores == (0.0, float("inf"), 0.0)
     assert "rewards.infinite" in [f.id for f in found.findings if f.field == "too_large"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import psutil
 import pytest
 
 from grpo_tui.rewards import library as lib
+from grpo_tui.rewards.library.base import RESERVED
 from grpo_tui.rewards.library.correctness import last_number, parse_number
 from grpo_tui.rewards.loading import callable_name
 from tests import PATIENCE_S
@@ -413,6 +415,58 @@ def test_parameters_that_make_no_sense_are_refused(name: str, wrong: dict[str, A
 )
 def test_the_least_that_makes_sense_is_taken(name: str, least: dict[str, Any]) -> None:
     getattr(lib, name)(**{**SENSIBLE.get(name, {}), **least})
+
+
+OTHER: dict[str, Any] = {
+    "answer_in": "boxed", "column": "other", "tags": ["plan", "reply"], "schema": {"type": "object"},
+    "pattern": "y+", "kind": "array", "code_in": "whole", "letters": "XYZ", "words": ["hm"],
+    "reward": lib.JsonFormat(), "when": lib.JsonFormat(), "points": [[0, 2], [9, 1]], "tag": "reply",
+    "prefilled": "<think>", "above": 0.25, "initial": 1.25, "minimum": 0.75, "maximum": 3.5, "low": 0.125,
+    "high": 0.875, "down": 0.5, "limit": 99, "target": 99, "start": 3, "reach": 50,
+    "unit": "words",
+}  # fmt: skip
+"""A value of each option that is not its default."""
+
+
+def _options(name: str) -> dict[str, Any]:
+    """Names and defaults of the options that a reward takes, with those of the classes it extends."""
+    found: dict[str, Any] = {}
+    for kind in getattr(lib, name).__mro__[:-1]:
+        taken = inspect.signature(kind.__init__).parameters.values()
+        for one in taken:
+            if one.name not in ("self", "name") and one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL):
+                found.setdefault(one.name, one.default)
+        if all(one.kind is not one.VAR_KEYWORD for one in taken):
+            break
+    return found
+
+
+def _state(reward: Any) -> str:
+    return repr(sorted((name, repr(value)) for name, value in vars(reward).items()))
+
+
+@pytest.mark.parametrize("name", REWARDS)
+def test_no_option_of_a_reward_is_taken_and_ignored(name: str) -> None:
+    if name in ("MathAnswer", "JsonSchema"):
+        pytest.importorskip({"MathAnswer": "math_verify", "JsonSchema": "jsonschema"}[name])
+    kind, params = getattr(lib, name), SENSIBLE.get(name, {})
+    before = _state(kind(**params))
+    for option, default in _options(name).items():
+        value = OTHER.get(option)
+        if value is None:
+            assert isinstance(default, int | float), f"give {option} another value in OTHER"
+            value = not default if isinstance(default, bool) else default + 1
+        assert _state(kind(**{**params, option: value})) != before, option
+
+
+@pytest.mark.parametrize("reserved", sorted(RESERVED))
+@pytest.mark.parametrize("name", [name for name in REWARDS if "column" in _options(name)])
+def test_what_trl_hands_over_beside_the_columns_is_no_column(name: str, reserved: str) -> None:
+    if name in ("MathAnswer", "JsonSchema"):
+        pytest.importorskip({"MathAnswer": "math_verify", "JsonSchema": "jsonschema"}[name])
+    reward = getattr(lib, name)(column=reserved)
+    with pytest.raises(lib.MissingColumnError, match=f"reads the column '{reserved}'.* has: answer. "):
+        reward(["4"], answer=["4"], **{name: ["4"] for name in RESERVED - {"completions"}})
 
 
 def test_the_library_brings_in_nothing_of_the_ml_stack() -> None:

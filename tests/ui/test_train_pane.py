@@ -6,13 +6,14 @@ import shutil
 from pathlib import Path
 
 import pytest
+from textual.screen import ModalScreen
 from textual.widgets import Input, TextArea
 
 from grpo_tui.core import records as r
 from grpo_tui.core.commands import Outcome
 from grpo_tui.present.run_state import RunState
 from grpo_tui.store.mailbox import Mailbox
-from grpo_tui.ui.actions import MOVED
+from grpo_tui.ui.actions import MOVED, action, on_pane
 from grpo_tui.ui.screens.dialogs import SampleDialog, StopDialog
 from grpo_tui.ui.screens.reading import SampleResult
 from grpo_tui.ui.screens.set_dialog import SetDialog
@@ -341,6 +342,52 @@ async def test_a_click_on_a_key_of_the_footer_presses_it(run: RecordedRun) -> No
         assert sent(run) == [("pause", {})]
         await pilot.click("Header", offset=(3, 0))
         assert app.current_mode == "runs"
+
+
+@pytest.mark.parametrize("asks", ["run.stop", "run.stop_now", "run.set", "run.sample"])
+async def test_a_question_that_is_left_sends_nothing(run: RecordedRun, asks: str) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        train = app.screen
+        await app.run_action(action(asks).target)
+        await until(pilot, lambda: isinstance(app.screen, ModalScreen))
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is train)
+        await pilot.press("P")  # what the question sent would be there before it
+        await until(pilot, lambda: bool(sent(run)))
+        assert sent(run) == [("pause", {})]
+
+
+async def test_the_footer_names_the_keys_of_what_has_the_focus(run: RecordedRun) -> None:
+    of_chart = [a.label for a in on_pane("train") if a.footer and "chart" in a.part.split(",")]
+    of_groups = [a.label for a in on_pane("train") if a.footer and "groups" in a.part.split(",")]
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(200, 40)) as pilot:
+        await opened(pilot)
+
+        def named() -> list[str]:
+            words = shown(app).splitlines()[-1].split()
+            return [label for label in (*of_chart, *of_groups) if label in words]
+
+        await until(pilot, lambda: named() == of_groups)
+        app.screen.query_one("#chart-0").focus()
+        await until(pilot, lambda: named() == of_chart)
+        app.screen.query_one("#groups").focus()
+        await until(pilot, lambda: named() == of_groups)
+
+
+async def test_another_run_that_is_opened_takes_the_one_before_off_the_screen(
+    run: RecordedRun, tmp_path: Path
+) -> None:
+    app, other = app_on(run.folder.root), tmp_path / "other"
+    other.mkdir()
+    async with app.run_test(size=(100, 40)) as pilot:
+        await opened(pilot)
+        await until(pilot, lambda: "newest group ── step 57" in shown(app))
+        app.open_run(other)
+        assert app.view is None, "nothing of the run before is steered or shown"
+        await until(pilot, lambda: "step 57" not in shown(app))
 
 
 async def test_leaving_says_how_to_come_back_and_sends_nothing(run: RecordedRun) -> None:
