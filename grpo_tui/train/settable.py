@@ -216,6 +216,8 @@ def _set_epsilon_high(trainer: Any, value: float | None) -> None:
 
 
 def _set_end(trainer: Any, value: int) -> None:
+    if trainer.state.global_step >= trainer.state.max_steps:
+        trainer.control.should_training_stop = False  # set after what was the last step
     trainer.state.max_steps = value
     compat.follow_shapes(trainer, compat.schedule_kind(trainer), value)
 

@@ -143,24 +143,25 @@ def test_steps_are_added_beyond_the_epoch_and_the_schedule_is_stretched_to_them(
     small: dict[str, Any] = {"rows": 8, "max_steps": 4, "learning_rate": 1e-3}  # two steps an epoch
     folder = tmp_path / "run"
     asks = [("set", {"max_steps": 3}), ("set", {"max_steps": 7}), ("set", {"max_steps": 10**9})]
-    left = list(asks)
+    left = {3: asks, 7: [("set", {"max_steps": 8})]}
 
     def at_safe_point(session: Session, trainer: Any) -> None:
-        while left and trainer.state.global_step == 3:
-            Mailbox(RunFolder(folder).commands).submit(*left.pop(0))
+        for ask in left.pop(trainer.state.global_step, ()):
+            Mailbox(RunFolder(folder).commands).submit(*ask)
 
     rows, _, session = run_recorded(folder, at_safe_point=at_safe_point, **small)
     rates = {step: row["learning_rate"] for step, row in rows if "loss" in row}
-    assert list(rates) == [1, 2, 3, 4, 5, 6, 7]
+    assert list(rates) == [1, 2, 3, 4, 5, 6, 7, 8], "7 was the last step when the eighth was added"
     assert rates[4] == pytest.approx(1e-3 * 4 / 7)
     assert rates[7] == pytest.approx(1e-3 * 1 / 7)
+    assert rates[8] == pytest.approx(1e-3 * 1 / 8)
     assert session.ended_state() == "finished"
-    early, done, far = _outcomes(folder)
-    assert (early.applied, done.applied, far.applied) == (False, True, False)
+    early, done, far, last = _outcomes(folder)
+    assert (early.applied, done.applied, far.applied, last.applied) == (False, True, False, True)
     assert "3 steps are already done. To end the run, use `stop`" in early.reason
     assert "max_steps 4 → 7; learning_rate is 5.71e-4 at step 4, 1.43e-4 at step 7" in done.reason
     assert "max_steps would be 142,857,143 times the current 7. Add --yes" in far.reason
-    assert RunReader(RunFolder(folder).database).attempts()[-1].total_steps == 7
+    assert RunReader(RunFolder(folder).database).attempts()[-1].total_steps == 8
 
 
 def test_intervals_change_and_everything_is_in_force_again_after_a_resume(
