@@ -1,4 +1,4 @@
-"""`grpo-tui export`: write a config as a stand-alone train.py, or the config with which a run ended."""
+"""`grpo-tui export`: write a config as a train.py, a run's config as it ended, or a run as a bundle."""
 
 from __future__ import annotations
 
@@ -9,16 +9,22 @@ from typing import Any
 from grpo_tui.cli.errors import OK, CommandError, reported
 from grpo_tui.cli.export_config import config_as_ended
 from grpo_tui.cli.saved_run import saved_run
+from grpo_tui.cli.words import refuse_unused
 from grpo_tui.config.draft_file import DraftFileError, write_text
 from grpo_tui.config.export_script import exportable, installed_versions, write_script
 from grpo_tui.config.export_sources import NoSourceError
 from grpo_tui.config.resolve import inspect_config, inspect_saved
 from grpo_tui.config.run_config import ConfigError, RunConfig
-from grpo_tui.core.text import shell_word
+from grpo_tui.core.text import one_line, safe, shell_word
+from grpo_tui.present.formatting import plural, size
+from grpo_tui.ship.bundle import BundleError, write_bundle
 
 
 def export(parsed: Any) -> int:
-    """`grpo-tui export CONFIG [-o FILE]`."""
+    """`grpo-tui export CONFIG [-o FILE]`, or `grpo-tui export RUN --format bundle [-o PATH]`."""
+    if parsed.format == "bundle":
+        return _bundle(parsed)
+    refuse_unused(parsed, "without --format bundle", "--with-model")
     target: Path = parsed.output or Path("train.py")
     if parsed.output is not None and target.exists():
         raise CommandError(f"{target} already exists and was left unchanged. Choose another file")
@@ -35,6 +41,20 @@ def export(parsed: Any) -> int:
     with reported(DraftFileError):
         write_text(target, text)
     print(f"{target}: {len(text.splitlines())} lines. Train with `{how} {shell_word(target)}`")
+    return OK
+
+
+def _bundle(parsed: Any) -> int:
+    if parsed.overrides:
+        raise CommandError("--set has no effect with --format bundle; leave it out")
+    folder, spec, config = saved_run(parsed.config)
+    target = parsed.output or Path(f"{folder.root.name}-bundle")
+    with reported(BundleError):
+        found = write_bundle(folder, spec, config, target, with_model=parsed.with_model)
+    for note in found.notes:
+        print(f"note: {one_line(note, 300)}", file=sys.stderr)
+    print(safe(f"{target}: {plural(found.files, 'file')}, {size(found.size_bytes)}"))
+    print(f"reproduce it with `grpo-tui reproduce {shell_word(target)} --verify`")
     return OK
 
 

@@ -103,7 +103,7 @@ COMMANDS = (
     "pause", "resume", "checkpoint", "stop", "abort-reward", "set", "sample",
     "check", "score", "baseline", "probe", "cases", "rewards", "new", "config", "metrics", "log",
     "completions", "course", "doctor", "tokens", "whatif", "data", "export", "plan", "gpus",
-    "compare", "checkpoints", "merge", "card", "report",
+    "compare", "checkpoints", "merge", "card", "report", "reproduce",
 )  # fmt: skip
 
 
@@ -165,6 +165,7 @@ SERVED: dict[str, str] = {
     "merge": "merge:merge",
     "card": "card:show_card",
     "report": "report:show_report",
+    "reproduce": "reproduce:reproduce",
     "log": "log:log",
 }
 """Module and function of each command. The module is imported when the command runs."""

@@ -26,6 +26,7 @@ from grpo_tui.cli.parser_ship import (
     add_compare_command,
     add_merge_command,
     add_report_command,
+    add_reproduce_command,
 )
 from grpo_tui.cli.words import add_overrides, add_trust, path, positive, seconds, steps
 
@@ -74,6 +75,7 @@ def build_parser(
         ("merge",): add_merge_command,
         ("card",): add_card_command,
         ("report",): add_report_command,
+        ("reproduce",): add_reproduce_command,
     }
     if with_open:
         families[("open",)] = _open_command
@@ -464,6 +466,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "merge": ("grpo-tui merge runs/first merged", "grpo-tui merge runs/first@200 merged --dtype bfloat16"),
     "card": ("grpo-tui card runs/first", "grpo-tui card runs/first --write"),
     "report": ("grpo-tui report runs/first", "grpo-tui report runs/first runs/second -o report.html"),
+    "reproduce": ("grpo-tui reproduce first.zip", "grpo-tui reproduce first-bundle --verify --steps 20"),
 }
 
 

@@ -289,22 +289,34 @@ def add_export_command(commands: Commands) -> None:
     """Add `export`."""
     export = commands.add_parser(
         "export",
-        help="a config as a train.py that needs only TRL",
+        help="a config as a train.py that needs only TRL, or a run as a bundle to train it again",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog=(
             "examples:\n  grpo-tui export my.yaml                    print it\n  grpo-tui export my.yaml -o "
             "train.py        write it; nothing is overwritten\n  grpo-tui export runs/first -o train.py     "
             "what a run was started with\n  grpo-tui export runs/first --format config -o ended.yaml   "
-            "what it ended with\nRewards and data stay where they are; the script refers to them by "
-            "relative paths. See docs/config.md."
+            "what it ended with\n  grpo-tui export runs/first --format bundle -o first.zip      to train it "
+            "again\nOnly a bundle copies rewards and data; the script refers to them by relative paths. See "
+            "docs/config.md and docs/after-training.md."
         ),
     )
     export.add_argument("config", type=path, metavar="CONFIG", help="TRL YAML config, or a run folder")
     export.add_argument(
         "--format",
-        choices=("script", "config"),
+        choices=("script", "config", "bundle"),
         default="script",
-        help="script: a train.py; config: the config of a run with what was set while it trained",
+        help="script: a train.py; config: the config of a run with what was set while it trained; bundle: "
+        "all that is needed to train a run again, as a folder or .zip",
     )
-    export.add_argument("-o", "--output", type=path, metavar="FILE", help="default: the terminal")
+    export.add_argument(
+        "-o",
+        "--output",
+        "--out",
+        type=path,
+        metavar="FILE",
+        help="default: the terminal; for a bundle RUN-bundle, a folder",
+    )
+    export.add_argument(
+        "--with-model", action="store_true", help="in a bundle: also a local base model above 3 MB"
+    )
     add_overrides(export)

@@ -1,4 +1,4 @@
-"""Arguments of the commands for finished runs: compare, checkpoints, merge, card, report."""
+"""Arguments of the commands for finished runs: compare, checkpoints, merge, card, report, reproduce."""
 
 from __future__ import annotations
 
@@ -130,3 +130,28 @@ def add_report_command(commands: Commands) -> None:
         "--format", choices=("md", "html"), help="of the text (default: html for FILE.html, else md)"
     )
     command.add_argument("-o", "--output", type=path, metavar="FILE", help="write to a new file")
+
+
+def add_reproduce_command(commands: Commands) -> None:
+    """Add `reproduce`."""
+    command = commands.add_parser(
+        "reproduce",
+        help="train the run of a bundle again, and compare its values",
+        epilog=(
+            "A zip file is unpacked beside itself. Exit codes: 0 trained (with --verify: equal), 1 differs, "
+            "2 usage error or failure, 3 code to confirm first, 130 interrupted. See docs/after-training.md."
+        ),
+    )
+    command.add_argument(
+        "bundle", type=path, metavar="BUNDLE", help="folder or .zip of `export --format bundle`"
+    )
+    command.add_argument(
+        "--run-dir", type=path, help="run folder (default: outputs/NAME-reproduced, or the next free name)"
+    )
+    command.add_argument(
+        "--verify", action="store_true", help="compare the logged values with those of the bundle"
+    )
+    command.add_argument(
+        "--steps", type=positive, metavar="N", help="stop after N steps, with the schedule of the whole run"
+    )
+    add_trust(command)

@@ -81,12 +81,22 @@ def train(parsed: Any) -> int:
     if parsed.smoke:
         from grpo_tui.cli.smoke import smoke
 
-        return smoke(parsed, lambda words: _checked(_new(words), words), _root(parsed))
+        return smoke(parsed, prepared, _root(parsed))
     if parsed.keep:
         raise CommandError("--keep only works with --smoke")
     start = _resumed(parsed, parsed.resume) if parsed.resume is not None else _anew_or_by_key(parsed)
     start = _checked(start, parsed)
     return _go(start, headless=parsed.headless, detach=parsed.detach)
+
+
+def prepared(parsed: Any) -> Start:
+    """Return a checked new start for the arguments of `train`."""
+    return _checked(_new(parsed), parsed)
+
+
+def followed(start: Start) -> int:
+    """Start a run and print a line per step. Return the exit code."""
+    return _go(start, headless=True, detach=False)
 
 
 def open_config(parsed: Any) -> int:

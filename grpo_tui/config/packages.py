@@ -1,12 +1,13 @@
-"""Find packages that a config needs and that are not installed, without importing any.
+"""Find packages that a config needs and that are not installed, and the versions of those that are.
 
-TRL notices only when it builds the trainer.
+None is imported. TRL notices only when it builds the trainer.
 """
 
 from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from grpo_tui.config.rules import Settings
@@ -49,6 +50,26 @@ def versions_of(distributions: Iterable[str]) -> dict[str, str]:
     """Return the versions of the packages that are installed."""
     found = {name: version_of(name) for name in distributions}
     return {name: version for name, version in found.items() if version is not None}
+
+
+def all_versions() -> dict[str, str]:
+    """Return the version of every installed package, by its lower-case name."""
+    from importlib import metadata
+
+    named = ((found.metadata["Name"], found.version) for found in metadata.distributions())
+    return dict(sorted((name.lower(), version) for name, version in named if name and version))
+
+
+def processor() -> str:
+    """Return the name of this machine's processor."""
+    import platform
+
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.processor() or platform.machine())
 
 
 ASKED: tuple[tuple[str, Any, str, str, str], ...] = (

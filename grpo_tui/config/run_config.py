@@ -190,11 +190,12 @@ def _unpack(value: Any) -> Any:
 def redacted(value: Any) -> Any:
     """Return JSON data without keys and tokens."""
     if isinstance(value, dict):
-        return {key: "(not kept)" if _is_secret(key, item) else redacted(item) for key, item in value.items()}
+        return {key: "(not kept)" if is_secret(key, item) else redacted(item) for key, item in value.items()}
     return value
 
 
-def _is_secret(key: str, value: Any) -> bool:
+def is_secret(key: str, value: Any) -> bool:
+    """Return whether a value is a key, token or password by the name of its setting."""
     words = key.lower().split("_")
     return isinstance(value, str) and bool(value) and any(word in _SECRET_WORDS for word in words)
 

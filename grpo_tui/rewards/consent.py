@@ -24,7 +24,7 @@ from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.trl_fields import TRL_NAMES
 from grpo_tui.core.text import one_line
 from grpo_tui.store.json_file import write_json
-from grpo_tui.store.layout import RunFolder, is_known, state_folder
+from grpo_tui.store.layout import BUNDLE, RunFolder, is_known, state_folder
 from grpo_tui.store.mailbox import login_of
 from grpo_tui.store.spec import read_spec
 
@@ -358,7 +358,7 @@ def _why_file(file: Path) -> str:
     if owner != os.geteuid():
         return f"owned by {login_of(owner)}"
     run = next((folder for folder in real.parents if _is_foreign_run(folder)), None)
-    return f"inside the run {run}, which you did not start on this machine" if run is not None else ""
+    return f"inside {_named_run(run)}" if run is not None else ""
 
 
 def _is_own_run(run: Path) -> bool:
@@ -370,11 +370,22 @@ def _is_own_run(run: Path) -> bool:
 
 
 def _is_foreign_run(folder: Path) -> bool:
-    return RunFolder(folder).exists() and not _is_own_run(folder)
+    return _is_bundle(folder) or (RunFolder(folder).exists() and not _is_own_run(folder))
+
+
+def _is_bundle(folder: Path) -> bool:
+    """Whether a folder is a bundle. Its manifest does not prove who wrote it, so all bundles are foreign."""
+    return os.path.lexists(folder / BUNDLE)
 
 
 def _of_run(run: Path) -> str:
-    return f"from the run {os.path.abspath(run)}, which you did not start on this machine"
+    return f"from {_named_run(run)}"
+
+
+def _named_run(run: Path) -> str:
+    kind = "bundle" if _is_bundle(run) else "run"
+    started = "may not be your own" if kind == "bundle" else "you did not start on this machine"
+    return f"the {kind} {os.path.abspath(run)}, which {started}"
 
 
 # -- identity ----------------------------------------------------------------------------------------

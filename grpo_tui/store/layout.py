@@ -19,6 +19,9 @@ from pathlib import Path
 
 from grpo_tui.store.json_file import read_object, write_json
 
+BUNDLE = "grpo-tui-bundle.json"
+"""Manifest of a bundle: a run exported to be trained again, with the user's code in it."""
+
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:

@@ -10,7 +10,7 @@ all of its completions got the highest total of the run; at the bottom, the lowe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol
@@ -250,6 +250,14 @@ def metric_rows(
         limit,
     )
     return [(row["id"], row["step"], metric_row(reader, row["id"])) for row in rows]
+
+
+def all_metric_rows(reader: RunReader) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield every logged row as (step, values), without superseded ones."""
+    last = 0
+    while page := metric_rows(reader, last):
+        yield from ((step, values) for _, step, values in page)
+        last = page[-1][0]
 
 
 def metric_row(reader: RunReader, row: int) -> dict[str, Any]:

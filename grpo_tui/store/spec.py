@@ -39,6 +39,8 @@ class RunSpec:
     """Checkpoint of another run that this one started from."""
     smoke: bool = False
     """Whether this is a trial of a few steps, which takes the longest prompts first."""
+    stop_after: int | None = None
+    """Step after which to save and stop, without changing the schedule as fewer `max_steps` would."""
 
     def write(self, path: Path) -> None:
         """Write the file whole or not at all, readable by its owner only: a config can contain tokens."""
@@ -101,6 +103,7 @@ def read_spec(path: Path) -> RunSpec:
             gpus=tuple(str(gpu) for gpu in body.get("gpus") or ()),
             forked_from=str(body["forked_from"]) if body.get("forked_from") else None,
             smoke=bool(body.get("smoke")),
+            stop_after=int(body["stop_after"]) if body.get("stop_after") else None,
         )
     except TypeError as error:  # edited by hand
         raise ValueError(f"{path} is not a run specification: {error}") from error

@@ -48,6 +48,8 @@ class Controller:
         """Set at the end of the attempt; no command is served afterwards."""
         self.stop_wanted = False
         """Set by a signal handler: save and stop at the next safe point."""
+        self.stop_after: int | None = None
+        """Step after which to save and stop by itself, unless it is the last one anyway."""
         self.deferred: dict[str, Any] = {}
         """Settings that a resume restores at the next generation boundary."""
         self.on_safe_point: Callable[[], None] = lambda: None
@@ -69,6 +71,8 @@ class Controller:
             # Called twice at the end of an epoch: count the step once, serve commands both times.
             if int(self._trainer.state.global_step) != self._phases.step:
                 self._phases.step_ended(int(self._trainer.state.global_step))
+            if self.stop_after is not None and self._phases.step >= self.stop_after:
+                self.stop_wanted = self.stop_wanted or self._phases.step < self._trainer.state.max_steps
             self.safe_point()
             return result
 

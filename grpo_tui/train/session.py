@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grpo_tui.config.packages import versions_of
+from grpo_tui.config.packages import all_versions, processor, versions_of
 from grpo_tui.config.section import OnRule
 from grpo_tui.core.evaluations import FACT, Evaluations
 from grpo_tui.core.records import AttemptEnded, AttemptStarted, Fact, Record, RewardFunctionInfo
@@ -415,14 +415,20 @@ def reproduction_record(trainer: Any, folder: Path) -> dict[str, Any]:
     Args:
         folder: The user's folder, whose git state is recorded.
     """
+    import torch
+
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
+        "processor": processor(),
+        "threads": torch.get_num_threads(),
         "packages": versions_of(PACKAGES),
+        "installed": all_versions(),
         "git": _git(folder),
         "gpus": _gpus(),
         "seed": trainer.args.seed,
         "data_seed": trainer.args.data_seed,
+        "model_commit": getattr(getattr(trainer.model, "config", None), "_commit_hash", None),
         "world_size": trainer.accelerator.num_processes,
         "dataset_fingerprint": getattr(trainer.train_dataset, "_fingerprint", None),
         "dataset_rows": len(trainer.train_dataset) if hasattr(trainer.train_dataset, "__len__") else None,

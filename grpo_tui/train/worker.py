@@ -144,6 +144,7 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder, early: list[int])
     record = reproduction_record(trainer, Path(config.cwd or "."))
     session.fact("reproduction", {**record, "forced": list(spec.forced)})
     _stop_on_signals(session, early)
+    session.controller.stop_after = spec.stop_after
     if spec.resume:
         resume(session, trainer, Path(spec.resume), spec.overridden)
     held = prompts.holdout if spec.compare_prompts else None

@@ -103,6 +103,8 @@ ELSEWHERE = {
     "merge": ("../ship/test_merge.py", "--dtype --json"),
     "card": ("../ship/test_card.py", "--write"),
     "report": ("../ship/test_report.py", "--format --output"),
+    "export": ("../ship/test_bundle.py", "--format --with-model"),
+    "reproduce": ("../processes/test_reproduce.py", "--run-dir --verify --steps"),
     "new config": ("../config/test_presets.py", "--preset"),
     "new rewards": ("../rewards/test_templates.py", "--config --write --next"),
 }

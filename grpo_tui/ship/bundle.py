@@ -1,0 +1,218 @@
+"""Write a bundle: everything that is needed to train a run again elsewhere, as a folder or a zip file.
+
+It holds the config of the last start, the reward and data files, the rows that TRL logged, and in
+`grpo-tui-bundle.json` the hashes, versions and the machine. It is written beside its place and renamed when
+complete, so a killed export leaves no half bundle.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from grpo_tui.config.run_config import RunConfig
+from grpo_tui.core.text import shell_word
+from grpo_tui.ship.bundle_files import Packing, sha256_of
+from grpo_tui.ship.run_facts import mapping
+from grpo_tui.store.layout import BUNDLE, RunFolder
+from grpo_tui.store.read_series import all_metric_rows
+from grpo_tui.store.reader import RunReader
+from grpo_tui.store.spec import RunSpec
+
+CONFIG, ROWS, LOCK, README = "config.yaml", "rows.jsonl", "requirements.txt", "README.md"
+VERSION = 1
+MOST_NAMED = 5
+"""Number of changed files that a note names."""
+_MACHINE = ("python", "platform", "processor", "threads", "gpus", "seed", "data_seed", "world_size")
+"""What a bundle says about the process that trained."""
+
+
+class BundleError(ValueError):
+    """A bundle cannot be written or read. The message is for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A bundle that was written.
+
+    Attributes:
+        size_bytes: Of all its files, unpacked.
+        notes: What the user should know: files that changed since, settings that were left out.
+    """
+
+    path: Path
+    files: int
+    size_bytes: int
+    notes: tuple[str, ...]
+
+
+def write_bundle(
+    folder: RunFolder, spec: RunSpec, config: RunConfig, target: Path, *, with_model: bool = False
+) -> Written:
+    """Write the bundle of a run.
+
+    Args:
+        target: A new folder, or a new file that ends in .zip.
+        with_model: Whether to include a local model of any size, not only a small one.
+
+    Raises:
+        BundleError: It cannot be written. Nothing is left behind.
+        RunDatabaseError: The run's record cannot be read.
+    """
+    if os.path.lexists(target):
+        raise BundleError(f"{target} already exists and was left unchanged. Choose another name")
+    if spec.forked_from:
+        raise BundleError(
+            "this run started from a checkpoint of another run, which a bundle does not hold. Export that run"
+        )
+    target = target.absolute()
+    beside = target.with_name(f".{target.name}.bundling")
+    try:
+        packing = Packing(config, with_model=with_model)
+        packing.pack(spec.launcher)
+        shutil.rmtree(beside, ignore_errors=True)  # of an export that was killed
+        beside.mkdir(parents=True)
+        inside = beside / target.stem if target.suffix == ".zip" else beside
+        inside.mkdir(exist_ok=True)
+        notes = _fill(inside, folder, spec, packing)
+        files = [file for file in inside.rglob("*") if file.is_file()]
+        size = sum(file.stat().st_size for file in files)
+        if target.suffix == ".zip":
+            os.replace(_zipped(inside, files), target)
+        else:
+            os.rename(beside, target)
+    except OSError as error:
+        raise BundleError(f"{error.filename or target}: {error.strerror}") from error
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    return Written(target, len(files), size, notes)
+
+
+def _zipped(inside: Path, files: list[Path]) -> Path:
+    packed = inside.with_suffix(".packed")
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted(files):
+            archive.write(file, file.relative_to(inside.parent))
+    return packed
+
+
+def _fill(inside: Path, folder: RunFolder, spec: RunSpec, packing: Packing) -> tuple[str, ...]:
+    with closing(RunReader(folder.database)) as reader:
+        record = mapping(reader.fact("reproduction"))
+        attempts = reader.attempts()
+        changes = [
+            {"step": one.step, "name": one.name, "old": one.old, "new": one.new, "by": one.by}
+            for one in reader.settings()
+            if one.by != "resume"
+        ]
+        with (inside / ROWS).open("w", encoding="utf-8") as rows:
+            for step, values in all_metric_rows(reader):
+                rows.write(json.dumps({"step": step, "values": values}) + "\n")
+    if record.get("model_commit") and not packing.models:
+        packing.values.setdefault("model_revision", record["model_commit"])
+    for name, file in packing.files.items():
+        (inside / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, inside / name)
+        (inside / name).chmod(0o755 if file.stat().st_mode & stat.S_IXUSR else 0o644)
+    versions = mapping(record.get("installed") or record.get("packages"))
+    _write(inside / LOCK, "".join(f"{name}=={version}\n" for name, version in versions.items()))
+    text = yaml.safe_dump(packing.values, sort_keys=False, allow_unicode=True)
+    _write(inside / CONFIG, text)
+    began = min((attempt.started_at for attempt in attempts), default=0.0)
+    changed = sorted(name for name, file in packing.files.items() if file.stat().st_mtime > began > 0)
+    resumed = [attempt.resumed_from for attempt in attempts if attempt.resumed_from]
+    body = {
+        "version": VERSION,
+        "run": folder.root.name,
+        "command": f"grpo-tui train {CONFIG}",
+        "launcher": packing.values.get("grpo_tui", {}).get("launcher"),
+        "compare_prompts": spec.compare_prompts,
+        "machine": {key: record.get(key) for key in _MACHINE},
+        "packages": dict(versions),
+        "changes": changes,
+        "resumed_at": resumed,
+        "left_out": packing.left_out,
+        "changed_since": changed,
+        "model": {
+            "name": packing.values.get("model_name_or_path"),
+            "revision": packing.values.get("model_revision"),
+        },
+        "model_files": _model_hashes(packing),
+        "files": {name: sha256_of(inside / name) for name in (CONFIG, *sorted(packing.files))},
+    }
+    _write(inside / BUNDLE, json.dumps(body, indent=1, ensure_ascii=False) + "\n")
+    _write(inside / README, "\n".join(_readme(body)) + "\n")
+    notes = []
+    if changed:
+        some = ", ".join(changed[:MOST_NAMED]) + (", …" if len(changed) > MOST_NAMED else "")
+        notes.append(f"changed after the run began: {some}. The bundle holds the current content")
+    notes += [f"left out {key}: {why}" for key, why in packing.left_out.items()]
+    if not record.get("threads"):
+        notes.append("the run did not record its threads and processor, so it cannot be compared bit for bit")
+    return tuple(notes)
+
+
+def _write(file: Path, text: str) -> None:
+    file.write_text(text, encoding="utf-8", errors="backslashreplace")
+
+
+def _model_hashes(packing: Packing) -> dict[str, str]:
+    """Return the hashes of the files of local models that are not included, by their name in the bundle."""
+    return {
+        f"{place}/{file.name}": sha256_of(file)
+        for place, folder in packing.models.items()
+        for file in sorted(folder.iterdir())
+        if file.is_file() and f"{place}/{file.name}" not in packing.files
+    }
+
+
+def _readme(body: Mapping[str, Any]) -> Iterator[str]:
+    machine, model = body["machine"], body["model"]
+    gpus = ", ".join(str(mapping(gpu).get("name")) for gpu in machine["gpus"] or ())
+    yield f"# {body['run']}"
+    yield ""
+    yield "Everything needed to train this run again with grpo-tui:"
+    yield ""
+    yield f"    pip install -r {LOCK}"
+    yield "    grpo-tui reproduce . --verify"
+    yield ""
+    yield "`reproduce` lists what differs on your machine, sets the same number of threads, and trains in a"
+    yield "new folder. `--verify` compares the logged values with those of this bundle. `--steps N` stops"
+    yield "after N steps."
+    yield ""
+    yield "| | |"
+    yield "|---|---|"
+    yield f"| Config | `{CONFIG}`, of the last start of the run |"
+    yield f"| Command | `{body['command']}` |"
+    yield f"| Model | {model['name']}{', revision ' + model['revision'] if model['revision'] else ''} |"
+    yield f"| Seed | {machine['seed']} |"
+    yield f"| Processor | {machine['processor']}, {machine['threads']} threads{'; ' + gpus if gpus else ''} |"
+    yield f"| Python | {machine['python']}; packages in `{LOCK}` |"
+    yield f"| Logged rows | `{ROWS}` |"
+    yield f"| Hashes | SHA-256 of each file, in `{BUNDLE}` |"
+    if body["model_files"]:
+        yield ""
+        place = shell_word(str(next(iter(body["model_files"]))).rpartition("/")[0])
+        yield f"The base model is not included. Put its files into `{place}` (hashes in `{BUNDLE}`)."
+    for title, lines in (
+        ("Changes made during the run, which `reproduce` does not repeat:",
+         [f"step {one['step']}: {one['name']} {one['old']} → {one['new']}" for one in body["changes"]]),
+        ("The run was resumed, and the config is that of its last start:",
+         [f"from step {step}" for step in body["resumed_at"]]),
+        ("Left out:", [f"{key}: {why}" for key, why in body["left_out"].items()]),
+        ("Changed after the run began:", body["changed_since"]),
+    ):  # fmt: skip
+        if lines:
+            yield from ("", title, "", *(f"- {line}" for line in lines))
+    yield ""
+    yield "Files that the run's code opens by itself are not included."

@@ -1,0 +1,80 @@
+"""A run of the demo is trained again from its bundle, and what differs is said."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from grpo_tui.demo import DEMO_CONFIG
+from grpo_tui.store.layout import BUNDLE
+from tests.processes.runs import SMALL, end, grpo_tui
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bundle of a run with a schedule that depends on its length."""
+    folder = tmp_path_factory.mktemp("bundled")
+    run = folder / "first"
+    settings = ("max_steps=6", "lr_scheduler_type=linear")
+    words = [word for pair in (*SMALL, *settings) for word in ("--set", pair)]
+    grpo_tui("train", DEMO_CONFIG, "--run-dir", run, "--headless", *words, cwd=folder)
+    grpo_tui("export", run, "--format", "bundle", "-o", "first.zip", cwd=folder)
+    grpo_tui("reproduce", folder / "first.zip", check=2, cwd=folder)  # the run has taken its name
+    end(run)
+    shutil.rmtree(run)
+    return folder / "first.zip"
+
+
+def reproduced(bundle: Path, place: Path, *words: str | Path, check: int = 0) -> str:
+    """What `reproduce --verify` prints in a fresh folder."""
+    done = grpo_tui("reproduce", bundle, "--verify", *words, check=check, cwd=place)
+    for run in (place / "outputs").glob("*"):
+        end(run)
+    return done.stdout + done.stderr
+
+
+def test_the_first_steps_are_the_same_bit_for_bit_once_the_code_is_confirmed(
+    bundle: Path, tmp_path: Path
+) -> None:
+    shutil.copy(bundle, tmp_path)
+    asked = reproduced(tmp_path / bundle.name, tmp_path, "--steps", "4", check=3)
+    assert "would run code that you did not write" in asked
+    assert str(tmp_path / "first" / "rewards.py") in asked
+    assert not (tmp_path / "outputs").exists()
+    told = reproduced(tmp_path / bundle.name, tmp_path, "--steps", "4", "--trust")
+    assert re.search(r"equal bit for bit: \d{2,} values of 4 steps", told)
+    assert "stopped at step 4" in told
+
+
+def test_a_changed_reward_is_said_and_the_first_difference_named(bundle: Path, tmp_path: Path) -> None:
+    shutil.unpack_archive(bundle, tmp_path)
+    rewards = tmp_path / "first" / "rewards.py"
+    rewards.write_text(rewards.read_text().replace("1.0 if number", "0.5 if number"))
+    words = ("--run-dir", tmp_path / "outputs" / "mine", "--steps", "2", "--trust")
+    told = reproduced(tmp_path / "first", tmp_path, *words, check=1)
+    assert (tmp_path / "outputs" / "mine" / "run.db").exists()
+    assert "rewards.py changed since the export" in told
+    assert re.search(r"differs first at step [12]: \S+ is \S+ in the bundle, \S+ here", told)
+
+
+def test_other_threads_are_said_and_set_and_another_processor_compares_to_rounding(
+    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.unpack_archive(bundle, tmp_path)
+    manifest = json.loads((tmp_path / "first" / BUNDLE).read_text())
+    threads = manifest["machine"]["threads"]
+    manifest["machine"]["processor"] = "Another CPU"
+    (tmp_path / "first" / BUNDLE).write_text(json.dumps(manifest))
+    monkeypatch.setenv("OMP_NUM_THREADS", str(threads + 1))
+    told = reproduced(tmp_path / "first", tmp_path, "--steps", "2", "--trust")
+    assert f"threads: {threads} in the bundle, {threads + 1} here" in told
+    assert f"training here with {threads} thread" in told
+    assert re.search("processor: Another CPU in the bundle, .+ here", told)
+    assert "processor differs: compared to rounding" in told  # and not the threads, which are the same
+    assert "equal to rounding" in told

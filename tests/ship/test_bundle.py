@@ -1,0 +1,200 @@
+"""What a bundle holds, what it leaves out, and what a killed export or a hostile bundle leaves behind."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from grpo_tui.cli.main import main
+from grpo_tui.config import load_config
+from grpo_tui.core import records as r
+from grpo_tui.demo import DEMO_MODEL
+from grpo_tui.rewards.consent import needed
+from grpo_tui.ship.bundle import BundleError
+from grpo_tui.ship.reproduce import changed_files, open_bundle, verify
+from grpo_tui.store.layout import BUNDLE, RunFolder
+from grpo_tui.store.spec import RunSpec
+from tests.ui.recorded_run import RecordedRun
+
+CONFIG = f"""\
+model_name_or_path: {DEMO_MODEL}
+output_dir: out
+use_cpu: true
+bf16: false
+hub_token: hf_mine
+run_name: /no_think
+env: {{WANDB_API_KEY: k-mine, HF_HOME: {DEMO_MODEL.parent}/cache}}
+grpo_tui:
+  dataset: data/train.jsonl
+  notify: {{webhook: "https://hooks.example.com/mine"}}
+  rewards:
+    - {{source: "rewards.py:right", params: {{api_key: sk-mine, words: ../shared/words.txt}}}}
+    - {{source: "../shared/judge.py:kind"}}
+"""
+FILES = {
+    "task/c.yaml": CONFIG,
+    "task/data/train.jsonl": '{"prompt": "a"}\n',
+    "task/rewards.py": "import helper, json, lib.more\ndef right(completions, api_key, words, **kw): ...\n",
+    "task/helper.py": "import helper_of_helper\n",
+    "task/helper_of_helper.py": "",
+    "task/lib/__init__.py": "",
+    "task/lib/more.py": "",
+    "task/unrelated.py": "PASSWORD = 'mine'\n",
+    "shared/judge.py": "def kind(completions, **kw): ...\n",
+    "shared/words.txt": "one\n",
+}
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A recorded run of a config with files inside and outside its folder."""
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+        os.utime(tmp_path / name, (1, 1))
+    monkeypatch.chdir(tmp_path / "task")
+    made = RecordedRun(tmp_path / "runs" / "first")
+    made.advance(3)
+    made.write(r.SettingChanged(1, 2, made.at(2), "learning_rate", 1e-4, 5e-5))
+    made.write(r.Fact("reproduction", {"threads": 2, "installed": {"torch": "9.1"}, "folder": str(tmp_path)}))
+    made.end("finished")
+    made.close()
+    RunSpec(load_config("c.yaml").to_json(), compare_prompts=4).write(made.folder.spec)
+    return made.folder.root
+
+
+def export(run: Path, target: Path | str, *words: str) -> int:
+    return main(["export", str(run), "--format", "bundle", "--out", str(target), *words])
+
+
+def test_a_bundle_holds_the_files_with_hashes_and_names_them_by_where_they_are_in_it(
+    run: Path, tmp_path: Path
+) -> None:
+    assert export(run, tmp_path / "b") == 0
+    config = yaml.safe_load((tmp_path / "b" / "config.yaml").read_text())
+    section = config["grpo_tui"]
+    assert section["dataset"] == "data/train.jsonl"
+    assert [entry["source"] for entry in section["rewards"]] == ["rewards.py:right", "files/2/judge.py:kind"]
+    assert section["rewards"][0]["params"] == {"words": "files/2/words.txt"}
+    assert config["run_name"] == "/no_think"
+    manifest = json.loads((tmp_path / "b" / BUNDLE).read_text())
+    assert manifest["changes"] == [
+        {"step": 2, "name": "learning_rate", "old": 1e-4, "new": 5e-5, "by": "you"}
+    ]
+    assert (manifest["machine"]["threads"], manifest["compare_prompts"]) == (2, 4)
+    assert (tmp_path / "b" / "requirements.txt").read_text() == "torch==9.1\n"
+    for name in ("rewards.py", "helper.py", "helper_of_helper.py", "lib/more.py", "files/2/judge.py"):
+        digest = hashlib.sha256((tmp_path / "b" / name).read_bytes()).hexdigest()
+        assert manifest["files"][name] == digest
+    assert not (tmp_path / "b" / "unrelated.py").exists()
+
+
+def test_no_secret_and_no_place_of_this_machine_is_in_a_bundle(
+    run: Path, tmp_path: Path, capsys: Any
+) -> None:
+    assert export(run, tmp_path / "b") == 0
+    told = capsys.readouterr().err
+    for key in (
+        "hub_token",
+        "env.WANDB_API_KEY",
+        "env.HF_HOME",
+        "grpo_tui.notify",
+        "grpo_tui.rewards.0.params.api_key",
+    ):
+        assert f"left out {key}: " in told
+    code = ("rewards.py", "judge.py")
+    files = [file for file in (tmp_path / "b").rglob("*") if file.is_file() and file.name not in code]
+    text = "".join(file.read_text(errors="replace") for file in files)
+    assert "mine" not in text
+    assert str(tmp_path) not in text
+    assert str(DEMO_MODEL.parent) not in text
+
+
+def test_a_large_model_is_named_by_its_hashes_and_included_only_when_asked(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("grpo_tui.ship.bundle_files.SMALL_MODEL_BYTES", 1000)
+    assert export(run, tmp_path / "without") == 0
+    assert export(run, tmp_path / "with", "--with-model") == 0
+    bundle = open_bundle(tmp_path / "without")
+    place = yaml.safe_load((bundle.root / "config.yaml").read_text())["model_name_or_path"]
+    assert changed_files(bundle) == ([], sorted(f"{place}/{file.name}" for file in DEMO_MODEL.iterdir()))
+    assert main(["reproduce", str(bundle.root)]) == 2
+    (bundle.root / place).parent.mkdir(parents=True, exist_ok=True)
+    os.rename(tmp_path / "with" / place, bundle.root / place)
+    assert changed_files(bundle) == ([], [])
+
+
+def test_a_zip_is_unpacked_beside_itself_with_what_its_manifest_lists(run: Path, tmp_path: Path) -> None:
+    assert export(run, tmp_path / "b.zip") == 0
+    with zipfile.ZipFile(tmp_path / "b.zip", "a") as archive:
+        archive.writestr("b/unlisted.py", "")
+    bundle = open_bundle(tmp_path / "b.zip")
+    assert bundle.root == tmp_path / "b"
+    assert changed_files(bundle) == ([], [])
+    assert not (bundle.root / "unlisted.py").exists()
+    assert open_bundle(tmp_path / "b.zip") == bundle
+    (bundle.root / BUNDLE).write_text('{"version": 1}')
+    with pytest.raises(BundleError, match="holds something else"):
+        open_bundle(tmp_path / "b.zip")
+
+
+def test_a_manifest_that_leads_out_of_its_bundle_is_refused(run: Path, tmp_path: Path) -> None:
+    assert export(run, tmp_path / "b") == 0
+    manifest = json.loads((tmp_path / "b" / BUNDLE).read_text())
+    (tmp_path / "b" / BUNDLE).write_text(json.dumps({**manifest, "files": {"../run.py": "0"}}))
+    with pytest.raises(BundleError, match="leads out"):
+        changed_files(open_bundle(tmp_path / "b"))
+
+
+def test_code_of_a_bundle_needs_consent_wherever_it_is_used(run: Path, tmp_path: Path) -> None:
+    assert export(run, tmp_path / "b") == 0
+    assert needed(load_config("c.yaml")) == ()
+    found = {Path(code.what).name for code in needed(load_config(tmp_path / "b" / "config.yaml"))}
+    assert found >= {"rewards.py", "judge.py"}
+
+
+@pytest.mark.parametrize("name", ["b", "b.zip"])
+def test_a_killed_export_leaves_no_half_bundle(run: Path, tmp_path: Path, name: str) -> None:
+    script = (
+        "import os, signal, sys, grpo_tui.ship.bundle as bundle\n"
+        "from grpo_tui.cli import main\n"
+        "bundle._readme = lambda body: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    words = ["export", str(run), "--format", "bundle", "-o", str(tmp_path / name)]
+    done = subprocess.run([sys.executable, "-c", script, *words], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert not (tmp_path / name).exists()
+    assert export(run, tmp_path / name) == 0
+    assert [file.name for file in tmp_path.iterdir() if file.name.startswith(".")] == []
+    assert export(run, tmp_path / name) == 2
+
+
+def test_a_run_that_a_bundle_cannot_repeat_is_refused(run: Path, tmp_path: Path) -> None:
+    RunSpec(load_config("c.yaml").to_json(), forked_from="/x/checkpoint-4").write(RunFolder(run).spec)
+    assert export(run, tmp_path / "b") == 2
+    assert not (tmp_path / "b").exists()
+
+
+def test_values_are_compared_bit_for_bit_or_to_rounding() -> None:
+    there = [(1, {"loss": 0.5, "step_time": 1.0}), (2, {"loss": float("nan")}), (3, {"loss": 0.25})]
+    same = [(1, {"loss": 0.5, "step_time": 9.0}), (2, {"loss": float("nan"), "eval_loss": 1.0})]
+    near = [*same, (3, {"loss": 0.25000001})]
+    assert verify(there, same, 2, exact=True).differs is None
+    assert verify(there, same, None, exact=True).differs == (3, "loss", 0.25, "not logged")
+    assert verify(there, near, None, exact=True).differs == (3, "loss", 0.25, 0.25000001)
+    assert verify(there, near, None, exact=False).differs is None
+    assert verify(there, [*same, (3, {"loss": 0.2501})], None, exact=False).differs is not None
+    found = verify(there, same, 2, exact=True)
+    assert (found.steps, found.values) == (2, 2)
