@@ -8,6 +8,7 @@ disk, as if the user had fixed the cause.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import resource
@@ -20,11 +21,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from grpo_tui.demo.rewards import completion_text, correctness
+from grpo_tui.demo.rewards import completion_text, correctness, extracted_answer
 
 HANG_AT, RAISE_FROM, CRASH_AT = 10, 15, 20
 """Steps at which a fault occurs, counted from 1 as the run does."""
 DISK_FULL_FROM, DISK_FULL_MET_AT = 8, 12
+RATE_ENDS_AT = 40
+JUDGE_TAKES_S = 3.0
 FILE_LIMIT_BYTES = 3_000_000
 """File size limit of the simulated full disk. The weights take 3.2 MB; the record is still smaller then."""
 ROOM_POLL_S = 0.5
@@ -61,6 +64,10 @@ class Fault:
 
 def _instead_of_correctness(name: str, function: str) -> tuple[str, ...]:
     return (f"grpo_tui.rewards.0.name={name}", f"grpo_tui.rewards.0.source=faults.py:{function}")
+
+
+def _beside_correctness(reward: str) -> tuple[str, ...]:
+    return (f"grpo_tui.rewards=[{{name: correctness, source: rewards.py:correctness}}, {reward}]",)
 
 
 FAULTS: dict[str, Fault] = {
@@ -132,6 +139,72 @@ FAULTS: dict[str, Fault] = {
             "length",
             "the learning rate is 25 times the demonstration's: watch reward, entropy and length",
             ("learning_rate=5e-3",),
+        ),
+        Fault(
+            "unscored",
+            "a reward reads a column that the dataset lacks: it abstains on every completion",
+            "the only reward reads the column `solution`, and the dataset calls it `answer`: look at the "
+            "scores in Generations",
+            ("grpo_tui.rewards=[{name: solution, source: faults.py:reads_the_solution}]",),
+        ),
+        Fault(
+            "nan-reward",
+            "a reward is NaN where it finds no number: one such completion spoils its whole group",
+            "the reward `closeness` is NaN where it finds no number: compare the scores of a group with its "
+            "advantages",
+            _instead_of_correctness("closeness", "closeness_or_nan"),
+        ),
+        Fault(
+            "rewards-cancel",
+            "a penalty takes back exactly what a reward gives: scores differ and totals do not",
+            "`correctness` and `penalty` add up to 0: look at the totals of a group",
+            _beside_correctness("{name: penalty, source: rewards.py:correctness, weight: -1.0}"),
+        ),
+        Fault(
+            "drowned-reward",
+            "a reward counts characters: beside its range, a correct answer makes no difference",
+            "`brevity` counts characters and `correctness` is 0 or 1: compare their contributions in Rewards",
+            _beside_correctness("{name: brevity, source: faults.py:fewer_characters}"),
+        ),
+        Fault(
+            "long-answers",
+            "a reward pays for length: the policy learns to write until it is truncated",
+            "the reward `effort` grows with the length of an answer: watch length and truncation",
+            _instead_of_correctness("effort", "longer_is_better"),
+        ),
+        Fault(
+            "no-end-token",
+            "the end token is never sampled: completions continue after the answer to the length limit",
+            "no completion can end before 40 tokens: read what follows the answer",
+            ("generation_kwargs={min_new_tokens: 40}",),
+        ),
+        Fault(
+            "low-temperature",
+            "sampling has no variety: the completions of a group are the same text",
+            "the temperature is 0.01: compare the completions of a group",
+            ("temperature=0.01",),
+        ),
+        Fault(
+            "lr-too-low",
+            "the learning rate is far too small: groups have a signal and nothing changes",
+            "the learning rate is 1e-9: compare reward, entropy and length with those of the start",
+            ("learning_rate=1e-9",),
+        ),
+        Fault(
+            "lr-ended",
+            "the schedule reaches 0 before the run ends: the remaining steps change nothing",
+            "the learning rate is 0 from step 40: watch it and the reward",
+            (
+                "lr_scheduler_type=warmup_stable_decay",
+                "lr_scheduler_kwargs={num_stable_steps: 20, num_decay_steps: 20, min_lr_ratio: 0.0}",
+            ),
+            RATE_ENDS_AT,
+        ),
+        Fault(
+            "slow-reward",
+            "a judge takes three seconds per step: see which part of a step takes the time",
+            "the reward `judge` takes 3 seconds per batch: look at the time of a step",
+            _instead_of_correctness("judge", "slow_judge"),
         ),
     )
 }
@@ -235,6 +308,67 @@ def correctness_of_the_first_digit(
         log_extra("extracted", found)
         log_extra("gold", list(answer))
     return [1.0 if number == gold else 0.0 for number, gold in zip(found, answer, strict=True)]
+
+
+def reads_the_solution(
+    completions: Sequence[Any], solution: Sequence[str] | None = None, **kwargs: Any
+) -> list[float | None]:
+    """Score as `correctness` does, by a column that the demonstration's dataset does not have.
+
+    Args:
+        completions: The batch's completions.
+        solution: The right sum of each; None without such a column.
+        **kwargs: What else TRL hands over; unused.
+    """
+    if solution is None:
+        return [None] * len(completions)
+    return [*correctness(completions=completions, answer=solution)]
+
+
+def closeness_or_nan(completions: Sequence[Any], answer: Sequence[str], **kwargs: Any) -> list[float]:
+    """Score how close an answer is to the right sum: 1 for equal, NaN where no number is found.
+
+    Args:
+        completions: The batch's completions.
+        answer: The right sum of each.
+        **kwargs: What else TRL hands over; unused.
+    """
+    found = (extracted_answer(completion_text(completion)) for completion in completions)
+    return [
+        math.nan if number is None else max(0.0, 1 - abs(int(number) - int(gold)) / int(gold))
+        for number, gold in zip(found, answer, strict=True)
+    ]
+
+
+def fewer_characters(completions: Sequence[Any], **kwargs: Any) -> list[float]:
+    """Score brevity in characters: -28 for 28 of them.
+
+    Args:
+        completions: The batch's completions.
+        **kwargs: What else TRL hands over; unused.
+    """
+    return [-float(len(completion_text(completion))) for completion in completions]
+
+
+def longer_is_better(completions: Sequence[Any], **kwargs: Any) -> list[float]:
+    """Score length: 1 for 40 characters.
+
+    Args:
+        completions: The batch's completions.
+        **kwargs: What else TRL hands over; unused.
+    """
+    return [len(completion_text(completion)) / 40 for completion in completions]
+
+
+def slow_judge(completions: Sequence[Any], **kwargs: Any) -> list[float]:
+    """Score as `correctness` does, after the time that a call to a large model takes.
+
+    Args:
+        completions: The batch's completions.
+        **kwargs: What else TRL hands over; `answer` among it.
+    """
+    time.sleep(JUDGE_TAKES_S)
+    return correctness(completions=completions, **kwargs)
 
 
 _first_step: int | None = None

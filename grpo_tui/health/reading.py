@@ -54,19 +54,25 @@ class Diagnosis:
 
 def diagnose(reader: RunReader) -> Diagnosis:
     """Read a run and apply the rules."""
-    logged = metric_keys(reader)
-    settings = settings_of(reader, logged="reward" in logged)
-    groups = training_groups(reader)
-    prompts = {key: Visits(count, low, high, group) for key, count, low, high, group in prompt_ranges(reader)}
     limits = limits_of(reader)
-    doctor = Doctor(settings, limits, prompts or None)
-    doctor.changes += _changes(reader)
-    for observation in _observations(reader, settings, groups, [key for key in KEYS if key in logged]):
+    doctor, observations = begin(reader)
+    for observation in observations:
         doctor.see(observation)
     known = doctor.state.courses
     unknown = tuple(key for key in KEYS if key not in known and key not in _OPTIONAL)
     off = tuple(name for name in RULES if limits.get(name, {}) is None)
     return Diagnosis(tuple(doctor.findings()), doctor.state.step, unknown, off)
+
+
+def begin(reader: RunReader) -> tuple[Doctor, Iterator[Observation]]:
+    """Return a doctor that has seen nothing of a run, and what it has to see, in order."""
+    logged = metric_keys(reader)
+    settings = settings_of(reader, logged="reward" in logged)
+    groups = training_groups(reader)
+    prompts = {key: Visits(count, low, high, group) for key, count, low, high, group in prompt_ranges(reader)}
+    doctor = Doctor(settings, limits_of(reader), prompts or None)
+    doctor.changes += _changes(reader)
+    return doctor, _observations(reader, settings, groups, [key for key in KEYS if key in logged])
 
 
 def doctor_before(reader: RunReader, step: int) -> Doctor:
