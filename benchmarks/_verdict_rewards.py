@@ -110,11 +110,6 @@ def fails_often(completions: Sequence[Any], trainer_state: Any = None, **kwargs:
     return correctness(completions=completions, **kwargs)
 
 
-def wrong_is_better(completions: Sequence[Any], **kwargs: Any) -> list[float]:
-    """Score as `correctness` does with the sign turned."""
-    return [-score for score in correctness(completions=completions, **kwargs)]
-
-
 def same_sum_rows() -> Dataset:
     """Return the questions whose sum is 22, of which one answer solves all."""
     from datasets import Dataset

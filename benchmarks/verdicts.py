@@ -84,7 +84,7 @@ class Verdict:
 def start(run: Run, seed: int, root: Path) -> None:
     """Train one run to its end."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
-    with root.with_suffix(".log").open("w") as log:
+    with root.with_name(f"{root.name}.log").open("w") as log:
 
         def follow(*words: str) -> None:
             command = [*CLI, *words, "--headless"]

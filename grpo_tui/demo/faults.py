@@ -170,7 +170,7 @@ FAULTS: dict[str, Fault] = {
             "long-answers",
             "a reward pays for length: the policy learns to write until it is truncated",
             "the reward `effort` grows with the length of an answer: watch length and truncation",
-            _instead_of_correctness("effort", "longer_is_better"),
+            ("grpo_tui.rewards=[{name: effort, source: faults.py:longer_is_better}]",),
         ),
         Fault(
             "no-end-token",

@@ -16,7 +16,8 @@ from grpo_tui.health.state import Found, Limits, RunState
 
 HOLD = 3
 """Consecutive steps for which a rule must hold before it is reported."""
-AT_ONCE = frozenset({"policy.gradient-nan"})
+AT_ONCE = frozenset({"policy.gradient-nan", "policy.broke"})
+"""Rules that are reported at the first step. `policy.broke` looks at each of several steps itself."""
 WHOLE_RUN = frozenset({"signal.prompts-unsolved", "signal.prompts-solved"})
 """Rules about every prompt of the run. Applied when findings are requested, not at each step."""
 CLEAR = 10

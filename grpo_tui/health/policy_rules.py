@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from statistics import median
 
 from grpo_tui.core.findings import Remedy
 from grpo_tui.core.records import SKIPPED
 from grpo_tui.core.statistics import SAME, mean
-from grpo_tui.health.course import EARLY
+from grpo_tui.health.course import EARLY, RECENT
 from grpo_tui.health.state import Found, Limits, RunState, number, percent
 
 REWARD, ENTROPY, KL, GRADIENT, RATE = "reward", "entropy", "kl", "grad_norm", "learning_rate"
@@ -18,9 +19,12 @@ def _broke(state: RunState, limits: Limits) -> Found | None:
     reward, steps = state.course(REWARD), limits["steps"]
     if reward.count < steps + 1:
         return None
-    level = reward.level(steps)
-    drop = reward.first - level
-    if not (drop >= limits["drop"] * reward.span > 0 and drop >= limits["spread"] * state.spread):
+    before, level = max(reward.first, reward.best), reward.level(steps)
+    lowest = min(state.low, reward.low)
+    lowest = max(lowest, before - limits["deepest"] * state.spread) if state.spread else lowest
+    if max(reward.newest(steps)) > before - limits["drop"] * (before - lowest):
+        return None
+    if before - level < max(limits["spread"] * state.spread, limits["errors"] * reward.error(steps)):
         return None
     signs: dict[str, object] = {}
     told = []
@@ -29,24 +33,25 @@ def _broke(state: RunState, limits: Limits) -> Found | None:
         (LENGTH, "length", number),
         (ENTROPY, "entropy", number),
     ):
-        course = state.course(key)
-        before, now = course.opening, course.level(steps)
+        then, now = _then(state, key), state.course(key).level(steps)
         if (
-            (key == TRUNCATED and now >= limits["truncated"] and before < limits["truncated"] / 2)
-            or (key == LENGTH and now >= limits["length"] * before)
-            or (
-                key == ENTROPY
-                and not limits["low"] * before <= now <= limits["high"] * before
-                and course.count
-            )
+            (key == TRUNCATED and now >= limits["truncated"] and then < limits["truncated"] / 2)
+            or (key == LENGTH and now >= limits["length"] * then)
+            or (key == ENTROPY and not limits["low"] * then <= now <= limits["high"] * then and now == now)
         ):
-            signs |= {f"{title}_start": before, title: now}
-            told.append(f"{title} from {unit(before)} to {unit(now)}")
+            signs |= {f"{title}_start": then, title: now}
+            told.append(f"{title} from {unit(then)} to {unit(now)}")
     if not told:
         return None
-    said = f"The reward went from {number(reward.first)} to {number(level)}, {', '.join(told)}."
-    evidence = {"reward_start": reward.first, REWARD: level, **signs}
-    return Found(said, evidence, remedies=_lower_rate(state, by=10), changed=reward, before=reward.first)
+    said = f"The reward went from {number(before)} to {number(level)}, {', '.join(told)}."
+    evidence = {"reward_start": before, REWARD: level, **signs}
+    return Found(said, evidence, remedies=_lower_rate(state, by=10), changed=reward, before=before)
+
+
+def _then(state: RunState, key: str) -> float:
+    """A metric when the reward was at its best, if that is above its first steps; else at the first step."""
+    reward = state.course(REWARD)
+    return state.at_best.get(key, math.nan) if reward.best > reward.first else state.course(key).opening
 
 
 def _lower_rate(state: RunState, by: float = 3) -> tuple[Remedy, ...]:
@@ -64,8 +69,14 @@ def _fallen(state: RunState, limits: Limits) -> tuple[float, float] | None:
         return None
     level = reward.level(steps)
     drop = reward.best - level
-    far = drop >= limits["drop"] * reward.span and drop >= limits["spread"] * state.spread
-    return (reward.best, level) if far and drop > limits["errors"] * reward.error(steps) else None
+    least = max(limits["drop"] * reward.span, limits["spread"] * state.spread)
+    if drop < least or drop <= limits["errors"] * reward.error(steps):
+        return None
+    # The best of many means of a noisy reward lies above its level: the values just before are compared too.
+    earlier = mean(reward.newest(RECENT)[: -int(steps)]) or 0.0
+    fell = earlier - level > limits["errors"] * reward.error(steps)
+    lasts = reward.best - reward.level(RECENT) >= least
+    return (reward.best, level) if fell or lasts else None
 
 
 def _reward_fell(state: RunState, limits: Limits) -> Found | None:
@@ -254,7 +265,8 @@ def _rate_low(state: RunState, limits: Limits) -> Found | None:
         if course.count and not moved <= 2 * (course.error(steps) + course.error(EARLY)):
             return None
     entropy = state.course(ENTROPY)
-    if not abs(entropy.level(steps) - entropy.start) <= limits["change"] * entropy.start:
+    noise = 2 * (entropy.error(steps) + entropy.error(EARLY))
+    if not abs(entropy.level(steps) - entropy.start) <= max(limits["change"] * entropy.start, noise):
         return None
     rate = state.course(RATE).high if state.course(RATE).count else state.settings.learning_rate
     reward = state.course(REWARD)

@@ -12,6 +12,7 @@ from grpo_tui.health.state import NO_SIGNAL, Found, FunctionState, Limits, RunSt
 
 _EQUAL = ("equal", "all-correct", "all-wrong")
 _FORMAT = re.compile(r"format|tag|xml|structure|template", re.IGNORECASE)
+_CORRECT = re.compile(r"correct|accura|answer|solution|exact|verif|result|right", re.IGNORECASE)
 
 _QUERIES = {
     "masked": "masked",
@@ -43,7 +44,8 @@ def _no_signal(cause: str, state: RunState, limits: Limits) -> Found | None:
     most = f"{percent(explained / total)} of the groups of the last {steps:g} steps"
     told = _SENTENCES[cause].format(most=most, low=number(state.low), high=number(state.high))
     evidence: dict[str, object] = {"groups": total, "no_signal": none / total, cause: explained / total}
-    solved = cause == "all-correct" and state.had_signal
+    learned = state.high - state.course("reward").start > limits.get("easy", 1.0) * (state.high - state.low)
+    solved = cause == "all-correct" and state.had_signal and learned
     query = _QUERIES.get(cause, "zero_std")
     severity: Severity | None = "info" if solved else None
     return Found(f"{told}.", evidence, query, severity=severity, changed=state.course(NO_SIGNAL))
@@ -137,6 +139,7 @@ def _format_only(state: RunState, limits: Limits) -> Found | None:
     ]
     forms = [(name, one) for name, one in used if _FORMAT.search(name)]
     others = [(name, one) for name, one in used if not _FORMAT.search(name)]
+    others = [(name, one) for name, one in others if _CORRECT.search(name)] or others
     if not forms or not others:
         return None
     for _, one in others:

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 
 from grpo_tui.core.findings import Remedy, Severity
 from grpo_tui.core.statistics import SAME, column_covariances, mean, shares_of
-from grpo_tui.health.course import EARLY, RECENT, Course
+from grpo_tui.health.course import EARLY, LEVEL, RECENT, Course
 from grpo_tui.health.facts import GroupFacts, Observation, Settings, Visits
 
 Limits = Mapping[str, float]
@@ -114,6 +114,7 @@ class RunState:
         low: Lowest total of the run.
         high: Highest total of the run.
         prompts: Totals by prompt key.
+        at_best: Means of the metrics where the mean of the reward is highest.
         texts_differed: Number of groups with different texts and no signal.
     """
 
@@ -127,6 +128,7 @@ class RunState:
         self.low, self.high = math.inf, -math.inf
         self.prompts: dict[str, Visits] = dict(prompts or {})
         self.evaluations: list[tuple[int, float, float]] = []
+        self.at_best: Mapping[str, float] = {}
         self.texts_differed = 0
         self.had_signal = False
         self._counts_prompts = prompts is None
@@ -230,6 +232,8 @@ class RunState:
             self.courses.setdefault(key, Course()).add(step.step, value, missing=key in step.missing)
         for phase, seconds in step.seconds.items():
             self.courses.setdefault(f"phase/{phase}", Course()).add(step.step, seconds)
+        if self.course("reward").best_step == step.step:
+            self.at_best = {key: one.level(LEVEL) for key, one in self.courses.items()}
         held = step.values.get("eval_reward")
         if held is not None and math.isfinite(held):
             self.evaluations.append((step.step, held, self.course("reward").level(10)))
