@@ -58,7 +58,7 @@ FAULTS = (
     _demo("first-digit", 110, ("signal.format-only",), within=100),
     _demo("truncated", 30, ("signal.masked",)),
     _demo("unscored", 30, ("signal.unscored",)),
-    _demo("nan-reward", 30, ("signal.not-finite",)),
+    _demo("infinite-reward", 30, ("signal.not-finite",)),
     _demo("rewards-cancel", 30, ("signal.cancels",)),
     _demo("drowned-reward", 60, ("signal.reward-drowned",), within=40),
     _demo("long-answers", 120, ("policy.truncation", "policy.no-end-token", "policy.broke"), within=100),

@@ -148,11 +148,10 @@ FAULTS: dict[str, Fault] = {
             ("grpo_tui.rewards=[{name: solution, source: faults.py:reads_the_solution}]",),
         ),
         Fault(
-            "nan-reward",
-            "a reward is NaN where it finds no number: one such completion spoils its whole group",
-            "the reward `closeness` is NaN where it finds no number: compare the scores of a group with its "
-            "advantages",
-            _instead_of_correctness("closeness", "closeness_or_nan"),
+            "infinite-reward",
+            "a reward divides by a distance of 0: one infinite score spoils its whole group",
+            "the reward `closeness` is infinite for a correct answer: look at the advantages of its group",
+            _instead_of_correctness("closeness", "inverse_distance"),
         ),
         Fault(
             "rewards-cancel",
@@ -325,8 +324,8 @@ def reads_the_solution(
     return [*correctness(completions=completions, answer=solution)]
 
 
-def closeness_or_nan(completions: Sequence[Any], answer: Sequence[str], **kwargs: Any) -> list[float]:
-    """Score how close an answer is to the right sum: 1 for equal, NaN where no number is found.
+def inverse_distance(completions: Sequence[Any], answer: Sequence[str], **kwargs: Any) -> list[float]:
+    """Score 1 / distance from the right sum, which is infinite at the right sum itself; 0 without a number.
 
     Args:
         completions: The batch's completions.
@@ -334,10 +333,11 @@ def closeness_or_nan(completions: Sequence[Any], answer: Sequence[str], **kwargs
         **kwargs: What else TRL hands over; unused.
     """
     found = (extracted_answer(completion_text(completion)) for completion in completions)
-    return [
-        math.nan if number is None else max(0.0, 1 - abs(int(number) - int(gold)) / int(gold))
+    distances = [
+        math.inf if number is None else abs(int(number) - int(gold))
         for number, gold in zip(found, answer, strict=True)
     ]
+    return [1 / distance if distance else math.inf for distance in distances]
 
 
 def fewer_characters(completions: Sequence[Any], **kwargs: Any) -> list[float]:

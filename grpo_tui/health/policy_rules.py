@@ -24,7 +24,8 @@ def _broke(state: RunState, limits: Limits) -> Found | None:
     lowest = max(lowest, before - limits["deepest"] * state.spread) if state.spread else lowest
     if max(reward.newest(steps)) > before - limits["drop"] * (before - lowest):
         return None
-    if before - level < max(limits["spread"] * state.spread, limits["errors"] * reward.error(steps)):
+    least = max(limits["spread"] * state.spread, limits["errors"] * reward.error(steps), SAME)
+    if before - level < least:
         return None
     signs: dict[str, object] = {}
     told = []

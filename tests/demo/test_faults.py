@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import subprocess
 import sys
@@ -26,9 +27,14 @@ from grpo_tui.demo.faults import (
     RAISE_FROM,
     correctness_of_the_first_digit,
     correctness_on_a_full_disk,
+    fewer_characters,
+    inverse_distance,
     judge_that_hangs,
+    longer_is_better,
     parser_that_raises,
+    reads_the_solution,
     scores_the_question,
+    slow_judge,
 )
 from grpo_tui.rewards.loading import load_rewards
 from tests import PATIENCE_S
@@ -144,6 +150,28 @@ def test_the_parser_raises_from_its_step_on_and_only_without_the_tag() -> None:
 def test_scores_of_the_question_are_flat_within_every_group() -> None:
     gold = ["22"] * 4 + ["7"] * 4
     assert scores_the_question(["1", "22", "x", ""] * 2, answer=gold) == [1.0] * 4 + [0.0] * 4
+
+
+def test_a_reward_of_a_column_that_is_not_there_abstains() -> None:
+    assert reads_the_solution([RIGHT, "5"], answer=["22", "5"]) == [None, None]
+    assert reads_the_solution([RIGHT, "5"], solution=["22", "5"]) == [1.0, 0.0]
+
+
+def test_a_reward_that_divides_by_the_distance_is_infinite_for_a_correct_answer_alone() -> None:
+    texts = [RIGHT, "<answer>20</answer>", "22"]
+    assert inverse_distance(texts, answer=["22"] * 3) == [math.inf, 0.5, 0.0]
+
+
+def test_rewards_of_length_read_nothing_but_the_length() -> None:
+    assert fewer_characters(["", "7+15", [{"role": "assistant", "content": "22"}]]) == [0, -4, -2]
+    assert longer_is_better(["", "x" * 40]) == [0, 1]
+
+
+def test_a_slow_judge_takes_its_time_and_scores_as_correctness_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(faults, "time", SimpleNamespace(sleep=pauses.append))
+    assert slow_judge([RIGHT, "5"], answer=["22", "5"]) == [1.0, 0.0]
+    assert pauses == [faults.JUDGE_TAKES_S]
 
 
 def test_only_the_first_digit_is_read_and_what_was_read_is_kept() -> None:

@@ -245,6 +245,77 @@ def test_each_fault_of_the_policy_is_named_alone(rule: str) -> None:
     assert ids(course(metrics, steps)) == [rule]
 
 
+def test_a_policy_that_breaks_is_named_at_its_third_broken_step() -> None:
+    assert course(breaks, 4) == []
+    (found,) = course(breaks, 5)
+    assert (found.id, found.first_step) == ("policy.broke", 3)
+
+
+def breaks_late(step: int, chance: random.Random) -> dict[str, float]:
+    broken = step > 60
+    return {
+        "reward": (0.8 if broken else min(2.0, 0.5 + step / 30)) + chance.gauss(0, 0.1),
+        "entropy": 0.25 if broken else 0.1 + 0.15 * math.exp(-step / 10),
+        "completions/clipped_ratio": 0.0,
+    }
+
+
+def test_a_policy_that_breaks_after_it_has_learned_is_compared_with_its_best_and_stays_broken() -> None:
+    assert course(breaks_late, 62) == []
+    (found,) = course(breaks_late, 63)
+    assert (found.id, found.first_step) == ("policy.broke", 61)
+    assert ids(course(breaks_late, 160)) == ["policy.broke"]
+
+
+def test_a_reward_that_was_never_above_its_lowest_value_does_not_break() -> None:
+    found = course(lambda step, _: {"reward": 0.0, "reward_std": 0.0, "entropy": 0.5 / step}, 12)
+    assert "policy.broke" not in ids(found)
+
+
+@pytest.mark.parametrize(("steps", "found"), [(12, []), (30, ["policy.reward-fell"])])
+def test_twelve_low_steps_of_a_noisy_reward_are_no_fall_and_thirty_are(steps: int, found: list[str]) -> None:
+    def dips(step: int, chance: random.Random) -> dict[str, float]:
+        low = 150 <= step < 150 + steps
+        high = 130 <= step < 150
+        level = 0.33 if low else 0.66 if high else 0.53
+        return {"reward": level + 0.09 * (-1) ** step, "reward_std": 0.46}
+
+    assert [one for one in ids(course(dips, 150 + steps)) if one == "policy.reward-fell"] == found
+
+
+def test_a_task_that_is_nearly_solved_from_the_start_is_too_easy_although_a_group_had_a_signal() -> None:
+    right = group([(1.0,)] * 4)
+
+    def groups(step: int) -> list[GroupFacts]:
+        return [right, right, right, MIXED if step == 1 else right]
+
+    found = course(lambda step, _: {"reward": 0.9 if step == 1 else 1.0}, 12, ONE, groups)
+    assert {f.id: f.severity for f in found}["signal.all-correct"] == "warning"
+
+
+def test_format_alone_is_reported_also_beside_partial_credit_that_rises_with_it() -> None:
+    three = Settings(weights=(1.0,) * 3, names=("correctness", "format", "incremental"))
+
+    def facts(step: int) -> tuple[GroupFacts, ...]:
+        form = [float(n < min(8, step // 5)) for n in range(8)]
+        return (group([(float(n < 1), one, one) for n, one in enumerate(form)], three),) * 4
+
+    assert "signal.format-only" in ids(course(lambda *_: {}, 150, three, facts))
+    other = Settings(weights=(1.0,) * 3, names=("judge", "format", "incremental"))
+    assert "signal.format-only" not in ids(course(lambda *_: {}, 150, other, facts))
+
+
+@pytest.mark.parametrize(("end", "noise", "named"), [(0.515, 0.0, 1), (0.53, 0.0, 0), (0.53, 0.05, 1)])
+def test_entropy_that_moves_by_no_more_than_its_noise_has_not_moved(
+    end: float, noise: float, named: int
+) -> None:
+    def still(step: int, chance: random.Random) -> dict[str, float]:
+        swing = noise * (-1) ** step
+        return {"reward": chance.gauss(0.5, 0.1), "entropy": (0.5 if step < 100 else end) + swing}
+
+    assert ids(course(still, 200)).count("policy.learning-rate-low") == named
+
+
 def test_a_schedule_that_ends_with_the_run_is_not_reported() -> None:
     settings = Settings(weights=(1.0,), names=("correct",), total_steps=80)
     falls: Metrics = lambda step, chance: {**climbs(step, chance), "learning_rate": 1e-5 * (1 - step / 80)}  # noqa: E731
