@@ -63,6 +63,13 @@ def test_a_file_becomes_prompts_with_messages_and_extracted_answers(tmp_path: Pa
     assert prompts.holdout is None
 
 
+@pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv", ".tsv", ".parquet"])
+def test_the_case_of_a_suffix_changes_nothing(tmp_path: Path, suffix: str) -> None:
+    small = write_rows(tmp_path / f"rows{suffix}", ROWS)
+    small.rename(tmp_path / f"ROWS{suffix.upper()}")
+    assert load(tmp_path, f"dataset: ROWS{suffix.upper()}\n{MAPPED}").train.num_rows == 20
+
+
 def test_few_shot_examples_stand_between_system_prompt_and_question(tmp_path: Path) -> None:
     write_rows(tmp_path / "rows.jsonl", ROWS)
     section = f"dataset: rows.jsonl\n{MAPPED}\nfew_shot:\n  - {{user: '1+1?', assistant: '2'}}"

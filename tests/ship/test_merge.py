@@ -118,6 +118,13 @@ def test_a_rounded_model_is_as_near_as_the_rounded_base(adapter: Path, tmp_path:
     assert found["size_bytes"] == sum(file.stat().st_size for file in (tmp_path / "large").iterdir())
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_what_is_written_has_the_dtype_that_was_asked_for(dtype: str, adapter: Path, tmp_path: Path) -> None:
+    assert merged_here(adapter, tmp_path / "merged", dtype)["dtype"] == dtype
+    written = [load_file(file) for file in (tmp_path / "merged").glob("*.safetensors")]
+    assert {str(weight.dtype) for one in written for weight in one.values()} == {f"torch.{dtype}"}
+
+
 def test_what_rounding_does_not_explain_is_not_kept() -> None:
     refuse_different(Difference(9, 1e-3, 0.0, 1.0), 0.0, "float32")
     refuse_different(Difference(9, 5.0, 3e-3, 0.5), 1e-3, "bfloat16")

@@ -15,7 +15,9 @@ from textual.widgets import Input
 from grpo_tui.config.resolve import load_config
 from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.preflight.report import Preflight
+from grpo_tui.present.config_evaluate import ConfigRanks, Snapshot
 from grpo_tui.ui.app import GrpoApp
+from grpo_tui.ui.config_worker import ConfigCheck
 from grpo_tui.ui.messages import ConfigEvaluated, DiskChanged, StartEnded
 from grpo_tui.ui.requests import ConfigRequest, RewardsRequest
 from grpo_tui.ui.screens.config import ConfigScreen
@@ -435,6 +437,25 @@ async def test_a_folder_that_holds_a_run_is_no_error_and_a_start_goes_beside_it(
         await until(pilot, lambda: bool(opened))
         assert asked == [[str(path), "--run-dir", str(beside)]]
         assert opened == [beside]
+
+
+def test_a_check_after_one_that_was_stopped_looks_at_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped: list[bool] = []
+    posted: list[Any] = []
+
+    def check(*args: Any, cancel: threading.Event, **more: Any) -> Preflight:
+        stopped.append(cancel.is_set())
+        return Preflight(None, ())
+
+    monkeypatch.setattr("grpo_tui.preflight.run.check", check)
+    checks = ConfigCheck(posted.append)
+    snapshot = Snapshot(1, CONFIG, Path("toy.yaml"))
+    for _ in range(2):
+        checks.run(snapshot, ConfigRanks(), None)
+        checks.cancel()
+    checks.close()
+    assert stopped == [False, False]
+    assert [message.whole for message in posted] == [True, True]
 
 
 async def test_what_a_full_check_found_shows_until_the_text_changes(monkeypatch: pytest.MonkeyPatch) -> None:
