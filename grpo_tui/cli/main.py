@@ -102,7 +102,7 @@ COMMANDS = (
     "demo", "train", "attach", "runs", "status",
     "pause", "resume", "checkpoint", "stop", "abort-reward", "set", "sample",
     "check", "score", "baseline", "probe", "cases", "rewards", "new", "config", "metrics", "log",
-    "completions", "course", "doctor", "tokens", "whatif", "data", "export", "plan", "gpus",
+    "completions", "course", "prompts", "doctor", "tokens", "whatif", "data", "export", "plan", "gpus",
     "compare", "checkpoints", "merge", "card", "report", "reproduce",
 )  # fmt: skip
 
@@ -147,6 +147,7 @@ SERVED: dict[str, str] = {
     "data": "data:data",
     "completions": "completions:completions",
     "course": "course:show_course",
+    "prompts": "prompts:prompts",
     "doctor": "doctor:doctor",
     "tokens": "tokens:tokens",
     "whatif": "what_if:show_what_if",

@@ -60,6 +60,7 @@ def build_parser(
         ("metrics",): _metrics_command,
         ("completions",): _completions_command,
         ("course",): _course_command,
+        ("prompts",): _prompts_command,
         ("doctor",): _doctor_command,
         ("tokens",): _tokens_command,
         STEERING: _steer_commands,
@@ -284,14 +285,14 @@ _VALUES = ("--sort", "--search", "--regex")
 
 
 def joined(words: Sequence[str]) -> list[str]:
-    """Return the arguments of `completions` with `--sort -reward` as `--sort=-reward`.
+    """Return the arguments of `completions` and `prompts` with `--sort -reward` as `--sort=-reward`.
 
     argparse would take a value that begins with a dash for an option.
     """
     found: list[str] = []
     for word in words:
         dashed = len(word) > 1 and word[0] == "-" and word[1] != "-"
-        if dashed and "completions" in found and found[-1] in _VALUES:
+        if dashed and not {"completions", "prompts"}.isdisjoint(found) and found[-1] in _VALUES:
             found[-1] = f"{found[-1]}={word}"
         else:
             found.append(word)
@@ -351,6 +352,36 @@ def _course_command(commands: Commands) -> None:
         "--stretches", type=positive, metavar="N", help="at most N stretches of steps (default 48)"
     )
     command.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def _prompts_command(commands: Commands) -> None:
+    command = commands.add_parser(
+        "prompts",
+        help="prompts never solved, always solved, learned or forgotten, and a filter file of them",
+        epilog="GROUP is the number for `grpo-tui course RUN --prompt GROUP`. See docs/generations.md.",
+    )
+    command.add_argument("run", type=path, metavar="RUN", help="run folder, or a folder of logs")
+    command.add_argument(
+        "--class",
+        dest="classes",
+        metavar="CLASS,…",
+        help="only never, always, learned, forgotten, unstable or few (too few visits)",
+    )
+    command.add_argument(
+        "--sort",
+        metavar="KEY",
+        choices=[
+            f"{sign}{key}" for key in ("step", "visits", "first", "last", "change") for sign in ("", "-")
+        ],
+        help="step, visits, first, last or change; -KEY for the largest first (default step)",
+    )
+    command.add_argument("--limit", type=positive, metavar="N", help="only the first N")
+    shape = command.add_mutually_exclusive_group()
+    shape.add_argument("--json", action="store_true", help="one JSON object")
+    shape.add_argument("--csv", action="store_true", help="a line for each prompt")
+    shape.add_argument(
+        "--export", type=path, metavar="FILE", help="write a filter file for `grpo_tui.filters`"
+    )
 
 
 def _doctor_command(commands: Commands) -> None:
@@ -426,6 +457,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "grpo-tui metrics runs/first runs/second",
         "grpo-tui metrics runs/first --keys 'reward,rewards/*/mean' --format csv",
         "grpo-tui metrics --explain clip_ratio/high_mean",
+    ),
+    "prompts": (
+        "grpo-tui prompts runs/first",
+        "grpo-tui prompts runs/first --class forgotten --sort change",
+        "grpo-tui prompts runs/first --class never,always --export done.jsonl",
     ),
     "course": ("grpo-tui course runs/first", "grpo-tui course runs/first --prompt 313"),
     "doctor": ("grpo-tui doctor runs/first", "grpo-tui doctor runs/first --gate warning --json"),

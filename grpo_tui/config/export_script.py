@@ -161,6 +161,13 @@ def add_data(script: Script, config: RunConfig) -> None:
         script.need(_TEXTS["SET_ASIDE"], "random")
         held, seed = "held_out" if evaluates else "_", config.grpo.get("seed", _SEED)
         lines.append(f"    rows, {held} = set_aside(rows, {section.holdout}, seed={seed})")
+    filters = section.filters
+    for name, file, where in (("left_out", filters.exclude, "not in"), ("wanted", filters.only, "in")):
+        if file is not None:
+            script.copy("grpo_tui.core.prompt_memory.prompt_hash")
+            script.need(_TEXTS["LISTED"], "json")
+            lines.append(f"    {name} = listed({literal(script.path(file))})")
+            lines.append(f'    rows = rows.filter(lambda row: prompt_hash(row["prompt"]) {where} {name})')
     if not evaluates:
         lines.append("    return rows, None")
     elif section.eval_dataset is not None:

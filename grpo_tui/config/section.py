@@ -7,7 +7,8 @@ Training, scoring, checks and export all take a `Section`. Keys:
 - `few_shot`: list of `{user, assistant}` examples between the system prompt and the prompt.
 - `answer`: `{from, kind, to, tag, pattern}`, how to extract the reference answer from a longer text.
 - `dataset`, `eval_dataset`: a csv, tsv, jsonl, json or parquet file, or `file.py:function`.
-- `filters`: `{min_prompt_tokens, max_prompt_tokens, drop_null, drop_duplicates}`.
+- `filters`: `{min_prompt_tokens, max_prompt_tokens, drop_null, drop_duplicates,
+  exclude, only}`.
 - `holdout`: number of rows, chosen by seed, that are never trained on.
 - `probe_prompts`: `{source, every, prompts, count, temperature}`, prompts answered and scored while training.
 - `evaluate`: `{every, rows, samples, k}`, evaluation on held-out rows while training.
@@ -65,6 +66,8 @@ class Filters:
         min_prompt_tokens: Minimum prompt length, chat template included.
         max_prompt_tokens: Maximum prompt length, chat template included.
         null_columns: More columns that must not be null (`drop_null: [a, b]`).
+        exclude: File of prompts not to train on, written by `grpo-tui prompts --export`.
+        only: File of the only prompts to train on.
     """
 
     min_prompt_tokens: int | None = None
@@ -72,6 +75,8 @@ class Filters:
     drop_null: bool = False
     null_columns: tuple[str, ...] = ()
     drop_duplicates: bool = False
+    exclude: str | None = None
+    only: str | None = None
 
     @property
     def needs_tokens(self) -> bool:
@@ -79,7 +84,7 @@ class Filters:
         return self.min_prompt_tokens is not None or self.max_prompt_tokens is not None
 
 
-FILTER_KEYS = ("min_prompt_tokens", "max_prompt_tokens", "drop_null", "drop_duplicates")
+FILTER_KEYS = ("min_prompt_tokens", "max_prompt_tokens", "drop_null", "drop_duplicates", "exclude", "only")
 
 
 @dataclass(frozen=True, slots=True)

@@ -625,7 +625,13 @@ class _SectionReader(SectionValues):
         if isinstance(nulls, list):
             columns = tuple(str(name) for name in nulls)
             nulls = True
+        files = {
+            key: str(self.file((*path, key), name))
+            for key in ("exclude", "only")
+            if (name := self.text((*path, key), value.get(key))) is not None
+        }
         return Filters(
+            **files,
             min_prompt_tokens=least,
             max_prompt_tokens=most,
             drop_null=self.flag((*path, "drop_null"), nulls) or False,

@@ -15,6 +15,7 @@ from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.section import Filters
 from grpo_tui.data.filters import LengthFilter, prompt_key
 from grpo_tui.data.mapping import map_rows
+from grpo_tui.data.prompt_files import by_files
 from grpo_tui.data.sources import DataError, Rows, as_dataset, load_rows, read_source
 
 if TYPE_CHECKING:
@@ -69,6 +70,8 @@ def load_prompts(config: RunConfig, *, fetch: bool = True, most: int | None = No
         seed = config.grpo.get("seed", _DEFAULT_SEED)
         train, holdout, doubles = set_aside(train, config.section.holdout, int(seed), rows.origin)
         notes += doubles
+    train, listed = by_files(train, config.section.filters, rows.origin, whole=not cut)
+    notes += listed
     evaluation, more = _evaluation(config, rows, holdout, lengths)
     notes += [f"evaluation: {note}" for note in more]
     probes = _probes(config, holdout, lengths)

@@ -173,6 +173,9 @@ def _rows(facts: DataFacts, s: Settings) -> Iterator[Finding]:
             fix = _smaller_hold_out(facts, s)
             yield s.finding("data.hold-out", "error", "grpo_tui.holdout", bad.reason, fix)
             continue
+        if bad.what.startswith("filters"):
+            yield s.finding("data.filter-file", "error", f"grpo_tui.{bad.what}", bad.reason)
+            continue
         all_bad = bad.count >= facts.looked_at
         where = first_rows(bad.rows, bad.count)
         if bad.what == "prompt":

@@ -118,7 +118,7 @@ class BadRows:
     """Rows with one problem.
 
     Attributes:
-        what: `prompt`, `answer` or `hold-out`, or a kind of `DataFacts.odd`.
+        what: `prompt`, `answer`, `hold-out`, `filters…` (a filter file), or a kind of `DataFacts.odd`.
         reason: the problem, phrased to follow "the prompt" or "the answer".
     """
 

@@ -202,6 +202,8 @@ SAMPLES: dict[str, tuple[str, ...]] = {
     "metrics RUN --explain reward --format csv": ("--format", "--explain"),
     "metrics RUN --every 2": ("--every", "table"),
     "course RUN --prompt 1 --stretches 4": ("--stretches", "--prompt"),
+    "prompts RUN --class lost": ("--class", "lost", "forgotten"),
+    "prompts RUN --class always --export x.jsonl": ("--export", "nothing"),
     "data CONFIG --no-rewards": ("--no-rewards", "--row"),
     "data CONFIG --timeout 3": ("--timeout", "--row"),
     "data CONFIG --row 1 --no-rewards --timeout 3": ("--timeout", "--no-rewards"),

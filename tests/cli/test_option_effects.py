@@ -63,6 +63,12 @@ completions RUN --limit 1 | --all | +"attempt"
 course RUN | --prompt 1 | +What is
 course RUN | --json | +"stretches"
 course RUN --json | --stretches 2 | -"first_step": 2
+prompts RUN | --class never | -What is
+prompts RUN | --limit 1 | +more; --limit
+prompts RUN --limit 1 | --sort -step | +6–6
+prompts RUN | --json | +"counts"
+prompts RUN | --csv | +hash,class,
+prompts RUN | --export done.jsonl | +exclude:
 doctor RUN | --json | +"findings"
 config diff my.yaml | other.yaml | +beta
 config diff my.yaml other.yaml | --text | +-beta: 0.1

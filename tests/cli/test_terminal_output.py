@@ -74,10 +74,12 @@ def _printed(*words: str | Path, terminal: bool = True) -> tuple[int, bytes]:
 
 TEXT = (
     ("status",), ("runs",), ("attach",), ("completions",), ("completions", "--sort", "-reward"), ("course",),
+    ("prompts",),
     ("metrics",), ("log",), ("metrics", "--explain", "odd"), ("train", "--resume"), ("config",), ("plan",),
 )  # fmt: skip
 DATA = (
     ("status", "--json"), ("runs", "--json"), ("completions", "--format", "jsonl"), ("course", "--json"),
+    ("prompts", "--json"), ("prompts", "--csv"),
     ("completions", "--format", "csv"), ("metrics", "--format", "jsonl"), ("metrics", "--format", "csv"),
 )  # fmt: skip
 

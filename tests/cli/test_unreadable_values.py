@@ -28,7 +28,7 @@ from tests.ui.recorded_run import RecordedRun
 BAD = ("X", "5", '"x"', "[1]", "[" * 100_000, b"\xff\xfe")
 COMMANDS = (
     ("status",), ("status", "--json"), ("attach",), ("completions",), ("completions", "--format", "jsonl"),
-    ("course",), ("metrics",), ("log",),
+    ("course",), ("prompts",), ("metrics",), ("log",),
 )  # fmt: skip
 BRIEF = (("status", "--json"), ("attach",), ("completions", "--format", "jsonl"))
 SLOW = (("completions", "--where", 'prompt has "a" or column.answer == "1" or extra.x == 1'), ("whatif",))

@@ -19,6 +19,7 @@ from grpo_tui.config.export_script import write_script
 from grpo_tui.config.export_sources import NoSourceError, SourceParts, import_lines
 from grpo_tui.config.presets import presets
 from grpo_tui.config.resolve import inspect_config
+from grpo_tui.core.prompt_memory import prompt_hash
 from grpo_tui.data.load import load_prompts
 from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL
 from grpo_tui.rewards import library
@@ -124,6 +125,19 @@ def test_the_script_makes_the_rows_that_training_gets(tmp_path: Path, section: s
     assert plain(train) == plain(ours.train)
     assert plain(evaluation) == plain(ours.eval)
     assert len(plain(train)) > 2
+
+
+@pytest.mark.parametrize("key", ["exclude", "only"])
+def test_the_script_leaves_out_the_prompts_of_a_filter_file(tmp_path: Path, key: str) -> None:
+    section = "dataset: mine.py:rows\nholdout: 2\nchat: true"
+    every = plain(load_prompts(config_of(tmp_path, section, "")).train)
+    some = every[:2] if key == "only" else every[:-2]
+    lines = [json.dumps({"hash": prompt_hash(row["prompt"])}) for row in some]
+    (tmp_path / "some.jsonl").write_text("\n".join(lines))
+    config = config_of(tmp_path, f"{section}\nfilters: {{{key}: some.jsonl}}", "")
+    train, _ = as_module(config, tmp_path).prompts()
+    assert plain(train) == plain(load_prompts(config).train)
+    assert len(plain(train)) == 2
 
 
 REWARDS = """dataset: mine.py:rows

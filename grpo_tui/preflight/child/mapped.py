@@ -18,10 +18,12 @@ import yaml
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.section import AnswerSpec, Filters, Section
 from grpo_tui.core.answers import extract
+from grpo_tui.core.prompt_memory import prompt_hash
 from grpo_tui.core.text import one_line
 from grpo_tui.data.filters import drop_nulls, is_missing, prompt_key
 from grpo_tui.data.load import split_off
 from grpo_tui.data.mapping import as_messages, map_rows, prompt_problem
+from grpo_tui.data.prompt_files import filter_files, stale
 from grpo_tui.data.sources import DataError
 from grpo_tui.preflight.child.table import Table
 from grpo_tui.preflight.facts import REJECTED, BadRows, FilterFacts
@@ -150,6 +152,30 @@ def hold_out(mapped: Mapped, config: RunConfig) -> str:
         if mapped.fates[place] == TRAIN and place not in trained:
             mapped.fates[place] = f"{LEFT}: a held-out row has the same prompt"
     return "" if split.kept else f"every row has the same prompt as one of the {count} held out"
+
+
+def settle(mapped: Mapped, config: RunConfig) -> tuple[BadRows, ...]:
+    """Mark held-out rows, then those that filter files leave out. Return what makes this impossible."""
+    trouble = hold_out(mapped, config)
+    found = [BadRows("hold-out", trouble, 0, ())] if trouble else []
+    try:
+        for key, hashes, file in filter_files(config.section.filters):
+            if not _apply_file(mapped, key, hashes):
+                found.append(BadRows(f"filters.{key}", stale(key, file, mapped.table.origin), 0, ()))
+    except DataError as error:
+        found.append(BadRows("filters", str(error), 0, ()))
+    return tuple(found)
+
+
+def _apply_file(mapped: Mapped, key: str, hashes: frozenset[str]) -> bool:
+    """Mark rows by a filter file. Return False when all rows are known and it lists none of them."""
+    places = [place for place, fate in enumerate(mapped.fates) if fate == TRAIN]
+    listed = {place: prompt_hash(mapped.prompts[place]) in hashes for place in places}
+    dropped = [place for place in places if listed[place] != (key == "only")]
+    for place in dropped:
+        mapped.fates[place] = f"{LEFT}: filters.{key}"
+    mapped.drops[key] = [mapped.table.numbers[place] for place in dropped]
+    return any(listed.values()) or bool(mapped.table.sampled) or mapped.table.streamed
 
 
 def _columns_after(table: Table, section: Section) -> list[str]:

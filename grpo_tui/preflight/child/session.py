@@ -23,15 +23,14 @@ from grpo_tui.preflight.child.mapped import (
     TRAIN,
     Mapped,
     apply_lengths,
-    hold_out,
     map_table,
     odd_prompts,
+    settle,
     written_wrongly,
 )
 from grpo_tui.preflight.child.table import MOST_ROWS, NoDataError, Table, columns_of, read_table
 from grpo_tui.preflight.facts import (
     REJECTED,
-    BadRows,
     ColumnFacts,
     DataFacts,
     EvaluationFacts,
@@ -123,7 +122,7 @@ class CheckSession:
             return replace(facts, columns=raw, problem=str(error))
         self.mapped = mapped
         pending = [n for n in ("min_prompt_tokens", "max_prompt_tokens") if getattr(self._filters, n)]
-        trouble = hold_out(mapped, self.config) if not pending else ""
+        trouble = settle(mapped, self.config) if not pending else ()
         prompts = [mapped.prompts[i] for i in mapped.kept]
         numbers = [table.numbers[i] for i in mapped.kept]
         columns = {"prompt": self._prompt_values(mapped), **mapped.columns}
@@ -136,7 +135,7 @@ class CheckSession:
             facts,
             columns=tuple(self._column(name, values, mapped) for name, values in columns.items()),
             form=_form(prompts),
-            bad=(*mapped.bad, *([BadRows("hold-out", trouble, 0, ())] if trouble else [])),
+            bad=(*mapped.bad, *trouble),
             odd=odd,
             duplicates=len(doubles),
             duplicate_rows=tuple(doubles[:MOST_ROWS_NAMED]),
@@ -269,8 +268,7 @@ class CheckSession:
         pending = [f.name for f in facts.filters if f.drops is None]
         if pending and any(count is not None for count in self.counts):
             apply_lengths(mapped, self.counts, self._filters)
-            trouble = hold_out(mapped, self.config)
-            bad = (*facts.bad, *([BadRows("hold-out", trouble, 0, ())] if trouble else []))
+            bad = (*facts.bad, *settle(mapped, self.config))
             facts = replace(facts, bad=bad, filters=mapped.filters())
             facts = self._with_counts(facts, mapped, ())
         known = [

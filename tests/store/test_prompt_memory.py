@@ -1,0 +1,83 @@
+"""Which prompts a run never solved, always solved, learned or forgot."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from grpo_tui.core import records as r
+from grpo_tui.core.prompt_memory import classify
+from grpo_tui.store.connection import open_writer
+from grpo_tui.store.prompt_memory import prompt_memories, with_prompts
+from grpo_tui.store.reader import RunReader
+from grpo_tui.store.writer import Writer
+
+
+@pytest.mark.parametrize(
+    ("visits", "kind", "first", "last"),
+    [
+        ([(0, 8)], "few", 0, 0),
+        ([(8, 8)] * 2, "few", 1, 1),
+        ([(0, 8)] * 3, "never", 0, 0),
+        ([(8, 8)] * 3, "always", 1, 1),
+        ([(0, 8), (0, 8), (1, 8)], "unstable", 0, 1 / 8),
+        ([(0, 8), (4, 8), (8, 8)], "learned", 0, 1),
+        ([(1, 8), (4, 8), (6, 8)], "learned", 1 / 8, 6 / 8),
+        ([(2, 8), (4, 8), (6, 8)], "unstable", 2 / 8, 6 / 8),  # 0.3 to 0.7 after shrinking
+        ([(8, 8), (4, 8), (0, 8)], "forgotten", 1, 0),
+        ([(8, 8), (0, 8), (8, 8)], "unstable", 1, 1),
+        ([(0, 1), (1, 1), (1, 1)], "unstable", 0, 1),  # one completion proves nothing
+        ([(0, 2), (0, 2), (1, 2), (2, 2), (2, 2)], "learned", 0, 1),  # thirds of two visits
+    ],
+)
+def test_a_prompt_has_the_class_that_its_visits_show(
+    visits: list[tuple[int, int]], kind: str, first: float, last: float
+) -> None:
+    assert classify(visits) == (kind, first, last)
+
+
+def group(index: int, prompt: r.Prompt, totals: Sequence[float | None]) -> r.Group:
+    done = [r.Completion(i, f"{i}", (total,), total, 0.0, 3, False) for i, total in enumerate(totals)]
+    return r.Group(index, prompt, {}, tuple(done))
+
+
+def test_prompts_are_read_with_divided_groups_joined_and_repeated_steps_left_out(tmp_path: Path) -> None:
+    chat = [{"role": "user", "content": "chat"}]
+    database = open_writer(tmp_path / "run.db")
+    writer = Writer(database)
+    batches = [r.AttemptStarted(1, 0.0, "here", 1, total_steps=9)]
+    for step in (1, 2, 3):
+        right = 3.0 if step == 3 else 0.0
+        for rank in (0, 1):  # the first group is divided over two ranks
+            groups = [group(0, "divided", [right, right])]
+            if rank == 0:
+                groups += [group(1, chat, [3.0, 3.0]), group(2, "unscored", [None, math.nan, math.inf])]
+            batches.append(r.GenerationBatch(1, step, rank, "train", step, step, 0.0, tuple(groups)))
+        batches.append(r.GenerationBatch(1, step, 2, "eval", step, step, 0.0, (group(0, "eval", [3.0]),)))
+    lost = r.GenerationBatch(1, 9, 0, "train", 4, 4, 0.0, (group(0, chat, [0.0]),))
+    writer.write([*batches, lost])
+    database.execute("UPDATE generation_group SET superseded = 1 WHERE step = 4")
+    database.commit()
+    with closing(RunReader(tmp_path / "run.db")) as reader:
+        found = prompt_memories(reader)
+        read = [
+            (prompt, one.kind, one.visits, one.last_step)
+            for one, prompt in with_prompts(reader, found.prompts)
+        ]
+    database.close()
+    assert sorted(read, key=str) == sorted([("divided", "learned", 3, 3), (chat, "always", 3, 3)], key=str)
+    assert (found.right, found.share) == (3.0, 10 / 18)
+    assert found.counts()["always"] == found.counts()["learned"] == 1
+
+
+def test_a_run_whose_totals_are_all_equal_judges_no_prompt(tmp_path: Path) -> None:
+    database = open_writer(tmp_path / "run.db")
+    batch = r.GenerationBatch(1, 1, 0, "train", 1, 1, 0.0, (group(0, "same", [1.0, 1.0]),))
+    Writer(database).write([batch])
+    with closing(RunReader(tmp_path / "run.db")) as reader:
+        assert (prompt_memories(reader).right, prompt_memories(reader).prompts) == (None, ())
+    database.close()
