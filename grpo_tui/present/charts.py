@@ -169,8 +169,12 @@ def _reward_words(state: str, reward: Series, no_signal: Series) -> list[Span]:
 def _evaluation_words(evaluations: Evaluations | None) -> list[Span]:
     """Say what the newest evaluation shows; empty before the second one."""
     word, sentence = verdict(evaluations) if evaluations is not None else ("", "")
+    if not word:
+        return []
     roles = {"better": "good", "worse": "bad", "not shown": "dim"}
-    return [(f"{sentence[0].upper()}{sentence[1:]}. ", roles[word])] if word else []
+    short, bracket, rest = sentence.partition(" (")  # the figures go first where the line is too short
+    said = f"{short[0].upper()}{short[1:]}"
+    return [(said, roles[word]), (f"{bracket}{rest}. ", "dim")] if rest else [(f"{said}. ", roles[word])]
 
 
 def _apart(one: float, other: float) -> tuple[str, str]:
@@ -202,10 +206,11 @@ def _variance(values: Sequence[float]) -> float:
 
 CHANGE_STEPS = 20
 
+EVALUATIONS = (f"{EVALUATED}pass@1", f"{EVALUATED}total")
+"""Measures that decide which policy is better, the preferred one first."""
 FIRST = (
     "reward",
-    f"{EVALUATED}pass@1",
-    f"{EVALUATED}total",
+    *EVALUATIONS,
     "completions/mean_length",
     "entropy",
     "kl",
@@ -238,7 +243,11 @@ def chart_keys(keys: Iterable[str]) -> list[str]:
         and not k.startswith(_NO_CHART_PREFIXES)
         and not (k.startswith(EVALUATED) and k.endswith(_GAINS))
     ]
-    return [k for k in FIRST if k in known] + sorted(rest, key=_place)
+    main = [k for k in FIRST if k in known]
+    if set(EVALUATIONS) <= set(main):  # one of them is enough beside the reward
+        main.remove(EVALUATIONS[1])
+        rest.append(EVALUATIONS[1])
+    return main + sorted(rest, key=_place)
 
 
 @lru_cache(maxsize=1024)

@@ -65,7 +65,10 @@ def test_few_prompts_and_a_later_start_are_said() -> None:
 def test_the_line_of_train_says_it_after_the_reward() -> None:
     found = series(rising(0.0), BETTER)
     spans = health_spans(Status("finished"), "/run", Series(), kl_logged=True, beta=0.0, evaluations=found)
-    assert [(text[:28], role) for text, role in spans][-1] == ("Better than before training:", "good")
+    assert spans[-2:] == (
+        ("Better than before training: pass@1 +0.257", "good"),
+        (" (95 %: +0.256 to +0.259) on 40 prompts at step 10. ", "dim"),
+    )
     first = series(rising(0.0))
     assert not [text for text, _ in health_spans(
         Status("finished"), "/run", Series(), kl_logged=True, beta=0.0, evaluations=first
@@ -109,6 +112,12 @@ def test_the_measure_is_charted_beside_the_reward_with_the_interval_of_its_gain(
 
 def test_without_evaluations_no_chart_moves() -> None:
     assert chart_keys(["kl", "reward", "x/gain"]) == ["reward", "kl", "x/gain"]
+
+
+def test_the_total_is_charted_beside_the_reward_when_nothing_says_what_is_right() -> None:
+    assert chart_keys(["kl", "evaluate/total", "reward"]) == ["reward", "evaluate/total", "kl"]
+    both = chart_keys(["kl", "evaluate/total", "evaluate/pass@1", "reward"])
+    assert both == ["reward", "evaluate/pass@1", "kl", "evaluate/total"]
 
 
 def test_the_list_of_checkpoints_has_the_evaluation_of_each_and_marks_the_best(run: RecordedRun) -> None:

@@ -93,17 +93,19 @@ class ResultsSummary(LinePane):
             words = "No model to compare yet: the run has neither a final model nor a complete checkpoint."
             return [[Span(f" {row}", "strong")] for row in wrapped(words, width - 2)]
         said = [[Span(" Not compared with the base model yet.", "strong")]]
+        what = "them"
         if results.evaluation is not None:
             word, sentence = results.evaluation
             sign, role = SIGNS.get(word, ("·", "text"))
-            first, *more = wrapped(f"While training, {sentence}", max(20, width - 4))
+            first, *more = wrapped(f"{sentence[0].upper()}{sentence[1:]}", max(20, width - 4))
             said = [[Span(f" {sign} ", role), Span(first, f"strong {role}")]]
             said += [[Span(f"   {row}", role)] for row in more]
+            what = "a model with the base"
         return [
             *said,
             [
                 Span(" D", "key", "screen.results_compare"),
-                Span(" compares them on the same prompts, as ", "dim"),
+                Span(f" compares {what} on the same prompts, as ", "dim"),
                 Span(f"grpo-tui compare {shell_word(self.run)}"),
             ],
         ]
