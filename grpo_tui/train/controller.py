@@ -53,8 +53,6 @@ class Controller:
         self.deferred: dict[str, Any] = {}
         """Settings that a resume restores at the next generation boundary."""
         self.on_safe_point: Callable[[], None] = lambda: None
-        self.on_stopped: Callable[[], None] = lambda: None
-        """Called at the safe point of a stop, after its checkpoint."""
         checkpoints.on_owed = self.pause_for
         self.pause_wanted = False
         """Set when the run should pause by itself, for example after two aborted reward calls in a row."""
@@ -126,8 +124,6 @@ class Controller:
             self._serve()
         if self._phases.phase == "wait":
             self._phases.enter(before)
-        if self.stopped:
-            self.on_stopped()
 
     def _rest(self) -> None:
         """Wait a moment while paused. Ranks synchronize once a second so that no NCCL watchdog fires."""

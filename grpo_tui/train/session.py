@@ -219,7 +219,6 @@ class Session:
             **self._asking(),
         )
         self._ask_with(evaluator)
-        self.controller.on_stopped = evaluator.safe_point
 
     def _asking(self) -> dict[str, Any]:
         return {

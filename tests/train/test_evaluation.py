@@ -146,6 +146,15 @@ def test_a_resume_continues_the_series_and_asks_with_the_same_seed(tmp_path: Pat
     assert evaluated(folder).first == stopped.first
 
 
+def test_a_policy_that_does_not_change_answers_the_same_each_time(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    run_recorded(folder, before_train=evaluating(), max_steps=4, learning_rate=0.0)
+    found = evaluated(folder)
+    assert [one.step for one in found.done] == [0, 2, 4]
+    assert len({row["evaluate/length"] for row in logged(folder).values()}) == 1
+    assert {one.by_prompt for one in found.done} == {found.done[0].by_prompt}
+
+
 def _stop_at(folder: Path, step: int) -> Any:
     asked: list[int] = []
 
@@ -329,5 +338,7 @@ def test_a_checkpoint_that_the_user_asked_for_stays_when_another_is_better(tmp_p
     )
     names = {path.name for path in folder.glob("checkpoint-*")}
     assert names == {"checkpoint-1", "checkpoint-2", "checkpoint-4"}
-    assert (read_object(folder / "checkpoint-1" / MARKER) or {})["requested"] is True
+    asked, best = (read_object(folder / f"checkpoint-{step}" / MARKER) or {} for step in (1, 2))
+    assert (asked["requested"], asked[BEST]) == (True, False)
+    assert (best["requested"], best[BEST]) == (False, True)
     assert math.isclose(evaluated(folder).done[2].value or 0.0, 0.3, rel_tol=1e-6)
