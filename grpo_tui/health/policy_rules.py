@@ -276,7 +276,8 @@ def _rate_low(state: RunState, limits: Limits) -> Found | None:
         f"{number(reward.start)} at the start. Entropy is {number(entropy.level(steps))}, "
         f"{number(entropy.start)} at the start."
     )
-    fix = (Remedy(f"learning_rate {3 * rate:g}", RATE, float(f"{3 * rate:.2g}"), live=True),) if rate else ()
+    higher = float(f"{3 * rate:.2g}") if rate else 0.0
+    fix = (Remedy(f"learning_rate {higher:g}", RATE, higher, live=True),) if higher else ()
     return Found(said, {REWARD: reward.level(steps), "reward_start": reward.start}, "mixed", fix, since=1)
 
 

@@ -80,6 +80,11 @@ def load(
             ["3 of 5 rows removed by min_prompt_tokens 4, max_prompt_tokens 14"],
         ),
         (
+            "answer: {kind: regex, pattern: '#### (3[0-9])'}\nfilters: {drop_null: [answer]}",
+            [6],
+            ["(no regex answer in it)"],
+        ),
+        (
             "columns: {gold: answer}\nanswer: {kind: gsm8k, to: gold}\nfilters: {drop_null: [gold]}",
             [0, 2, 6, 7],
             ["1 in gold (no gsm8k answer in it)"],

@@ -245,6 +245,16 @@ def test_each_fault_of_the_policy_is_named_alone(rule: str) -> None:
     assert ids(course(metrics, steps)) == [rule]
 
 
+@pytest.mark.parametrize("rate", [1e-5, 1.2345e-6, 0.000333])
+@pytest.mark.parametrize("rule", FAULTS)
+def test_a_remedy_that_sets_a_value_says_that_value(rule: str, rate: float) -> None:
+    steps, metrics = FAULTS[rule]
+    for finding in course(lambda step, chance: {"learning_rate": rate, **metrics(step, chance)}, steps):
+        for remedy in finding.remedies:
+            if remedy.field is not None:
+                assert remedy.text.startswith(f"{remedy.field} {remedy.value:g}"), finding.id
+
+
 def test_a_policy_that_breaks_is_named_at_its_third_broken_step() -> None:
     assert course(breaks, 4) == []
     (found,) = course(breaks, 5)

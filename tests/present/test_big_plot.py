@@ -21,7 +21,7 @@ from grpo_tui.present.big_chart import (
 )
 from grpo_tui.present.formatting import time_label
 from grpo_tui.present.glyphs import to_ascii
-from grpo_tui.present.plot import draw, step_ticks, time_ticks, value_axis, with_cursor
+from grpo_tui.present.plot import Frame, _clock_ends, draw, step_ticks, time_ticks, value_axis, with_cursor
 
 
 def line_of(*values: float | None, key: str = "x", name: str = "", every_s: float = 1.0) -> ChartLine:
@@ -52,6 +52,19 @@ def test_a_drawing_fills_exactly_the_cells_it_is_given() -> None:
             rows = text_of(view, width, height)
             assert len(rows) == height
             assert {len(row) for row in rows} == {width}
+
+
+@pytest.mark.parametrize(
+    ("starts", "with_clock"),
+    [([100.0], True), ([100.0, 100.0], True), ([100.0, 90_000.0], False), ([None], False)],
+)
+def test_the_time_of_day_is_told_only_where_all_lines_began_at_once(
+    starts: list[float | None], with_clock: bool
+) -> None:
+    lines = [replace(line_of(*[1.0] * 50), started_at=start) for start in starts]  # type: ignore[arg-type]
+    whole = AxisRange(0.0, 90_000.0, 90_000.0)
+    view = view_of(*lines, x="time", first=0.0, last=90_000.0, bounds=whole)
+    assert (_clock_ends(view, Frame(8, 80, 0.0, 90_000.0)) is not None) == with_clock
 
 
 def test_without_room_or_values_nothing_is_drawn() -> None:

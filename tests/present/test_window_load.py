@@ -75,6 +75,7 @@ def test_marks_are_checkpoints_settings_and_resumes(run: RecordedRun) -> None:
     at = run.at(57) + 3600
     run.write(r.AttemptStarted(2, at, "here", run.pid, resumed_from=40, total_steps=120))
     run.write(r.AttemptStarted(3, at, "here", run.pid, total_steps=120))  # from the beginning: no resume
+    run.write(r.CheckpointSaved(1, 45, "checkpoint-45", run.at(45), False, False))  # not whole: no mark
     found = {(h.kind, h.step): h for h in load(run).happenings}
     assert set(found) == {("checkpoint", 40), ("setting", 50), ("resume", 40)}
     assert found[("setting", 50)].text == "learning_rate 5e-4 → 2e-4"

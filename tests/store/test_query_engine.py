@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import operator
 import random
 import re
 import shutil
@@ -403,6 +404,27 @@ def test_a_query_that_finds_nothing_says_which_name_is_not_there(
     said = search.find(line).hint
     assert words in said
     assert bool(words) == bool(said)
+
+
+OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq,
+    "!=": operator.ne,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("op", OPERATORS)
+@pytest.mark.parametrize("name", ["step", "tokens", "index"])
+def test_the_range_of_a_field_is_told_where_no_value_of_it_can_fit(
+    name: str, op: str, search: Search
+) -> None:
+    values = sorted({getattr(row, name) for row in rollouts_of(search.run, search.find("").ids)})
+    low, high = values[0], values[-1]
+    for wanted in (low - 1, low, (low + high) / 2, high, high + 1):
+        reachable = any(OPERATORS[op](value, wanted) for value in values)
+        if op == "==" and low <= wanted <= high:
+            reachable = True  # the range does not say why it is not there
+        said = search.find(f"{name} {op} {wanted!r}").hint
+        assert bool(said) == (not reachable), (wanted, said)
 
 
 def test_the_histogram_says_when_it_began(search: Search) -> None:

@@ -16,6 +16,7 @@ from grpo_tui.config.resolve import load_config
 from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.preflight.report import Preflight
 from grpo_tui.present.config_evaluate import ConfigRanks, Snapshot
+from grpo_tui.ui import preferences
 from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.config_worker import ConfigCheck
 from grpo_tui.ui.messages import ConfigEvaluated, DiskChanged, StartEnded
@@ -830,3 +831,18 @@ async def test_every_action_of_the_pane(monkeypatch: pytest.MonkeyPatch) -> None
         await changes("config.save_text", lambda: path.read_text() == draft.text)
         await act("config.back", lambda: form.has_focus)
         assert not act.missed("config")
+
+
+@pytest.mark.parametrize(("answer", "kept"), [("d", False), (None, True)])
+async def test_changes_that_were_discarded_do_not_come_back(answer: str | None, kept: bool) -> None:
+    path = config_file()
+    app = app_with(path)
+    async with app.run_test(size=SIZE) as pilot:
+        await on_field(pilot, "max_steps")
+        await pilot.press("delete")
+        await until(pilot, lambda: "● unsaved" in shown(app))
+        if answer is not None:
+            await pilot.press("q")
+            await until(pilot, lambda: isinstance(app.screen, MenuDialog))
+            await pilot.press(answer)
+    assert (preferences.unsaved(path) is not None) == kept

@@ -49,12 +49,15 @@ def scored_now(screen: RewardsScreen) -> bool:
     return view is not None and view.whole and view.reason != "as recorded" and not screen._busy
 
 
-async def test_rewards_of_a_foreign_run_are_shown_as_recorded_until_the_yes(foreign: ForeignRun) -> None:
+@pytest.mark.parametrize("no", ["n", "enter", "escape"])
+async def test_rewards_of_a_foreign_run_are_shown_as_recorded_until_the_yes(
+    foreign: ForeignRun, no: str
+) -> None:
     app = app_on(foreign.root)
     async with app.run_test(size=SIZE) as pilot:
         await opened(pilot)
         await pilot.press("3")
-        await asked(pilot, "n", "rewards.py", "task.py")
+        await asked(pilot, no, "rewards.py", "task.py")
         screen = app.screen
         assert isinstance(screen, RewardsScreen)
         await until(pilot, lambda: "ctrl+l asks again" in shown(app))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -414,3 +415,14 @@ async def test_without_rewards_it_says_how_to_open_some(run: RecordedRun) -> Non
         await pilot.press("3")
         await until(pilot, lambda: "the rewards of this run are unknown" in shown(app))
         assert "grpo-tui rewards FILE.py:FUNCTION" in " ".join(shown(app).split())
+
+
+def test_each_source_of_samples_from_a_run_is_the_one_that_it_is_called() -> None:
+    choices = SourceDialog(Path("runs/mine"), dataset=True)._choices
+    origins = [choice.value for choice in choices]
+    assert all(origin not in origins[:place] for place, origin in enumerate(origins)), "two do the same"
+    of_run = {choice.name: choice.value.words for choice in choices if choice.value.kind == "run"}
+    assert {name: words.removeprefix("mine, its ") for name, words in of_run.items()} == {
+        name: name for name in ("newest step", "best group", "worst group")
+    }
+    assert replace(choices[-1].value, where="tokens>9", step=None).words == "mine, where tokens>9"
