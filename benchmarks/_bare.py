@@ -41,7 +41,7 @@ class Bare(App):
 
 Bare().run()
 """
-TABS = tuple(label for _, _, label, _ in PANES)
+TABS = tuple(pane.name for pane in PANES)
 FIRST = TABS[0]
 KEYS = tuple(Key(str(number), f"what is in {tab}") for number, tab in reversed(list(enumerate(TABS))))
 """From the last tab back to the first; the first is shown when it starts."""
