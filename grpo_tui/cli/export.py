@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from grpo_tui.cli.errors import OK, CommandError, reported
+from grpo_tui.cli.errors import OK, REFUSED, CommandError, reported
 from grpo_tui.cli.export_config import config_as_ended
 from grpo_tui.cli.saved_run import saved_run
 from grpo_tui.cli.words import refuse_unused
@@ -18,13 +18,14 @@ from grpo_tui.config.run_config import ConfigError, RunConfig
 from grpo_tui.core.text import one_line, safe, shell_word
 from grpo_tui.present.formatting import plural, size
 from grpo_tui.ship.bundle import BundleError, write_bundle
+from grpo_tui.store.layout import is_known
 
 
 def export(parsed: Any) -> int:
     """`grpo-tui export CONFIG [-o FILE]`, or `grpo-tui export RUN --format bundle [-o PATH]`."""
     if parsed.format == "bundle":
         return _bundle(parsed)
-    refuse_unused(parsed, "without --format bundle", "--with-model")
+    refuse_unused(parsed, "without --format bundle", "--with-model", "--trust")
     target: Path = parsed.output or Path("train.py")
     if parsed.output is not None and target.exists():
         raise CommandError(f"{target} already exists and was left unchanged. Choose another file")
@@ -48,6 +49,12 @@ def _bundle(parsed: Any) -> int:
     if parsed.overrides:
         raise CommandError("--set has no effect with --format bundle; leave it out")
     folder, spec, config = saved_run(parsed.config)
+    if not (parsed.trust or is_known(folder.root)):
+        raise CommandError(
+            f"{parsed.config}: you did not start this run on this machine, so its config could put any of "
+            "your files into the bundle. Read its config first. --trust exports the run",
+            REFUSED,
+        )
     target = parsed.output or Path(f"{folder.root.name}-bundle")
     with reported(BundleError):
         found = write_bundle(folder, spec, config, target, with_model=parsed.with_model)

@@ -319,4 +319,7 @@ def add_export_command(commands: Commands) -> None:
     export.add_argument(
         "--with-model", action="store_true", help="in a bundle: also a local base model above 3 MB"
     )
+    export.add_argument(
+        "--trust", action="store_true", help="a bundle of a run that you did not start on this machine"
+    )
     add_overrides(export)

@@ -66,11 +66,14 @@ def not_writable(path: Path) -> str:
 
 def not_script(path: Path) -> str:
     """Return why no script can be written there; empty when it can."""
+    return not_bundle(path) or ("" if path.suffix == ".py" else "a script ends in .py")
+
+
+def not_bundle(path: Path) -> str:
+    """Return why no bundle can be written there; empty when it can."""
     if path.exists():
         return f"{path} already exists"
-    if not path.absolute().parent.is_dir():
-        return f"there is no folder {path.parent}"
-    return "" if path.suffix == ".py" else "a script ends in .py"
+    return "" if path.absolute().parent.is_dir() else f"there is no folder {path.parent}"
 
 
 def _not_a_config(path: Path) -> str:

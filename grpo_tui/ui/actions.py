@@ -585,6 +585,9 @@ RESULTS: tuple[Action, ...] = (
     Action("results.copy", "y", "copy", "Copy the verdict or the command",
            "Copy the verdict, or the command that uses the selected model. Works over SSH.",
            "results", "copy", needs="open", footer=6),
+    Action("results.export", "E", "export", "Export a bundle",
+           "Write what others need to train this run again, as a folder or a zip file.",
+           "results", "copy", needs="open"),
 )  # fmt: skip
 
 MOVED: tuple[tuple[str, str, str], ...] = (

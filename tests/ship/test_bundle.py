@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.rewards.consent import needed
 from grpo_tui.ship.bundle import BundleError
 from grpo_tui.ship.reproduce import changed_files, open_bundle, verify
-from grpo_tui.store.layout import BUNDLE, RunFolder
+from grpo_tui.store.layout import BUNDLE, RunFolder, remember
 from grpo_tui.store.spec import RunSpec
 from tests.ui.recorded_run import RecordedRun
 
@@ -70,6 +71,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     made.end("finished")
     made.close()
     RunSpec(load_config("c.yaml").to_json(), compare_prompts=4).write(made.folder.spec)
+    remember(made.folder.root)
     return made.folder.root
 
 
@@ -185,6 +187,16 @@ def test_a_run_that_a_bundle_cannot_repeat_is_refused(run: Path, tmp_path: Path)
     RunSpec(load_config("c.yaml").to_json(), forked_from="/x/checkpoint-4").write(RunFolder(run).spec)
     assert export(run, tmp_path / "b") == 2
     assert not (tmp_path / "b").exists()
+
+
+def test_a_foreign_run_cannot_put_files_of_the_user_into_a_bundle_unasked(
+    run: Path, tmp_path: Path, capsys: Any
+) -> None:
+    shutil.copytree(run, tmp_path / "theirs")
+    assert export(tmp_path / "theirs", tmp_path / "b") == 3
+    assert "you did not start this run on this machine" in capsys.readouterr().err
+    assert not (tmp_path / "b").exists()
+    assert export(tmp_path / "theirs", tmp_path / "b", "--trust") == 0
 
 
 def test_values_are_compared_bit_for_bit_or_to_rounding() -> None:

@@ -367,6 +367,8 @@ async def test_of_results(run: RecordedRun, monkeypatch: pytest.MonkeyPatch) -> 
         await closed(pilot, screen)
         await act("results.fork", on_top(app, WordsDialog))
         await closed(pilot, screen)
+        await act("results.export", on_top(app, PathDialog))
+        await closed(pilot, screen)
         monkeypatch.setattr("grpo_tui.ui.comparing.Child", waiting_child)
         await act("results.compare", on_top(app, YesNo))
         await pilot.press("y")
@@ -447,6 +449,7 @@ WITHOUT_A_RUN = {
     "generations.views": "No saved queries yet",
     "results.compare": "No model to compare yet.",
     "results.stop": "No comparison is running.",
+    "results.export": "There is no run to export.",
     "results.fork": "Only a complete checkpoint can be forked.",
     "results.next": "No other comparison",
     "results.previous": "No other comparison",

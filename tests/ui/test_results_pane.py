@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
+from zipfile import is_zipfile
 
 import pytest
 from textual.widgets import Input
@@ -328,3 +330,33 @@ async def test_a_fork_of_a_foreign_run_is_asked_about_first(
         await pilot.press("enter")
         await until(pilot, lambda: "not yours" in shown(app))
         assert "its record and checkpoints" in shown(app)
+
+
+def mentioned(app: Any, words: str) -> bool:
+    """Whether part of a message says this."""
+    return any(words in note.message for note in app._notifications)
+
+
+async def test_a_run_is_exported_as_a_bundle_or_why_not_is_said(run: RecordedRun) -> None:
+    saved = load_config(DEMO_CONFIG).to_json()
+    RunSpec(saved, forked_from="elsewhere/checkpoint-4").write(run.folder.spec)
+    app = app_on(run.folder.root)
+    async with app.run_test(size=SIZE) as pilot:
+        await results(pilot)
+
+        async def export() -> None:
+            await pilot.press("E")
+            await until(pilot, lambda: "export a bundle to" in shown(app))
+            app.screen.query_one(Input).value = "mine.zip"
+            await pilot.press("enter")
+
+        await export()
+        await until(pilot, partial(mentioned, app, "Not exported: this run started from a checkpoint"))
+        RunSpec(saved).write(run.folder.spec)
+        await export()
+        await until(
+            pilot, partial(mentioned, app, "reproduce it with `grpo-tui reproduce mine.zip --verify`")
+        )
+        assert is_zipfile("mine.zip")
+        await export()
+        await until(pilot, lambda: "already exists" in shown(app))

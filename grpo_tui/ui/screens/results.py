@@ -585,6 +585,37 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
         if self.app.screen is self:
             self.shell.open_run(message.folder)
 
+    # -- exporting -------------------------------------------------------------------------------
+
+    def action_results_export(self) -> None:
+        """Ask where to write a bundle of the run, and write it in a process of its own."""
+        from grpo_tui.present.config_paths import not_bundle
+        from grpo_tui.ui.screens.dialogs import PathDialog
+
+        root = self._root
+        if root is None:
+            self.app.notify("There is no run to export.", severity="warning")
+            return
+
+        def given(path: Path | None) -> None:
+            if path is not None:
+                job = partial(self._export, root, path)
+                self.app.run_worker(job, thread=True, group="export", exit_on_error=False)
+
+        hint = "a new folder, or a file that ends in .zip"
+        self.app.push_screen(PathDialog("export a bundle to", f"{root.name}-bundle", not_bundle, hint), given)
+
+    def _export(self, root: Path, path: Path) -> None:
+        """Export in a child process. Runs in a thread."""
+        from grpo_tui.ui.starting import Child
+
+        ended = Child(["export", str(root), "--format", "bundle", "-o", str(path)], "note: ").run()
+        if ended.code == 0:
+            told = partial(self.app.notify, "; ".join(map(one_line, ended.printed.splitlines())), timeout=20)
+        else:
+            told = partial(self.app.notify, f"Not exported: {ended.trouble}", severity="error", timeout=20)
+        self.app.call_later(told)
+
     def on_unmount(self) -> None:
         if self._comparing is not None:
             self._comparing.cancel()
