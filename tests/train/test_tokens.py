@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ from grpo_tui.store.rollouts import Rollout, rollouts_of
 from grpo_tui.store.search import Search
 from grpo_tui.store.spec import RunSpec
 from grpo_tui.train.tokens import TokensError, figures, live_tokens, refuse_images, token_texts, tokenized
+from grpo_tui.train.tokens import _figures as live_figures
 from tests.train.tiny import run_recorded
 
 pytestmark = pytest.mark.slow
@@ -355,3 +357,20 @@ def test_impossible_tokens_do_not_spoil_entropy_and_kl() -> None:
     assert columns["entropy"] == [pytest.approx(0.693147, abs=1e-6)]
     assert columns["kl"] == [0.0]
     assert columns["rank"] == [1]
+
+
+def test_a_look_at_a_training_model_is_without_dropout_and_leaves_it_training() -> None:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(
+        DEMO_MODEL, attention_dropout=0.5, attn_implementation="eager"
+    ).train()
+    trainer = SimpleNamespace(
+        model=model, accelerator=SimpleNamespace(device=torch.device("cpu"), autocast=nullcontext)
+    )
+    _, seen = live_figures(trainer, [1, 2, 3], [4, 5], wanted=False)
+    assert model.training
+    _, still = live_figures(SimpleNamespace(**{**vars(trainer), "model": model.eval()}), [1, 2, 3], [4, 5],
+                            wanted=False)  # fmt: skip
+    assert seen == still
