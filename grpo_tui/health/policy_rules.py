@@ -115,7 +115,7 @@ def _collapse(state: RunState, limits: Limits) -> Found | None:
 def _truncation(state: RunState, limits: Limits) -> Found | None:
     course = state.course(TRUNCATED)
     level = course.level(limits["steps"])
-    if not state.settings.has_tokens or course.count < limits["steps"] or not level >= limits["share"]:
+    if course.count < limits["steps"] or not level >= limits["share"]:
         return None
     limit = state.settings.max_completion_length
     at = f" at {limit} tokens" if limit else ""
@@ -128,11 +128,7 @@ def _truncation(state: RunState, limits: Limits) -> Found | None:
 def _length_runaway(state: RunState, limits: Limits) -> Found | None:
     length, steps = state.course(LENGTH), limits["steps"]
     level = length.level(steps)
-    if (
-        not state.settings.has_tokens
-        or length.count < limits["least"]
-        or not level >= limits["ratio"] * length.start
-    ):
+    if length.count < limits["least"] or not level >= limits["ratio"] * length.start:
         return None
     if state.gained(limits["gain"], steps):
         return None

@@ -326,6 +326,12 @@ def test_entropy_that_moves_by_no_more_than_its_noise_has_not_moved(
     assert ids(course(still, 200)).count("policy.learning-rate-low") == named
 
 
+def test_truncation_that_is_logged_is_judged_although_the_groups_have_no_token_counts() -> None:
+    settings = Settings(weights=(1.0,), names=("correct",), has_tokens=False)
+    found = course(lambda *_: {"reward": 0.5, "completions/clipped_ratio": 0.7}, 15, settings)
+    assert ids(found) == ["policy.truncation"]
+
+
 def test_a_schedule_that_ends_with_the_run_is_not_reported() -> None:
     settings = Settings(weights=(1.0,), names=("correct",), total_steps=80)
     falls: Metrics = lambda step, chance: {**climbs(step, chance), "learning_rate": 1e-5 * (1 - step / 80)}  # noqa: E731
