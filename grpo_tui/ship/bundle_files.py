@@ -109,6 +109,10 @@ class Packing:
         for key, source in (("dataset", known.dataset), ("eval_dataset", known.eval_dataset)):
             if source is not None:
                 section[key] = self._data(source)
+        filters = section.get("filters")
+        for key, file in (("exclude", known.filters.exclude), ("only", known.filters.only)):
+            if isinstance(filters, dict) and file is not None:
+                filters[key] = self._add(Path(file))
         probes = section.get("probe_prompts")
         if isinstance(probes, dict) and known.probe_prompts is not None and "source" in probes:
             probes["source"] = self._data(known.probe_prompts.source)

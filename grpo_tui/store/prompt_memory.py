@@ -77,3 +77,14 @@ def with_prompts(
         )
         texts = {row[0]: row[1] for row in rows}
         yield from ((one, prompt_from(texts.get(one.group))) for one in page)
+
+
+def groups_of_prompt(reader: RunReader, key: str, most: int) -> list[int]:
+    """Return the numbers of a prompt's newest training groups, oldest first."""
+    rows = reader.all(
+        "SELECT id FROM generation_group WHERE prompt_key = ? AND mode = 'train' AND superseded = 0"
+        " ORDER BY step DESC, id DESC LIMIT ?",
+        key,
+        most,
+    )
+    return [row[0] for row in reversed(rows)]

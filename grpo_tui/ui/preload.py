@@ -8,7 +8,18 @@ from threading import Event
 
 from grpo_tui.ui.panes import PANES
 
-OVER_PANES = ("reading", "chart", "metrics", "hardware", "dialogs", "tokens", "what_if", "course", "data")
+OVER_PANES = (
+    "reading",
+    "chart",
+    "metrics",
+    "hardware",
+    "dialogs",
+    "tokens",
+    "what_if",
+    "course",
+    "prompts",
+    "data",
+)
 MODULES = tuple(f"grpo_tui.ui.screens.{name}" for name in (*(pane.id for pane in PANES), *OVER_PANES))
 """Panes first: their first look costs most."""
 AFTER_S = 1.5

@@ -38,6 +38,7 @@ env: {{WANDB_API_KEY: k-mine, HF_HOME: {DEMO_MODEL.parent}/cache}}
 grpo_tui:
   dataset: data/train.jsonl
   notify: {{webhook: "https://hooks.example.com/mine"}}
+  filters: {{exclude: ../shared/done.jsonl}}
   rewards:
     - {{source: "rewards.py:right", params: {{api_key: sk-mine, words: ../shared/words.txt}}}}
     - {{source: "../shared/judge.py:kind"}}
@@ -53,6 +54,7 @@ FILES = {
     "task/unrelated.py": "PASSWORD = 'mine'\n",
     "shared/judge.py": "def kind(completions, **kw): ...\n",
     "shared/words.txt": "one\n",
+    "shared/done.jsonl": '{"hash": "0123456789abcdef"}\n',
 }
 
 
@@ -88,6 +90,7 @@ def test_a_bundle_holds_the_files_with_hashes_and_names_them_by_where_they_are_i
     assert section["dataset"] == "data/train.jsonl"
     assert [entry["source"] for entry in section["rewards"]] == ["rewards.py:right", "files/2/judge.py:kind"]
     assert section["rewards"][0]["params"] == {"words": "files/2/words.txt"}
+    assert section["filters"] == {"exclude": "files/2/done.jsonl"}
     assert config["run_name"] == "/no_think"
     manifest = json.loads((tmp_path / "b" / BUNDLE).read_text())
     assert manifest["changes"] == [
@@ -95,7 +98,14 @@ def test_a_bundle_holds_the_files_with_hashes_and_names_them_by_where_they_are_i
     ]
     assert (manifest["machine"]["threads"], manifest["compare_prompts"]) == (2, 4)
     assert (tmp_path / "b" / "requirements.txt").read_text() == "torch==9.1\n"
-    for name in ("rewards.py", "helper.py", "helper_of_helper.py", "lib/more.py", "files/2/judge.py"):
+    for name in (
+        "rewards.py",
+        "helper.py",
+        "helper_of_helper.py",
+        "lib/more.py",
+        "files/2/judge.py",
+        "files/2/done.jsonl",
+    ):
         digest = hashlib.sha256((tmp_path / "b" / name).read_bytes()).hexdigest()
         assert manifest["files"][name] == digest
     assert not (tmp_path / "b" / "unrelated.py").exists()

@@ -27,6 +27,7 @@ from grpo_tui.ui.screens.dialogs import (
 from grpo_tui.ui.screens.generations import GenerationsScreen
 from grpo_tui.ui.screens.hardware import HardwareScreen
 from grpo_tui.ui.screens.metrics import MetricPicker
+from grpo_tui.ui.screens.prompts import PromptsScreen, PromptTable
 from grpo_tui.ui.screens.reading import HelpScreen, TextScreen
 from grpo_tui.ui.screens.results import ModelList, ResultsScreen
 from grpo_tui.ui.screens.runs import RunsScreen
@@ -318,6 +319,13 @@ async def test_of_generations(run: RecordedRun, monkeypatch: pytest.MonkeyPatch)
         await act("course.down", down)
         await act("course.up", lambda: not down())
         await act("course.back", on_top(app, GenerationsScreen))
+        await act("generations.prompts", on_top(app, PromptsScreen))
+        await until(pilot, lambda: "training prompts." in shown(app))
+        chosen = app.screen.query_one(PromptTable).rows[0][0]
+        await pilot.press("enter")
+        await until(pilot, lambda: app.screen is screen and screen.line.startswith("group=="))
+        await until(pilot, lambda: screen.found.groups == chosen.visits)
+        assert f"group=={chosen.group}" in screen.line.split(" or ")
         screen.show_query("step==57")
         await until(pilot, lambda: screen.found.groups == GROUPS)
         await act("generations.what_if", on_top(app, WhatIfScreen))

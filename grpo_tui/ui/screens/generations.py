@@ -334,6 +334,11 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
 
         searches.ask("course", look, screen.take_run, screen.take_trouble)
 
+    def action_generations_prompts(self) -> None:
+        from grpo_tui.ui.screens.prompts import open_prompts
+
+        open_prompts(self)
+
     def action_generations_export(self) -> None:
         """Export the matches, the group or the completion, depending on the focused part."""
         export(self)
