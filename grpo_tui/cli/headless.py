@@ -20,8 +20,10 @@ from rich.cells import cell_len
 
 from grpo_tui.cli.errors import FAILED, OK, REFUSED, CommandError
 from grpo_tui.cli.plain import drop_output
+from grpo_tui.core.evaluations import FACT, GAIN, HIGH, LOW, PREFIX, Evaluations
 from grpo_tui.core.text import filled, one_line, shorten
 from grpo_tui.present.charts import way_on
+from grpo_tui.present.evaluation_text import verdict
 from grpo_tui.present.formatting import LARGE, compact
 from grpo_tui.present.run_state import read_before_after
 from grpo_tui.store.connection import RunDatabaseError
@@ -111,7 +113,7 @@ def _follow(root: Path, after_row: int, after_attempt: int) -> int:
             print("\n".join(f"note: {one_line(str(note))}" for note in told), flush=True)
         for number, step, values in metric_rows(reader, after_row=row):
             row = number
-            line = describe_row(step, values)
+            line = describe_row(step, values) or describe_evaluation(step, values)
             if line:
                 print(line, flush=True)
             reward = values.get("reward")
@@ -186,6 +188,18 @@ def describe_row(step: int, values: dict[str, Any]) -> str:
     )
 
 
+def describe_evaluation(step: int, values: dict[str, Any]) -> str:
+    """Return a row of `grpo_tui.evaluate` as a line, empty for any other row."""
+    measure = next((f"{PREFIX}{name}" for name in ("pass@1", "total") if f"{PREFIX}{name}" in values), None)
+    if measure is None:
+        return ""
+    line = f"step {step:>5}  evaluation  {measure.removeprefix(PREFIX)} {_number(values[measure])}"
+    gain, low, high = (values.get(f"{measure}{end}") for end in (GAIN, LOW, HIGH))
+    if gain is None or low is None or high is None:
+        return line
+    return f"{line}  gain {gain:+.3f} (95 %: {low:+.3f} to {high:+.3f})"
+
+
 def _summary(root: Path, reader: RunReader, state: str, rewards: list[tuple[int, float]]) -> None:
     if rewards:
         first, last = _mean([r for _, r in rewards[:1]]), _mean([r for _, r in rewards[-10:]])
@@ -193,6 +207,9 @@ def _summary(root: Path, reader: RunReader, state: str, rewards: list[tuple[int,
             f"first mean reward {first:.3f} (step {rewards[0][0]})   last mean reward {last:.3f} "
             f"(mean of the last {min(10, len(rewards))} steps)   gain {last - first:+.3f}"
         )
+    evaluations = Evaluations.from_json(reader.fact(FACT))
+    if evaluations is not None:
+        print(verdict(evaluations)[1])
     answers = read_before_after(reader.fact("before_after"))
     for pair in answers.pairs if answers else ():
         asked = f"  {filled(shorten(pair.prompt, 24), 24)} gold {pair.gold}   "

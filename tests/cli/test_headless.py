@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from grpo_tui.cli.errors import CommandError
-from grpo_tui.cli.headless import READER_GONE, _standstill, describe_row, follow
+from grpo_tui.cli.headless import READER_GONE, _standstill, describe_evaluation, describe_row, follow
 from grpo_tui.core import records as r
+from grpo_tui.core.evaluations import FACT, Evaluation, Evaluations
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.status import Status
 from tests.ui.recorded_run import ANSWERS, RecordedRun
@@ -120,6 +121,43 @@ def test_why_it_stands_still_is_said_once_and_again_when_it_changes(
 )  # fmt: skip
 def test_a_row_is_one_line_of_what_is_watched(values: dict[str, object], line: str) -> None:
     assert describe_row(7, values) == line
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        ({"reward": 1.0}, ""),
+        ({"evaluate/total": 1.25, "evaluate/pass@1": 0.25}, "step     7  evaluation  pass@1 0.250"),
+        (
+            {
+                "evaluate/total": 1.25,
+                "evaluate/total/gain": 0.5,
+                "evaluate/total/gain_low": -0.25,
+                "evaluate/total/gain_high": 1.0,
+            },
+            "step     7  evaluation  total 1.250  gain +0.500 (95 %: -0.250 to +1.000)",
+        ),
+    ],
+)
+def test_an_evaluation_is_one_line_of_what_decides(values: dict[str, object], line: str) -> None:
+    assert describe_evaluation(7, values) == line
+
+
+def test_a_run_with_evaluations_is_followed_with_them_and_ends_with_their_verdict(
+    run: RecordedRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = tuple(
+        Evaluation(step, sum(means) / 40, tuple(means))
+        for step, means in ((0, [0.0, 0.5] * 20), (3, [0.5, 1.0] * 19 + [1.0, 1.0]))
+    )
+    found = Evaluations("key", "pass@1", 0, "correct", 1.0, (1.0,), 4, (), done)
+    run.write(r.MetricRow(1, 3, time.time(), {"evaluate/pass@1": 0.75}))
+    run.write(r.Fact(FACT, found.to_json()))
+    run.write(r.AttemptEnded(1, time.time() + 60, "finished", 3, 0))
+    assert follow(run.folder.root) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "step     3  evaluation  pass@1 0.750" in lines
+    assert any(line.startswith("better than before training: pass@1 +0.5") for line in lines), lines
 
 
 ALERT = {"id": "disk", "message": "no\nspace"}
