@@ -109,6 +109,8 @@ def test_json_has_facts_findings_and_rows(run: Callable[..., tuple[int, str, str
     code, out, _ = run("--json", "--set", "grpo_tui.columns.prompt=quest")
     body = json.loads(out)
     assert code == 1
+    assert set(body) == {"data", "tokenizer", "findings"}
+    assert body["tokenizer"] is not None
     assert body["findings"][0]["id"] == "data.unusable"
     assert body["data"]["source_columns"] == ["question", "answer"]
     _, out, _ = run("--row", "2", "--json", "--no-rewards")

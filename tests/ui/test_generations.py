@@ -326,15 +326,18 @@ async def test_a_query_is_kept_and_shown_by_its_name(
     app = app_on(run.folder.root)
     async with app.run_test(size=WIDE) as pilot:
         await at_generations(pilot)
-        await asked(pilot, "truncated and step<=3")
+        screen_of(app).show_query("truncated and step<=3", order="-tokens")
+        await until(pilot, lambda: screen_of(app).found.line == "truncated and step<=3")
         await pilot.press("v", "w")
         await until(pilot, lambda: isinstance(app.screen, WordsDialog))
         app.screen.query_one(Input).value = "cut off early"
         await pilot.press("enter")
         await until(pilot, lambda: any("Saved as “cut off early”" in word for word in said(app)))
-        await asked(pilot, "")
+        screen_of(app).show_query("", order="")
+        await until(pilot, lambda: screen_of(app).found.line == "")
         await pilot.press("v", "enter")
         await until(pilot, lambda: screen_of(app).found.line == "truncated and step<=3")
+        assert screen_of(app).order == "-tokens"
         assert screen_of(app).found.count == 3 * GROUPS
 
 
