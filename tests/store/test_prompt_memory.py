@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from grpo_tui.core import records as r
-from grpo_tui.core.prompt_memory import classify
+from grpo_tui.core.prompt_memory import classify, prompt_hash
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.prompt_memory import prompt_memories, with_prompts
 from grpo_tui.store.reader import RunReader
@@ -81,3 +81,11 @@ def test_a_run_whose_totals_are_all_equal_judges_no_prompt(tmp_path: Path) -> No
     with closing(RunReader(tmp_path / "run.db")) as reader:
         assert (prompt_memories(reader).right, prompt_memories(reader).prompts) == (None, ())
     database.close()
+
+
+def test_the_hash_of_a_prompt_is_that_of_its_words() -> None:
+    """Reading messages as a dataset reorders their keys and fills in absent ones."""
+    asked = [{"role": "user", "content": [{"type": "text", "text": "hi"}]}]
+    read = [{"content": [{"text": "hi", "type": "text", "image": None}], "name": None, "role": "user"}]
+    assert prompt_hash(asked) == prompt_hash(read)
+    assert len({prompt_hash(one) for one in (asked, "hi", [{"role": "system", "content": "hi"}])}) == 3
