@@ -215,7 +215,7 @@ def _become_child(
     os.environ.clear()
     os.environ.update(request["environment"])
     os.chdir(request["folder"])
-    sys.path[0] = request["folder"]
+    sys.path.insert(0, request["folder"])
     leave_with_parent(forker)
     try:
         serve(requests, answers, child_of)

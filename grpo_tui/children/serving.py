@@ -63,7 +63,7 @@ def serve_alone(child_of: Callable[[Send], Any]) -> None:
     folder, requests, answers = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     leave_with_parent(os.getppid())
     os.chdir(folder)
-    sys.path[0] = folder
+    sys.path.insert(0, folder)  # under `-P` the first entry can be one of PYTHONPATH
     try:
         serve(requests, answers, child_of)
     finally:

@@ -86,7 +86,8 @@ def _prompts_of(file: Path | None) -> list[str]:
         return []
     if not file.exists():
         raise CommandError(f"--prompts {file}: no such file")
-    own = {"dataset": file.absolute(), "holdout": 0, "probe_prompts": "null"}
+    none = ("probe_prompts", "evaluate", "on", "filters.exclude", "filters.only")  # they are about other rows
+    own = {"dataset": file.absolute(), "holdout": 0, **dict.fromkeys(none, "null")}
     return [*(f"grpo_tui.{key}={value}" for key, value in own.items()), "eval_strategy='no'"]
 
 

@@ -42,6 +42,7 @@ class Child:
         self.asked += 1
         stand_back()
         return {"asked": self.asked, "words": words, "folder": os.getcwd(), "path": sys.path[0],
+                "modules": os.environ["PYTHONPATH"] in sys.path,
                 "mark": os.environ.get("MARK", ""), "session": os.getsid(0), "pid": os.getpid(),
                 "nice": os.getpriority(os.PRIO_PROCESS, 0), "input": os.readlink("/proc/self/fd/0")}
 
@@ -148,6 +149,7 @@ def test_a_child_has_its_folder_its_environment_and_a_session_of_its_own(
     reply = called(pipe, "look", words="日本")["reply"]
     assert (reply["asked"], reply["words"], reply["mark"]) == (1, "日本", "given")
     assert reply["folder"] == reply["path"] == str(tmp_path)
+    assert reply["modules"], "packages that only PYTHONPATH names can be imported"
     assert reply["input"] == "/dev/null", "it takes no key from whoever types here"
     assert reply["session"] == reply["pid"] == pipe.pid != os.getsid(0)
     assert reply["nice"] == max(serving.NICENESS, os.getpriority(os.PRIO_PROCESS, 0))

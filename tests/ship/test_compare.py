@@ -231,6 +231,20 @@ def test_a_run_of_somebody_else_is_refused(
     assert not (foreign.root / "compare").exists()
 
 
+def test_other_prompts_do_without_what_is_about_the_rows_of_the_config(tmp_path: Path) -> None:
+    asked = tmp_path / "asked.jsonl"
+    asked.write_text('{"prompt": "What is 1 + 1?", "answer": "2"}\n')
+    own = (
+        "grpo_tui.evaluate={every: 4, rows: 40, samples: 4}",
+        "grpo_tui.on=[{when: 3 evaluations without gain, do: stop}]",
+        "grpo_tui.filters={exclude: learned.jsonl, drop_null: true}",
+    )
+    section = load_config(DEMO_CONFIG, [*own, *command._prompts_of(asked)]).section
+    assert (section.dataset, section.holdout) == (str(asked), 0)
+    assert (section.evaluate, section.on, section.probe_prompts) == (None, (), None)
+    assert (section.filters.exclude, section.filters.drop_null) == (None, True)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
