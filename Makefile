@@ -51,14 +51,14 @@ format: $(STAMP) ## let ruff mend what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# One thread per process: the suite starts several trainings, and two cores have nothing left to share. Tests of one
-# file stay together, for they share a run. tests/conftest.py puts long files first, where xdist would put those of
-# the fewest tests last: a core would wait for them at the end.
+# One thread per process, because the suite starts several trainings. Four workers, even on two cores, because tests of
+# processes and screens mostly wait. Tests of one file stay together, because they share a run. tests/conftest.py puts
+# long files first, so that no core waits for one of them at the end.
 test: export OMP_NUM_THREADS ?= 1
 test: export TOKENIZERS_PARALLELISM = false
 test: export HF_HUB_OFFLINE = 1
 test: lint ## lint, then the whole suite
-	TERM=xterm-256color $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+	TERM=xterm-256color $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 bench: $(STAMP) ## every benchmark in turn
 	@set -e; for file in benchmarks/*.py; do \
