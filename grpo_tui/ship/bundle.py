@@ -195,9 +195,10 @@ def _readme(body: Mapping[str, Any]) -> Iterator[str]:
     yield f"| Config | `{CONFIG}`, of the last start of the run |"
     yield f"| Command | `{body['command']}` |"
     yield f"| Model | {model['name']}{', revision ' + model['revision'] if model['revision'] else ''} |"
-    yield f"| Seed | {machine['seed']} |"
-    yield f"| Processor | {machine['processor']}, {machine['threads']} threads{'; ' + gpus if gpus else ''} |"
-    yield f"| Python | {machine['python']}; packages in `{LOCK}` |"
+    told = {key: "not recorded" if machine[key] is None else machine[key] for key in _MACHINE}
+    yield f"| Seed | {told['seed']} |"
+    yield f"| Processor | {told['processor']}; threads: {told['threads']}{'; ' + gpus if gpus else ''} |"
+    yield f"| Python | {told['python']}; packages in `{LOCK}` |"
     yield f"| Logged rows | `{ROWS}` |"
     yield f"| Hashes | SHA-256 of each file, in `{BUNDLE}` |"
     if body["model_files"]:

@@ -223,8 +223,9 @@ class Packing:
             if file.is_file():
                 self._code(file)
                 return
-            is_package = (package / "__init__.py").is_file() or _is_unknown(module)
-            if module != "grpo_tui" and is_package and package.is_dir():
+            if module == "grpo_tui" or not package.is_dir():
+                continue
+            if (package / "__init__.py").is_file() or _is_unknown(module):
                 for one in sorted(package.rglob("*.py")):
                     self._code(one)
                 return
@@ -236,9 +237,10 @@ class Packing:
             kept = {}
             for key, item in value.items():
                 inner = f"{path}.{key}" if path else str(key)
-                if is_secret(str(key), item) or (isinstance(item, str) and _WITH_PASSWORD.search(item)):
+                texts = [one for one in (item if isinstance(item, list) else [item]) if isinstance(one, str)]
+                if any(is_secret(str(key), text) or _WITH_PASSWORD.search(text) for text in texts):
                     self.left_out[inner] = "a secret"
-                elif isinstance(item, str) and self._is_place(item):
+                elif any(map(self._is_place, texts)):  # a list without one of its items would mean another
                     self.left_out[inner] = "a place on the machine of the run"
                 else:
                     kept[key] = self._clean(item, inner)

@@ -12,6 +12,7 @@ import platform
 import shutil
 import stat
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -19,7 +20,7 @@ from typing import Any
 
 from grpo_tui.config.packages import all_versions, processor
 from grpo_tui.core.text import one_line
-from grpo_tui.ship.bundle import CONFIG, LOCK, README, ROWS, BundleError
+from grpo_tui.ship.bundle import CONFIG, LOCK, README, ROWS, VERSION, BundleError
 from grpo_tui.ship.bundle_files import sha256_of
 from grpo_tui.ship.run_facts import mapping
 from grpo_tui.store.json_file import open_regular, read_object
@@ -29,7 +30,6 @@ ROUNDING = 1e-4
 """Relative difference up to which two values are equal to rounding."""
 TIMES = ("time", "runtime", "per_second")
 """Endings of metrics that measure time, which are never compared."""
-LARGEST_ROWS = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,8 @@ def open_bundle(path: Path) -> Bundle:
     manifest = read_object(root / BUNDLE)
     if manifest is None or not (root / CONFIG).is_file():
         raise BundleError(f"{path} is not a bundle. Write one with `grpo-tui export RUN --format bundle`")
-    if manifest.get("version") != 1:
-        raise BundleError(f"{path} was written by a newer grpo-tui. Update grpo-tui")
+    if manifest.get("version") != VERSION:
+        raise BundleError(f"{path} was written by another version of grpo-tui. Update grpo-tui")
     return Bundle(root, manifest)
 
 
@@ -93,9 +93,12 @@ def _unpacked(archive: Path) -> Path:
                     f"{target} exists and holds something else. Move it, or unpack {archive.name} yourself"
                 )
             shutil.rmtree(beside, ignore_errors=True)
-            opened.extractall(beside, _listed(opened, top, json.loads(manifest)))
+            for one in _listed(opened, top, json.loads(manifest)):
+                file = Path(opened.extract(one, beside))
+                if one.external_attr >> 16 & stat.S_IXUSR:  # extracting drops the mode
+                    file.chmod(file.stat().st_mode | stat.S_IXUSR)
             os.rename(beside / top, target)
-    except (zipfile.BadZipFile, KeyError, ValueError, RecursionError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, ValueError, RuntimeError) as error:
         if isinstance(error, BundleError):
             raise
         raise BundleError(f"{archive} is not a bundle: {error}") from error
@@ -106,12 +109,12 @@ def _unpacked(archive: Path) -> Path:
     return target
 
 
-def _listed(opened: zipfile.ZipFile, top: str, manifest: Any) -> list[str]:
-    """Return the archive's names of the files that a manifest lists. Links and anything else stay packed."""
+def _listed(opened: zipfile.ZipFile, top: str, manifest: Any) -> list[zipfile.ZipInfo]:
+    """Return the entries of the files that a manifest lists. Links and anything else stay packed."""
     names = {*mapping(mapping(manifest).get("files")), CONFIG, BUNDLE, LOCK, README, ROWS}
     wanted = {f"{top}/{name}" for name in names}
     found = [one for one in opened.infolist() if one.filename in wanted and not one.is_dir()]
-    return [one.filename for one in found if not stat.S_ISLNK(one.external_attr >> 16)]
+    return [one for one in found if not stat.S_ISLNK(one.external_attr >> 16)]
 
 
 # -- what differs ------------------------------------------------------------------------------------------

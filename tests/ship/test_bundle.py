@@ -40,13 +40,19 @@ grpo_tui:
   notify: {{webhook: "https://hooks.example.com/mine"}}
   filters: {{exclude: ../shared/done.jsonl}}
   rewards:
-    - {{source: "rewards.py:right", params: {{api_key: sk-mine, words: ../shared/words.txt}}}}
+    - source: rewards.py:right
+      params:
+        api_key: sk-mine
+        words: ../shared/words.txt
+        judges: ["https://me:mine@judge.example.com"]
+        folders: [{DEMO_MODEL.parent}/cache, here]
     - {{source: "../shared/judge.py:kind"}}
 """
 FILES = {
     "task/c.yaml": CONFIG,
     "task/data/train.jsonl": '{"prompt": "a"}\n',
-    "task/rewards.py": "import helper, json, lib.more\ndef right(completions, api_key, words, **kw): ...\n",
+    "task/rewards.py": "import helper, json, lib.more\n"
+    "def right(completions, api_key, words, judges, folders, **kw): ...\n",
     "task/helper.py": "import helper_of_helper\n",
     "task/helper_of_helper.py": "",
     "task/lib/__init__.py": "",
@@ -122,6 +128,8 @@ def test_no_secret_and_no_place_of_this_machine_is_in_a_bundle(
         "env.HF_HOME",
         "grpo_tui.notify",
         "grpo_tui.rewards.0.params.api_key",
+        "grpo_tui.rewards.0.params.judges",
+        "grpo_tui.rewards.0.params.folders",
     ):
         assert f"left out {key}: " in told
     code = ("rewards.py", "judge.py")
@@ -159,6 +167,28 @@ def test_a_zip_is_unpacked_beside_itself_with_what_its_manifest_lists(run: Path,
     (bundle.root / BUNDLE).write_text('{"version": 1}')
     with pytest.raises(BundleError, match="holds something else"):
         open_bundle(tmp_path / "b.zip")
+
+
+def test_a_zip_keeps_scripts_executable(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "task" / "rewards.py").chmod(0o755)
+    assert export(run, tmp_path / "b.zip") == 0
+    root = open_bundle(tmp_path / "b.zip").root
+    assert os.access(root / "rewards.py", os.X_OK)
+    assert not os.access(root / "helper.py", os.X_OK)
+
+
+def test_a_zip_that_cannot_be_unpacked_is_refused(run: Path, tmp_path: Path) -> None:
+    assert export(run, tmp_path / "b.zip") == 0
+    content = bytearray((tmp_path / "b.zip").read_bytes())
+    for mark, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):  # as if encrypted
+        at = content.find(mark)
+        while at >= 0:
+            content[at + flags] |= 1
+            at = content.find(mark, at + 1)
+    (tmp_path / "b.zip").write_bytes(content)
+    with pytest.raises(BundleError, match="encrypted"):
+        open_bundle(tmp_path / "b.zip")
+    assert not (tmp_path / "b").exists()
 
 
 def test_a_manifest_that_leads_out_of_its_bundle_is_refused(run: Path, tmp_path: Path) -> None:
