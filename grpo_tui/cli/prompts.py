@@ -10,9 +10,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from grpo_tui.cli.errors import OK, CommandError
+from grpo_tui.cli.errors import OK, CommandError, reported
 from grpo_tui.cli.look import readable_folder
 from grpo_tui.cli.plain import print_json, print_text, terminal_width
+from grpo_tui.config.draft_file import DraftFileError, write_text
 from grpo_tui.core.prompt_memory import CLASSES, PromptMemory
 from grpo_tui.core.text import csv_text, one_line, prompt_text, shell_word
 from grpo_tui.present.formatting import percent, plural
@@ -85,10 +86,12 @@ def _export(reader: RunReader, rows: Sequence[PromptMemory], file: Path) -> int:
     """Write a filter file: a JSON line for each prompt."""
     if not rows:
         raise CommandError("--export: no prompt is of these classes, so there is nothing to filter by")
-    with file.open("w", encoding="utf-8") as out:
-        for one, prompt in with_prompts(reader, rows):
-            line = {**prompt_row(one, prompt), "prompt": one_line(prompt_text(prompt), EXCERPT)}
-            out.write(json.dumps(line, ensure_ascii=False) + "\n")
+    lines = [
+        {**prompt_row(one, prompt), "prompt": one_line(prompt_text(prompt), EXCERPT)}
+        for one, prompt in with_prompts(reader, rows)
+    ]
+    with reported(DraftFileError):  # written whole or not at all: half a file would filter too little
+        write_text(file, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
     name = shell_word(file)
     print(f"wrote {plural(len(rows), 'prompt')} to {name}. In the config of the next run, one of:")
     print(f"  grpo_tui.filters: {{exclude: {name}}}   trains without them")

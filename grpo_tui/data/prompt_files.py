@@ -33,7 +33,7 @@ def filter_files(filters: Filters) -> list[tuple[str, frozenset[str], Path]]:
 def _hashes(key: str, file: Path) -> frozenset[str]:
     found = set()
     try:
-        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+        for number, line in enumerate(file.read_text(encoding="utf-8").split("\n"), 1):
             if line.strip():
                 found.add(_hash(line, f"grpo_tui.filters.{key}: {file}, line {number}"))
     except (OSError, UnicodeDecodeError) as error:
