@@ -24,8 +24,7 @@ def config_as_ended(run: Path, overrides: Sequence[str], target: Path | None) ->
     Args:
         overrides: `K=V` texts that take precedence over both.
         target: File for the text, None for the terminal. Its folder must be that of the original config,
-            because
-            paths in the config are relative to it.
+            because paths in the config are relative to it.
     """
     import yaml
 
@@ -43,7 +42,8 @@ def config_as_ended(run: Path, overrides: Sequence[str], target: Path | None) ->
     with reported(ConfigError):
         config = exportable(inspect_saved(saved, [*given, *overrides], world_size=None))
     named = ", ".join(f"{name} {setting(value)}" for name, value in ended.items())
-    head = f"# The config of {one_line(run.name)}" + (f" as it ended: {one_line(named)}" if named else "")
+    head = f"# The config of {one_line(folder.root.name)}"
+    head += f" as it ended: {one_line(named)}" if named else ""
     return f"{head}\n" + yaml.safe_dump(config.raw, sort_keys=False, allow_unicode=True)
 
 
