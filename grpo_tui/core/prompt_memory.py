@@ -68,7 +68,7 @@ def classify(visits: Sequence[tuple[int, int]]) -> tuple[PromptClass, float, flo
     - few: fewer than `LEAST_VISITS` visits.
     - never, always: no completion, or every completion, was right.
     - learned: the rate is below one half in the first third, above one half in the last third, and rises by
-      at least `CHANGE`. For this test both rates are shrunk towards one half, as (right + 1) / (all + 2), so
+      at least `CHANGE`. For this test both rates are shrunk toward one half, as (right + 1) / (all + 2), so
       that a few lucky completions are no change.
     - forgotten: the reverse.
     - unstable: everything else.

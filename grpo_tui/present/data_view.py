@@ -1,4 +1,4 @@
-"""Content of the data view as blocks of labelled text: one row as trained on, or statistics of all rows.
+"""Content of the data view as blocks of labeled text: one row as trained on, or statistics of all rows.
 
 The command prints the blocks, the screen paints them. Whoever shows them must make the text safe, because it
 comes from a dataset.

@@ -326,7 +326,7 @@ def series_window(
 
     Returns:
         The stretches with at least one row, by step. The first and last of a very long window may include a
-        few neighbouring steps, because summaries are not split.
+        few neighboring steps, because summaries are not split.
     """
     if key in _COLUMNS:
         return _group_window(reader, key, first_step, last_step, buckets)
