@@ -122,6 +122,9 @@ def _verified(bundle: Bundle, folder: RunFolder, steps: int | None) -> int:
         step, key, there, here = found.differs
         said = f"{one_line(key, 100)} is {one_line(str(there), 60)} in the bundle, {one_line(str(here), 60)}"
         print(f"differs first at step {step}: {said} here")
+        if names := bundle.changed_at_resumes:
+            named = one_line(", ".join(dict.fromkeys(names)), 200)
+            print(f"a resume changed {named} in the config, and the bundle holds the later config")
         return FAILED
     if not found.values:
         raise CommandError("the bundle has no logged values to compare. Leave out --verify")

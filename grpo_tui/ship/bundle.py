@@ -125,7 +125,7 @@ def _fill(inside: Path, folder: RunFolder, spec: RunSpec, packing: Packing) -> t
         shutil.copyfile(file, inside / name)
         (inside / name).chmod(0o755 if file.stat().st_mode & stat.S_IXUSR else 0o644)
     versions = mapping(record.get("installed") or record.get("packages"))
-    _write(inside / LOCK, "".join(f"{name}=={version}\n" for name, version in versions.items()))
+    _write(inside / LOCK, "".join(f"{line}\n" for line in _requirements(versions)))
     text = yaml.safe_dump(packing.values, sort_keys=False, allow_unicode=True)
     _write(inside / CONFIG, text)
     began = min((attempt.started_at for attempt in attempts), default=0.0)
@@ -162,6 +162,15 @@ def _fill(inside: Path, folder: RunFolder, spec: RunSpec, packing: Packing) -> t
     return tuple(notes)
 
 
+def _requirements(versions: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines for `pip install -r`."""
+    if label := str(versions.get("torch") or "").partition("+")[2]:
+        yield f"--extra-index-url https://download.pytorch.org/whl/{label}"  # PyPI has no such version
+    for name, version in versions.items():
+        line = f"{name}=={version}"
+        yield f"# {line}, from its repository" if name == "grpo-tui" else line
+
+
 def _write(file: Path, text: str) -> None:
     file.write_text(text, encoding="utf-8", errors="backslashreplace")
 
@@ -183,7 +192,7 @@ def _readme(body: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield "Everything needed to train this run again with grpo-tui:"
     yield ""
-    yield f"    pip install -r {LOCK}"
+    yield f"    pip install -r {LOCK}   # and grpo-tui itself, from its repository"
     yield "    grpo-tui reproduce . --verify"
     yield ""
     yield "`reproduce` lists what differs on your machine, sets the same number of threads, and trains in a"

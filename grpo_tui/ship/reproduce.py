@@ -57,6 +57,12 @@ class Bundle:
         steps = [one for one in (*changes, *_items(self.manifest.get("resumed_at"))) if isinstance(one, int)]
         return min(steps, default=None)
 
+    @property
+    def changed_at_resumes(self) -> list[str]:
+        """Settings that a resume changed in the config. The bundle holds the later config."""
+        changes = [mapping(one) for one in _items(self.manifest.get("changes"))]
+        return [str(one.get("name")) for one in changes if one.get("by") == "config"]
+
 
 def open_bundle(path: Path) -> Bundle:
     """Read a bundle. A zip file is unpacked beside it, into a folder of its name.

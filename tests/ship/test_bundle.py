@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from grpo_tui.cli.main import main
+from grpo_tui.cli.reproduce import _verified
 from grpo_tui.config import load_config
 from grpo_tui.core import records as r
 from grpo_tui.demo import DEMO_MODEL
@@ -62,6 +63,7 @@ FILES = {
     "shared/words.txt": "one\n",
     "shared/done.jsonl": '{"hash": "0123456789abcdef"}\n',
 }
+INSTALLED = {"grpo-tui": "0.1.0", "torch": "9.1+cpu"}
 
 
 @pytest.fixture
@@ -75,7 +77,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     made = RecordedRun(tmp_path / "runs" / "first")
     made.advance(3)
     made.write(r.SettingChanged(1, 2, made.at(2), "learning_rate", 1e-4, 5e-5))
-    made.write(r.Fact("reproduction", {"threads": 2, "installed": {"torch": "9.1"}, "folder": str(tmp_path)}))
+    made.write(r.Fact("reproduction", {"threads": 2, "installed": INSTALLED, "folder": str(tmp_path)}))
     made.end("finished")
     made.close()
     RunSpec(load_config("c.yaml").to_json(), compare_prompts=4).write(made.folder.spec)
@@ -103,7 +105,11 @@ def test_a_bundle_holds_the_files_with_hashes_and_names_them_by_where_they_are_i
         {"step": 2, "name": "learning_rate", "old": 1e-4, "new": 5e-5, "by": "you"}
     ]
     assert (manifest["machine"]["threads"], manifest["compare_prompts"]) == (2, 4)
-    assert (tmp_path / "b" / "requirements.txt").read_text() == "torch==9.1\n"
+    assert (tmp_path / "b" / "requirements.txt").read_text().splitlines() == [
+        "--extra-index-url https://download.pytorch.org/whl/cpu",
+        "# grpo-tui==0.1.0, from its repository",
+        "torch==9.1+cpu",
+    ]
     for name in (
         "rewards.py",
         "helper.py",
@@ -197,6 +203,22 @@ def test_a_manifest_that_leads_out_of_its_bundle_is_refused(run: Path, tmp_path:
     (tmp_path / "b" / BUNDLE).write_text(json.dumps({**manifest, "files": {"../run.py": "0"}}))
     with pytest.raises(BundleError, match="leads out"):
         changed_files(open_bundle(tmp_path / "b"))
+
+
+def test_a_difference_is_explained_by_a_config_that_a_resume_changed(
+    run: Path, tmp_path: Path, capsys: Any
+) -> None:
+    assert export(run, tmp_path / "b") == 0
+    rows = tmp_path / "b" / "rows.jsonl"
+    rows.write_text(json.dumps({"step": 1, "values": {"reward": -1.0}}) + "\n")
+    manifest = json.loads((tmp_path / "b" / BUNDLE).read_text())
+    for by, told in (("you", False), ("config", True)):
+        manifest["changes"][0]["by"] = by
+        (tmp_path / "b" / BUNDLE).write_text(json.dumps(manifest))
+        assert _verified(open_bundle(tmp_path / "b"), RunFolder(run), None) == 1
+        said = capsys.readouterr().out
+        assert "differs first at step 1: reward is -1.0 in the bundle" in said
+        assert ("a resume changed learning_rate in the config" in said) is told
 
 
 def test_code_of_a_bundle_needs_consent_wherever_it_is_used(run: Path, tmp_path: Path) -> None:
