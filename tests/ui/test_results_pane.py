@@ -358,5 +358,6 @@ async def test_a_run_is_exported_as_a_bundle_or_why_not_is_said(run: RecordedRun
             pilot, partial(mentioned, app, "reproduce it with `grpo-tui reproduce mine.zip --verify`")
         )
         assert is_zipfile("mine.zip")
+        assert mentioned(app, "note: the run did not record its threads and processor")
         await export()
         await until(pilot, lambda: "already exists" in shown(app))

@@ -609,9 +609,12 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
         """Export in a child process. Runs in a thread."""
         from grpo_tui.ui.starting import Child
 
-        ended = Child(["export", str(root), "--format", "bundle", "-o", str(path)], "note: ").run()
+        notes: list[str] = []
+        words = ["export", str(root), "--format", "bundle", "-o", str(path)]
+        ended = Child(words, "note: ").run(notes.append)
         if ended.code == 0:
-            told = partial(self.app.notify, "; ".join(map(one_line, ended.printed.splitlines())), timeout=20)
+            lines = [*map(one_line, ended.printed.splitlines()), *notes]
+            told = partial(self.app.notify, "; ".join(lines), timeout=20)
         else:
             told = partial(self.app.notify, f"Not exported: {ended.trouble}", severity="error", timeout=20)
         self.app.call_later(told)
