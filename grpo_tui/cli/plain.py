@@ -66,7 +66,7 @@ def print_text(lines: Iterable[str]) -> None:
 
 
 def print_lines(lines: Iterable[Iterable[tuple[str, str]]]) -> None:
-    """Print lines of spans without their colours."""
+    """Print lines of spans without their colors."""
     print_text("".join(part for part, _ in line).rstrip() for line in lines)
 
 

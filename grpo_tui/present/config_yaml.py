@@ -1,6 +1,6 @@
-"""Colour YAML by keys, comments, numbers and signs, and make text safe to edit.
+"""Color YAML by keys, comments, numbers and signs, and make text safe to edit.
 
-This looks at single lines and is not a parser: a broken file is coloured as far as possible, never rejected.
+This looks at single lines and is not a parser: a broken file is colored as far as possible, never rejected.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ import re
 from collections.abc import Sequence
 
 Piece = tuple[int, int, str]
-"""Start, end (exclusive) and colour role of a piece."""
+"""Start, end (exclusive) and color role of a piece."""
 
 MOST_LINES = 5_000
-"""Longer texts stay plain: every key press colours all lines again."""
+"""Longer texts stay plain: every key press colors all lines again."""
 
 _KEY = re.compile(
     r"""(?P<before>\s*(?:-\s+)*)(?P<key>"[^"]*"|'[^']*'|[^\s#'"\[\]{},&*!|>%@`-][^:#]*?|-[^\s:#][^:#]*?)\s*:(?=\s|$)"""
@@ -35,7 +35,7 @@ VALUE_ROLE = "line3"
 
 
 def pieces(lines: Sequence[str]) -> list[list[Piece]]:
-    """Return the coloured pieces of every line, in order. The rest is plain text."""
+    """Return the colored pieces of every line, in order. The rest is plain text."""
     if len(lines) > MOST_LINES:
         return [[] for _ in lines]
     found: list[list[Piece]] = []

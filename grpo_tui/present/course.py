@@ -176,7 +176,7 @@ KINDS: tuple[tuple[str, str, str, str], ...] = (
     ("masked", "✂", "attention", "masked"),
     ("wrong", "▼", "bad", "all wrong"),
 )
-"""Attribute, sign, colour and label of each kind, from the top of a column down."""
+"""Attribute, sign, color and label of each kind, from the top of a column down."""
 
 Line = list[Span]
 _Figure = tuple[str, Sequence[float | None], Callable[[float | None], str], tuple[float, float] | None]
@@ -215,7 +215,7 @@ def _columns(stretches: Sequence[Stretch], width: int) -> list[Line]:
 
 
 def _column(stretch: Stretch) -> list[tuple[str, str]]:
-    """Return sign and colour of each cell of a column, top first, rounded so that they fill it."""
+    """Return sign and color of each cell of a column, top first, rounded so that they fill it."""
     shares = [getattr(stretch, name) or 0.0 for name, *_ in KINDS]
     whole = sum(shares) or 1.0
     found: list[tuple[str, str]] = []

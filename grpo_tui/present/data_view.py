@@ -28,7 +28,7 @@ class LabelledRow:
     """A line with its label. The text may have several lines and is wrapped when shown.
 
     Attributes:
-        role: Of its colour: `text`, `dim`, `strong`, `good`, `bad`, `attention` or `accent`.
+        role: Of its color: `text`, `dim`, `strong`, `good`, `bad`, `attention` or `accent`.
         marks: Parts of the text to highlight, such as special tokens.
     """
 

@@ -36,7 +36,7 @@ _ASCII = str.maketrans(
 
 
 def state_sign(state: str) -> tuple[str, str]:
-    """Return symbol and colour role of a state; a plain dot for an unknown one."""
+    """Return symbol and color role of a state; a plain dot for an unknown one."""
     return STATES.get(state, ("·", "dim"))
 
 

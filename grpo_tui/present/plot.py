@@ -1,7 +1,7 @@
 """Draw a chart into a grid of characters: ticks, lines over a faint band, gaps, marks on the axis, a cursor.
 
 A cell is two by four braille dots, or one character where only ASCII is available. The widget chooses the
-colour of each role.
+color of each role.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PATTERNS: tuple[tuple[int, ...], ...] = (
     (1, 0, 0),
     (1, 1, 1, 1, 1, 1, 0, 0, 1, 0, 0),
 )
-"""Dot patterns that distinguish lines without colour: solid, dashed, dotted, dash-dot."""
+"""Dot patterns that distinguish lines without color: solid, dashed, dotted, dash-dot."""
 
 
 class Dots:

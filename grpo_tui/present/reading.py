@@ -1,4 +1,4 @@
-"""Format a completion for reading: structure coloured and folded, compared with another one, or raw.
+"""Format a completion for reading: structure colored and folded, compared with another one, or raw.
 
 A block is what is between an opening and a closing tag (`<think> … </think>`), or a fenced piece of code;
 outermost blocks fold. Marks are the tags themselves, a boxed answer, mathematics between dollars, fences, and
@@ -58,7 +58,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """A range to colour."""
+    """A range to color."""
 
     start: int
     end: int
@@ -80,7 +80,7 @@ def blocks(text: str) -> list[Block]:
 
 
 def marks(text: str) -> list[Marked]:
-    """Return the ranges to colour, in order. Of two that overlap the first is kept."""
+    """Return the ranges to color, in order. Of two that overlap the first is kept."""
     wanted = [Marked(m.start(), m.end(), "tag") for m in _TAG.finditer(text)]
     wanted += [Marked(start, end, "boxed") for start, end in boxed_spans(text)]
     wanted += [Marked(m.start(), m.end(), "fence") for m in _FENCE.finditer(text)]
@@ -234,20 +234,20 @@ _WORDS = re.compile(r"\s+|\S+")
 
 
 def structured(text: str, folded: Collection[str] = (), found: Sequence[tuple[int, int]] = ()) -> list[Span]:
-    """Return the text with its structure in colours.
+    """Return the text with its structure in colors.
 
     Args:
         folded: Names of the blocks to show as one line.
         found: Start and end of each search match.
     """
     spans: list[Span] = []
-    coloured = [(mark.start, mark.end, ROLES[mark.role]) for mark in marks(text)]
+    colored = [(mark.start, mark.end, ROLES[mark.role]) for mark in marks(text)]
     hits = [(start, end, "match") for start, end in found if end > start]
     for block in blocks(text):
         if block.kind != "text" and block_name(block) in folded:
             spans += _folded(text, block)
         else:
-            spans += _painted(text, block.start, block.end, coloured, hits)
+            spans += _painted(text, block.start, block.end, colored, hits)
     return spans
 
 
@@ -264,7 +264,7 @@ def foldable(text: str) -> list[str]:
 def compared(before: str, after: str) -> list[Span]:
     """Return the differences in the notation of wdiff.
 
-    Removed text is `[-…-]`, added text `{+…+}`, which works without colours.
+    Removed text is `[-…-]`, added text `{+…+}`, which works without colors.
     """
     spans: list[Span] = []
     for piece in word_diff(before, after):
@@ -306,12 +306,12 @@ def _painted(
     text: str,
     start: int,
     end: int,
-    coloured: Sequence[tuple[int, int, str]],
+    colored: Sequence[tuple[int, int, str]],
     hits: Sequence[tuple[int, int, str]],
 ) -> Iterator[Span]:
-    """Yield a range of the text in spans. Search matches override the colours of the structure."""
+    """Yield a range of the text in spans. Search matches override the colors of the structure."""
     cuts = {start, end}
-    inside = [place for place in (*coloured, *hits) if place[0] < end and place[1] > start]
+    inside = [place for place in (*colored, *hits) if place[0] < end and place[1] > start]
     for first, last, _ in inside:
         cuts |= {max(first, start), min(last, end)}
     edges = sorted(cuts)

@@ -50,7 +50,7 @@ class Measure:
 
     @property
     def role(self) -> str:
-        """Colour role of the difference: good or bad when its interval excludes zero."""
+        """Color role of the difference: good or bad when its interval excludes zero."""
         if self.low is None or self.high is None or not self.better or self.low <= 0 <= self.high:
             return "text"
         return "good" if (self.low > 0) == (self.better > 0) else "bad"

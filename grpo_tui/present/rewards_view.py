@@ -379,7 +379,7 @@ def orders(view: RewardsView) -> dict[str | int | None, str]:
 
 
 def cell(view: RewardsView, row: SampleRow, k: int) -> tuple[str, str]:
-    """Return text and colour role of a function's score for a sample."""
+    """Return text and color role of a function's score for a sample."""
     column, score = view.columns[k], row.scores[k]
     if column.failure:
         return ("✗ here", "bad") if k in row.broke else ("failed", "bad" if not row.broke else "dim")

@@ -1,4 +1,4 @@
-"""Draw lines over the steps as self-contained SVG: axes, a colour for each line, a legend."""
+"""Draw lines over the steps as self-contained SVG: axes, a color for each line, a legend."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from grpo_tui.present.formatting import step_label
 from grpo_tui.present.plot import ValueAxis, step_ticks, value_axis
 from grpo_tui.store.read_series import SeriesBucket
 
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f3c8d", "#444444")
-"""Mostly from Okabe and Ito (2008), for colour-blind readers. More lines than colours are dashed."""
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f3c8d", "#444444")
+"""Mostly from Okabe and Ito (2008), for color-blind readers. More lines than colors are dashed."""
 WIDTH, HEIGHT = 720, 220
 LEFT, RIGHT, TOP, ROW = 64, 12, 10, 18
 LONGEST = 80
@@ -82,15 +82,15 @@ def _line(curve: Curve, number: int, across: Place, down: Place) -> Iterator[str
         line.append([(across(b.middle), down(b.smooth or 0.0)) for b in buckets])
         there = [(across(b.middle), down(b.high or 0.0)) for b in buckets]
         band.append([*there, *((across(b.middle), down(b.low or 0.0)) for b in reversed(buckets))])
-    colour = COLOURS[number % len(COLOURS)]
-    yield f'<path class="band" d="{_path(band)}" fill="{colour}" stroke="{colour}" opacity="0.2"/>'
+    color = COLORS[number % len(COLORS)]
+    yield f'<path class="band" d="{_path(band)}" fill="{color}" stroke="{color}" opacity="0.2"/>'
     yield f'<path class="line" d="{_path(line)}" {_stroke(number)}/>'
 
 
 def _stroke(number: int) -> str:
-    dashes = ' stroke-dasharray="6 3"' if number >= len(COLOURS) else ""
-    colour = COLOURS[number % len(COLOURS)]
-    return f'fill="none" stroke="{colour}" stroke-width="2" stroke-linecap="round"{dashes}'
+    dashes = ' stroke-dasharray="6 3"' if number >= len(COLORS) else ""
+    color = COLORS[number % len(COLORS)]
+    return f'fill="none" stroke="{color}" stroke-width="2" stroke-linecap="round"{dashes}'
 
 
 def _path(stretches: Sequence[Sequence[tuple[float, float]]]) -> str:

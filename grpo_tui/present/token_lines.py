@@ -1,7 +1,7 @@
 """A completion token by token, as lines: how surprising each token was, and which were the most surprising.
 
 A token is between two `│`, and below it is its surprise −log p in whole nats, so that it works without
-colours. The output is safe to show.
+colors. The output is safe to show.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from grpo_tui.present.train_view import Span
 
 Line = list[Span]
 UNSURE, SURPRISED, STRUCK = 0.7, 2.3, 4.6
-"""Surprise in nats from which a token is coloured: probabilities of a half, a tenth and a hundredth."""
+"""Surprise in nats from which a token is colored: probabilities of a half, a tenth and a hundredth."""
 LISTED = 20
 LEGEND = "below each token −log p in nats: 1 is p 37 %, 2 14 %, 5 0.7 %, + from 9.5 on"
 NOTHING = "◌"
@@ -28,7 +28,7 @@ PREFERRED = 24
 
 
 def role_of(token: Token) -> str:
-    """Return the colour role of a token by its surprise."""
+    """Return the color role of a token by its surprise."""
     if token.surprise >= STRUCK:
         return "bad"
     if token.surprise >= SURPRISED:

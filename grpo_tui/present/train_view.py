@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from grpo_tui.store.read_series import SeriesBucket
 
 Span = tuple[str, str]
-"""Text and its colour role: `text dim strong accent good bad attention`."""
+"""Text and its color role: `text dim strong accent good bad attention`."""
 
 
 MARKS = {"checkpoint": "◆", "setting": "▴", "resume": "↻"}

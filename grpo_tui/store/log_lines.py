@@ -78,7 +78,7 @@ def level_of(text: str) -> str:
 MAX_LINE = 120_000
 """Characters kept of a line. The rest is counted, and only `train.log` has it."""
 
-_COLOUR = re.compile(r"\x1b\[[0-9;]*[mKA-G]")
+_COLOR = re.compile(r"\x1b\[[0-9;]*[mKA-G]")
 
 
 class LogTail:
@@ -128,7 +128,7 @@ class LogTail:
         return [line for line in found if line.text.strip()]
 
     def _line(self, text: str, now: float) -> LogLine:
-        text = _COLOUR.sub("", text)
+        text = _COLOR.sub("", text)
         level = self._levels.of(text[:MAX_LINE])
         if len(text) > MAX_LINE:
             text = f"{text[:MAX_LINE]}… {len(text) - MAX_LINE:,} characters more in {self._path.name}"

@@ -81,8 +81,8 @@ def read_look(before: TextStyle, parameters: str) -> TextStyle | None:
             taken = {"2": 5, "5": 3}.get("".join(words[at + 1 : at + 2]), 0)
             if not taken or at + taken > len(words):
                 return None
-            colour = ";".join(words[at : at + taken])
-            ink, ground = (colour, ground) if word == "38" else (ink, colour)
+            color = ";".join(words[at : at + taken])
+            ink, ground = (color, ground) if word == "38" else (ink, color)
         elif word in OFF:
             others |= {word}
         elif len(word) == 2 and word[0] in "39" and word[1] in "01234567":

@@ -181,9 +181,9 @@ class ZoomScreen(LeftOnce, Screen[None], Shell):
     def action_zoom_out(self) -> None:
         self._zoom(1 / ZOOM, self.options.cursor)
 
-    def _zoom(self, factor: float, centre: float | None) -> None:
+    def _zoom(self, factor: float, center: float | None) -> None:
         if self._view is not None:
-            self._window(zoomed(self.options.window, self._view.bounds, factor, centre))
+            self._window(zoomed(self.options.window, self._view.bounds, factor, center))
 
     def action_zoom_whole(self) -> None:
         self._window(whole(self.options.window))

@@ -54,7 +54,7 @@ class YamlArea(TextArea):
             self.line = line
 
     def __init__(self, *, id: str, elsewhere: bool = False) -> None:
-        self._coloured: list[str] = []
+        self._colored: list[str] = []
         self._pieces: list[list[Piece]] = []
         self._notes: Mapping[int, tuple[str, str]] = {}
         self._shown, self._elsewhere = "", elsewhere
@@ -150,9 +150,9 @@ class YamlArea(TextArea):
 
     def get_line(self, line_index: int) -> Text:
         """Return a highlighted line. Control characters are replaced one for one to keep columns."""
-        if self.document.lines != self._coloured:
-            self._coloured = list(self.document.lines)
-            self._pieces = pieces(self._coloured)
+        if self.document.lines != self._colored:
+            self._colored = list(self.document.lines)
+            self._pieces = pieces(self._colored)
         shown = glyphs(self.document.get_line(line_index))
         if self._plain:
             shown = to_ascii(shown)
