@@ -51,7 +51,8 @@ def prompt_memories(reader: RunReader) -> PromptMemories:
         f"SELECT g.prompt_key, g.step, sum(n >= :top), count(n), max(g.id) FROM"
         f" (SELECT group_id, {NUMBER.format('total')} AS n FROM completion) c"
         " JOIN generation_group g ON g.id = c.group_id WHERE g.mode = 'train' AND g.superseded = 0"
-        " GROUP BY g.prompt_key, g.step, g.attempt, g.batch, g.idx HAVING count(n) > 0",
+        " GROUP BY g.prompt_key, g.step, g.attempt, g.batch, g.idx HAVING count(n) > 0"
+        " ORDER BY g.prompt_key, g.step, g.attempt, g.batch, g.idx",
         top=ends[1] - SAME,
     )
     found = [_memory(key, list(visits)) for key, visits in groupby(rows, key=lambda row: row[0])]
