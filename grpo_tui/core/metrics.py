@@ -161,6 +161,8 @@ def _of_own_evaluation(key: str, name: str) -> Metric:
 def _evaluated(name: str) -> str:
     if name.startswith("pass@"):
         count = name.removeprefix("pass@")
+        if count == "1":
+            return "Chance that a completion is right"
         return f"Chance that at least one of {count} completions is right, estimated without bias"
     named = {
         "total": "Weighted sum of all rewards",
