@@ -19,6 +19,8 @@ _NUMBER = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _PLAIN_NAME = re.compile(r"[\w.\-/:@ ]+")
 _TRUE = ("true", "yes", "on", "y", "t", "1")
 _FALSE = ("false", "no", "off", "n", "f", "0")
+_NEVER_WHOLE = ("temperature", "repetition_penalty")
+"""transformers' `generate` rejects an int for these, in the first step."""
 _PATH_DICTS = ("deepspeed", "fsdp_config", "accelerator_config")
 
 
@@ -145,7 +147,7 @@ def _coerce_int(info: FieldInfo, value: Any, text_allowed: bool) -> Coerced:
 
 def _coerce_float(info: FieldInfo, value: Any) -> Coerced:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return Coerced(value)
+        return Coerced(float(value) if info.name in _NEVER_WHOLE else value)
     number = _number(value)
     if number is not None:
         return Coerced(number, f"{info.name} was {_said(value)}; read as {number!r}")

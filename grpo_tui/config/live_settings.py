@@ -90,6 +90,8 @@ def live_value(name: str, value: Any, given: Mapping[str, Any]) -> Any:
         read = coerce(load_fields()[name], value).value
     except CoerceError as error:
         raise ValueError(str(error)) from None
+    if read is None and name in WHOLE:
+        raise ValueError(f"{name} takes a whole number of steps, not null")
     if isinstance(read, bool) or not isinstance(read, int | float):
         return read
     if math.isnan(read) or abs(read) > FLOAT32:

@@ -183,10 +183,7 @@ class LiveSettings:
         if name == "reward_weights":
             return self._parse_weights(value)
         if name not in ("learning_rate", "temperature"):
-            try:
-                return live_value(name, value, vars(self._trainer.args))
-            except ValueError as error:
-                raise Refused(str(error)) from None
+            return self._in_range(name, value)
         number = _number(name, value)
         if name == "temperature" and not LEAST_TEMPERATURE <= number <= MOST_TEMPERATURE:
             raise Refused(
@@ -196,7 +193,13 @@ class LiveSettings:
         if number <= 0:
             held = ". To hold training, use `pause`" if number == 0 else ""
             raise Refused(f"{name} must be above 0, not {value}{held}")
-        return number
+        return self._in_range(name, number)
+
+    def _in_range(self, name: str, value: Any) -> Any:
+        try:
+            return live_value(name, value, vars(self._trainer.args))
+        except ValueError as error:
+            raise Refused(str(error)) from None
 
     def _check(self, name: str, value: Any, *, sure: bool) -> None:
         """Refuse a value that this trainer cannot take, or that has no effect in this run."""

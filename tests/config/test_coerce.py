@@ -54,6 +54,11 @@ def test_a_value_of_another_kind_is_read_with_a_note(name: str, value: object, r
     assert coerced.note.startswith(name)
 
 
+@pytest.mark.parametrize("name", ["temperature", "repetition_penalty"])
+def test_a_whole_number_for_which_generate_takes_only_a_float_becomes_one(name: str) -> None:
+    assert type(coerce(load_fields()[name], 2).value) is float
+
+
 @pytest.mark.parametrize(
     ("name", "value", "read"),
     [

@@ -216,6 +216,7 @@ def test_intervals_change_and_everything_is_in_force_again_after_a_resume(
         ({}, "beta", -1, "beta must be 0 or more"),
         ({}, "max_grad_norm", "inf", "takes a finite number"),
         ({}, "logging_steps", 2.5, "whole number of steps"),
+        ({"evaluate": True, "eval_strategy": "steps", "eval_steps": 2}, "eval_steps", None, "not null"),
     ],
 )
 def test_what_cannot_change_here_is_refused_with_the_reason_and_changes_nothing(

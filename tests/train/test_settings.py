@@ -78,6 +78,12 @@ def test_a_value_that_would_break_the_run_is_refused_and_changes_nothing(
     assert records == []
 
 
+def test_a_temperature_that_vllm_refuses_is_refused(trainer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trainer.args, "use_vllm", True)
+    with pytest.raises(Refused, match="temperature must be above 0 and at most 2, not 3"):
+        LiveSettings(trainer, print, 1).apply({"temperature": 3})
+
+
 def test_a_temperature_that_cannot_reach_the_gradient_is_refused_with_what_hides_it(tmp_path: Path) -> None:
     trainer = make_trainer(tmp_path, generation_kwargs={"temperature": 0.9})
     with pytest.raises(Refused, match="generation_kwargs sets temperature too"):
