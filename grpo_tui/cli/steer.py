@@ -17,7 +17,7 @@ from typing import Any
 from grpo_tui.cli.errors import OK, REFUSED, TIMED_OUT, USAGE, CommandError
 from grpo_tui.cli.look import run_folder
 from grpo_tui.cli.plain import print_json
-from grpo_tui.config.live_settings import LIVE
+from grpo_tui.config.live_settings import waiting
 from grpo_tui.core.commands import Outcome
 from grpo_tui.core.text import safe
 from grpo_tui.present.charts import way_on
@@ -96,7 +96,7 @@ def _command(parsed: Any) -> tuple[str, dict[str, Any]]:
 
 def _waits_for(args: Mapping[str, Any]) -> str:
     """Return what a change waits for besides the end of the step, empty for other commands."""
-    late = [name for name in args if name in LIVE and LIVE[name].waits]
+    late = waiting(args)
     return f". {', '.join(late)}: applied when the next step generates" if late else ""
 
 

@@ -39,8 +39,8 @@ class LiveSetting:
 
     @property
     def waits(self) -> bool:
-        """Whether a change is applied only where the next step generates; weights are read there anyway."""
-        return self.counts == "generation" and self.name != "reward_weights"
+        """Whether a change is applied only where the next step generates."""
+        return self.counts == "generation"
 
     @property
     def from_when(self) -> str:
@@ -75,6 +75,11 @@ LIVE: Mapping[str, LiveSetting] = {
     )
 }
 """By name, in display order."""
+
+
+def waiting(names: Iterable[str]) -> list[str]:
+    """Return the names among these, such as `reward_weights.format`, that wait for the next generation."""
+    return [name for name in names if (row := LIVE.get(name.partition(".")[0])) is not None and row.waits]
 
 
 def live_value(name: str, value: Any, given: Mapping[str, Any]) -> Any:

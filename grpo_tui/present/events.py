@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from grpo_tui.config.live_settings import LIVE
+from grpo_tui.config.live_settings import waiting
 from grpo_tui.core.commands import BESIDE, Command, Outcome
 from grpo_tui.core.records import CheckpointSaved, SettingChanged
 from grpo_tui.core.text import one_line, prompt_text
@@ -145,7 +145,7 @@ def _asked(command: Command) -> str:
 
 
 def _awaited(command: Command) -> str:
-    late = command.kind == "set" and any(name in LIVE and LIVE[name].waits for name in command.args)
+    late = command.kind == "set" and waiting(command.args)
     return "the next generation" if late else "the end of the step"
 
 

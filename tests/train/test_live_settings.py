@@ -110,7 +110,7 @@ def test_every_setting_is_in_both_tables_and_tested_here() -> None:
     ("name", "asked", "counts"),
     [
         *((name, at, at) for name in AT_A_STEP for at in (2, 4)),
-        *((name, 4 if name == "reward_weights" else 2, 4) for name in AT_A_GENERATION),
+        *((name, 2, 4) for name in AT_A_GENERATION),
     ],
 )
 def test_three_steps_after_a_change_equal_those_of_a_run_configured_so(

@@ -287,10 +287,10 @@ def test_what_was_set_counts_after_every_resume_at_whichever_step_it_was_asked(t
 
 @pytest.fixture(scope="module")
 def set_weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that was stopped at step 2, where a rate and weights were set."""
+    """A run that was stopped at step 4, where a rate and weights were set."""
     run = tmp_path_factory.mktemp("set") / "run"
     asks = {
-        2: [
+        4: [
             ("set", {"learning_rate": 1e-4, "reward_weights": [2.0, 1.0]}),
             ("checkpoint", {}),
             ("stop", {}),
@@ -305,13 +305,13 @@ def test_a_value_given_again_at_a_resume_wins_over_what_was_set(set_weights: Pat
     seen: dict[str, Any] = {}
     rows, _, _ = run_recorded(
         run,
-        resume=run / "checkpoint-2",
+        resume=run / "checkpoint-4",
         overridden=("learning_rate", "grpo_tui.rewards.0.weight"),
         at_safe_point=lambda session, trainer: seen.update(session.settings.current()),
         **CYCLE,
     )
     assert seen["reward_weights"] == [1.0, 1.0]
-    assert _rates(rows)[3] == pytest.approx(5e-4 * 4 / 6)
+    assert _rates(rows)[5] == pytest.approx(5e-4 * 2 / 6)
 
 
 def _lengths(completions: list[Any], **_: Any) -> list[float]:
@@ -326,10 +326,10 @@ def test_weights_that_were_set_for_other_reward_functions_are_not_put_back(
     seen: dict[str, Any] = {}
     run_recorded(
         run,
-        resume=run / "checkpoint-2",
+        resume=run / "checkpoint-4",
         rewards=rewards,
         at_safe_point=lambda session, trainer: seen.update(session.settings.current()),
-        **{**CYCLE, "max_steps": 3},
+        **{**CYCLE, "max_steps": 5},
     )
     assert seen["reward_weights"] == [1.0] * len(rewards)
     said = capsys.readouterr().out
