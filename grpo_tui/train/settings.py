@@ -88,11 +88,13 @@ class LiveSettings:
             LIVE[name].waits or SETTABLE[name].waits(self._trainer, value) for name, value in wanted.items()
         ):
             raise NotYet
-        now = time.time()
-        done = {name: (self.value(name), value) for name, value in wanted.items()}
-        for name, (old, value) in done.items():
+        now, step = time.time(), int(self._trainer.state.global_step)
+        done: dict[str, tuple[Any, Any]] = {}
+        # A new schedule changes the rate, so a rate is set after it, and scaled back before it.
+        for name in sorted(wanted, key=lambda name: (name == "learning_rate") != bool(undoes)):
+            old, value = self.value(name), wanted[name]
             self._set(name, old, value)
-            step = int(self._trainer.state.global_step)
+            done[name] = old, value
             self._put(SettingChanged(self._attempt, step, now, name, old, value, by, because, undoes))
         if undoes:
             del self._done[-undoes:]

@@ -78,6 +78,24 @@ def test_a_value_that_would_break_the_run_is_refused_and_changes_nothing(
     assert records == []
 
 
+def test_a_rate_set_together_with_its_schedule_is_the_next_rate_and_can_be_taken_back(tmp_path: Path) -> None:
+    trainer = make_trainer(tmp_path)
+    trainer.create_optimizer_and_scheduler(num_training_steps=8)
+    trainer.state.max_steps, trainer.state.global_step = 8, 4
+    for _ in range(4):
+        trainer.lr_scheduler.step()
+    settings = LiveSettings(trainer, list[Record]().append, 1)
+    settings.apply({"learning_rate": 1e-4, "lr_scheduler_type": "constant"})
+    assert settings.value("learning_rate") == pytest.approx(1e-4)
+    settings.apply({"lr_scheduler_type": "linear", "learning_rate": 2e-4, "max_steps": 16})
+    assert settings.value("learning_rate") == pytest.approx(2e-4)
+    base = trainer.lr_scheduler.base_lrs[0]
+    assert settings.rate_factor == pytest.approx(base / 5e-4), "a resume scales the configured rate by it"
+    settings.undo(2)
+    assert settings.value("learning_rate") == pytest.approx(5e-4 * 4 / 8)
+    assert settings.rate_factor == pytest.approx(1)
+
+
 def test_a_temperature_that_vllm_refuses_is_refused(trainer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trainer.args, "use_vllm", True)
     with pytest.raises(Refused, match="temperature must be above 0 and at most 2, not 3"):
