@@ -300,6 +300,7 @@ class Resuming:
         """Report a setting changed by this resume. It is recorded once a step was made with it."""
         new = self._now[name]
         self._changes.append((name, old, new))
+        self._session.settings.replaced({name})
         self._note(f"{name} is {shown(new)}, as the config says; it was {shown(old)}")
 
     def _say_what_stays(self) -> None:

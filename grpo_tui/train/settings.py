@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import groupby
 from typing import Any
 
@@ -132,14 +132,16 @@ class LiveSettings:
         for _, together in groupby(history, key=lambda change: (change.attempt, change.at, change.by)):
             changes = list(together)
             if changes[0].by == BY_CONFIG:
-                for name in {change.name for change in changes}:
-                    for earlier in self._done:
-                        earlier.pop(name, None)
-                self._done = [earlier for earlier in self._done if earlier]
+                self.replaced({change.name for change in changes})
             elif changes[0].undoes:
                 del self._done[-changes[0].undoes :]
             elif changes[0].by != BY_RESUME:
                 self._done.append({change.name: (change.old, change.new) for change in changes})
+
+    def replaced(self, names: Collection[str]) -> None:
+        """Forget earlier changes of settings whose value a config has replaced: they cannot be undone."""
+        left = [{name: pair for name, pair in one.items() if name not in names} for one in self._done]
+        self._done = [one for one in left if one]
 
     def current(self) -> dict[str, Any]:
         """Return all settings by name."""

@@ -20,7 +20,7 @@ from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.reader import RunReader
 from grpo_tui.train import compat
 from grpo_tui.train.session import Session
-from grpo_tui.train.settings import short
+from grpo_tui.train.settings import Refused, short
 from tests.train.tiny import run_plain, run_recorded
 
 pytestmark = pytest.mark.slow
@@ -303,11 +303,17 @@ def set_weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_value_given_again_at_a_resume_wins_over_what_was_set(set_weights: Path, tmp_path: Path) -> None:
     run = _copy(set_weights, tmp_path / "run")
     seen: dict[str, Any] = {}
+
+    def look(session: Session, trainer: Any) -> None:
+        seen.update(session.settings.current())
+        with pytest.raises(Refused, match="there is no change to be taken back"):
+            session.settings.undo(1)
+
     rows, _, _ = run_recorded(
         run,
         resume=run / "checkpoint-4",
         overridden=("learning_rate", "grpo_tui.rewards.0.weight"),
-        at_safe_point=lambda session, trainer: seen.update(session.settings.current()),
+        at_safe_point=look,
         **CYCLE,
     )
     assert seen["reward_weights"] == [1.0, 1.0]
