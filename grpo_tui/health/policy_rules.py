@@ -38,7 +38,7 @@ def _broke(state: RunState, limits: Limits) -> Found | None:
         if (
             (key == TRUNCATED and now >= limits["truncated"] and then < limits["truncated"] / 2)
             or (key == LENGTH and now >= limits["length"] * then)
-            or (key == ENTROPY and not limits["low"] * then <= now <= limits["high"] * then and now == now)
+            or (key == ENTROPY and (now < limits["low"] * then or now > limits["high"] * then))
         ):
             signs |= {f"{title}_start": then, title: now}
             told.append(f"{title} from {unit(then)} to {unit(now)}")

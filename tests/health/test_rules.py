@@ -277,6 +277,13 @@ def test_a_policy_that_breaks_after_it_has_learned_is_compared_with_its_best_and
     assert ids(course(breaks_late, 160)) == ["policy.broke"]
 
 
+def test_an_entropy_that_is_first_logged_after_the_best_steps_says_nothing_of_a_break() -> None:
+    def logged_late(step: int, chance: random.Random) -> dict[str, float]:
+        return breaks_late(step, chance) | ({} if step > 60 else {"entropy": math.nan})
+
+    assert "policy.broke" not in ids(course(logged_late, 70))
+
+
 def test_a_reward_that_was_never_above_its_lowest_value_does_not_break() -> None:
     found = course(lambda step, _: {"reward": 0.0, "reward_std": 0.0, "entropy": 0.5 / step}, 12)
     assert "policy.broke" not in ids(found)
