@@ -122,8 +122,8 @@ def _of_own_evaluation(key: str, name: str) -> Metric:
             key,
             "evaluations without a gain",
             "no gain",
-            "Evaluations since the last one that was shown to be better than every one before. A gain counts "
-            "only when its 95 % interval, paired by prompt, lies above 0.",
+            "Evaluations since the last gain: one that was shown to be better than the gain before it, or "
+            "than the first evaluation. The 95 % interval of a gain, paired by prompt, lies above 0.",
             "Returns to 0 while the policy gets better. A rule can stop the run when it grows.",
             group="reward",
             better="down",

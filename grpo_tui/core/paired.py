@@ -1,10 +1,9 @@
 """Compare two policies that answered the same prompts.
 
 Each prompt counts once: its completions become one mean, the policies are paired by prompt, and the interval
-is
-Student's t over the prompts. In simulations with 100 prompts of very unequal difficulty it covers the true
-value
-in 95 % of cases, as the percentile bootstrap does. It needs no random numbers, so the result never varies.
+is Student's t over the prompts. In simulations with 100 prompts of very unequal difficulty it covers the true
+value in 95 % of cases, as the percentile bootstrap does. It needs no random numbers, so the result never
+varies.
 """
 
 from __future__ import annotations
