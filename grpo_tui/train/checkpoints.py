@@ -281,6 +281,16 @@ class Checkpoints:
         if former is not None and former != self._best:
             self._tell_best(former, False)
 
+    def best_is(self, step: int | None) -> None:
+        """Keep the checkpoint of this step as the best of a resumed run, and no later one; None for none."""
+        path, former = self.path(step).resolve() if step is not None else None, self._best
+        there = self._ranks.from_first(path is not None and (path / MARKER).exists())
+        self._best = path if there else None
+        if former is not None and former != self._best:
+            self._tell_best(former, False)
+        if self._best is not None:
+            self._tell_best(self._best, True)
+
     def _tell_best(self, path: Path, is_best: bool) -> None:
         """Record in a checkpoint's marker whether its evaluation is the best."""
         body = read_object(path / MARKER) if self._ranks.first else None

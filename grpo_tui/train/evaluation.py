@@ -103,6 +103,8 @@ class Evaluator(ProbeSampler):
         """Evaluate before the first step, or after a resume if the evaluation of its step is missing."""
         step = int(self._trainer.state.global_step)
         known = self._found
+        best = known.best if known is not None else None
+        self._checkpoints.best_is(self._ranks.from_first(best.step if best is not None else None))
         due = known is None or (step % self._every == 0 and known.at(step) is None)
         if self._ranks.from_first(due):
             self._evaluate(step)

@@ -291,6 +291,18 @@ class ByStep:
         return [self.values[int(trainer_state.global_step)]] * len(completions)
 
 
+def test_a_resume_from_before_the_best_evaluation_keeps_the_best_of_those_before_it(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    how: dict[str, Any] = {"max_steps": 4, "save_strategy": "steps", "save_steps": 1}
+    evaluate = evaluating(Evaluate(every=1, rows=5, samples=1))
+    first, again = ByStep({0: 0.1, 1: 0.2, 2: 0.3, 3: 0.6, 4: 0.0}), ByStep({2: 0.3, 3: 0.0, 4: 0.0})
+    run_recorded(folder, before_train=evaluate, rewards=[first], **how)
+    how |= {"save_total_limit": 1, "resume": folder / "checkpoint-2"}
+    run_recorded(folder, before_train=evaluate, rewards=[again], **how)
+    there = {path.name: (read_object(path / MARKER) or {}).get(BEST) for path in folder.glob("checkpoint-*")}
+    assert there == {"checkpoint-2": True, "checkpoint-4": False}
+
+
 def test_a_rule_stops_the_run_after_evaluations_without_a_gain(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     mailbox = Mailbox(RunFolder(folder).commands)
