@@ -93,9 +93,17 @@ class LiveSettings:
         # A new schedule changes the rate, so a rate is set after it, and scaled back before it.
         for name in sorted(wanted, key=lambda name: (name == "learning_rate") != bool(undoes)):
             old, value = self.value(name), wanted[name]
-            self._set(name, old, value)
+            try:
+                self._set(name, old, value)
+            except Exception:
+                for earlier, (before, after) in reversed(done.items()):
+                    self._set(earlier, after, before)
+                raise
             done[name] = old, value
+        for name, (old, value) in done.items():
             self._put(SettingChanged(self._attempt, step, now, name, old, value, by, because, undoes))
+            if name == "max_steps":
+                self._put(TotalSteps(self._attempt, value))
         if undoes:
             del self._done[-undoes:]
         elif by not in (BY_RESUME, BY_CONFIG):
@@ -249,8 +257,6 @@ class LiveSettings:
         if name == "learning_rate":
             self.rate_factor *= value / old
         self.changed.add(name)
-        if name == "max_steps":
-            self._put(TotalSteps(self._attempt, value))
 
 
 def _restart(name: str, value: Any) -> str:

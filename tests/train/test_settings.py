@@ -96,6 +96,19 @@ def test_a_rate_set_together_with_its_schedule_is_the_next_rate_and_can_be_taken
     assert settings.rate_factor == pytest.approx(1)
 
 
+def test_a_change_that_fails_halfway_leaves_everything_as_it_was(tmp_path: Path) -> None:
+    trainer = make_trainer(tmp_path, lr_scheduler_type="constant")
+    trainer.create_optimizer_and_scheduler(num_training_steps=4)
+    trainer.state.max_steps = trainer.state.global_step = 4
+    records: list[Record] = []
+    settings = LiveSettings(trainer, records.append, 1)
+    before = settings.current()
+    with pytest.raises(ZeroDivisionError):  # the rate of the new schedule is 0 after its last step
+        settings.apply({"lr_scheduler_type": "linear", "learning_rate": 1e-4})
+    assert settings.current() == before
+    assert records == []
+
+
 def test_a_temperature_that_vllm_refuses_is_refused(trainer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trainer.args, "use_vllm", True)
     with pytest.raises(Refused, match="temperature must be above 0 and at most 2, not 3"):
