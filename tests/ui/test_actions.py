@@ -119,7 +119,7 @@ def test_a_refusal_is_a_sentence(action: Action) -> None:
 
 async def test_the_help_names_every_key(run: RecordedRun) -> None:
     app = app_on(run.folder.root)
-    async with app.run_test(size=(120, 300)) as pilot:
+    async with app.run_test(size=(120, 400)) as pilot:
         await opened(pilot)
         await pilot.press("question_mark")
         await until(pilot, lambda: "terms" in shown(app))
