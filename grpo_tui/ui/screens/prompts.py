@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
@@ -75,6 +75,10 @@ class PromptsScreen(LeftOnce, ModalScreen[PromptMemory]):
 
     BINDINGS: ClassVar[list[BindingType]] = [*CLOSE, ("p", "close", "close")]
 
+    def __init__(self, read: Callable[[PromptsScreen], None]) -> None:
+        super().__init__()
+        self._read = read
+
     def compose(self) -> ComposeResult:
         table = PromptTable(id="prompt-table")
         with Vertical(classes="dialog -large"):
@@ -85,6 +89,7 @@ class PromptsScreen(LeftOnce, ModalScreen[PromptMemory]):
 
     def on_mount(self) -> None:
         self.query_one(PromptTable).focus()
+        self._read(self)  # no earlier: an answer that comes before the widgets would be lost
 
     def take(self, answer: tuple[PromptMemories, list[PromptRow]]) -> None:
         found, rows = answer
@@ -121,16 +126,17 @@ def open_prompts(over: GenerationsScreen) -> None:
                 lambda groups: over.show_query(" or ".join(f"group=={group}" for group in groups)),
             )
 
-    screen = PromptsScreen()
-    over.app.push_screen(screen, chosen)
-    searches.ask("prompts", read_prompts, partial(_take, screen), partial(_tell, screen))
+    def read(screen: PromptsScreen) -> None:
+        searches.ask("prompts", read_prompts, partial(_take, screen), partial(_tell, screen))
+
+    over.app.push_screen(PromptsScreen(read), chosen)
 
 
 def _take(screen: PromptsScreen, answer: tuple[PromptMemories, list[PromptRow]]) -> None:
-    if screen.is_mounted:
+    if screen.is_attached:
         screen.take(answer)
 
 
 def _tell(screen: PromptsScreen, why: str) -> None:
-    if screen.is_mounted:
+    if screen.is_attached:
         screen.tell(why)
