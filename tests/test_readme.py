@@ -266,6 +266,7 @@ def test_scoring_the_first_runs_rewards_says_what_the_page_says(
     example: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(example)
+    monkeypatch.setenv("COLUMNS", "120")
     assert main(["score", "first.yaml"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert re.findall(r"(\w+) and (\w+) measure the same", said) == [("correct", "near")]

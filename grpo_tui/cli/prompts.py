@@ -86,6 +86,8 @@ def _export(reader: RunReader, rows: Sequence[PromptMemory], file: Path) -> int:
     """Write a filter file: a JSON line for each prompt."""
     if not rows:
         raise CommandError("--export: no prompt is of these classes, so there is nothing to filter by")
+    if file.exists():
+        raise CommandError(f"{file} already exists and was left unchanged. Choose another file")
     lines = [
         {**prompt_row(one, prompt), "prompt": one_line(prompt_text(prompt), EXCERPT)}
         for one, prompt in with_prompts(reader, rows)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,7 +21,9 @@ from grpo_tui.core.findings import Finding, errors_first
 from grpo_tui.core.text import safe
 
 _PAIRS = "__pairs__"
-_SECRET_WORDS = ("token", "key", "secret", "password", "credential")
+_SECRET_WORDS = ("token", "key", "apikey", "secret", "password", "credential")
+_KEY_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+"""Words of a key in any style: `hub_token`, `api-key`, `hfToken`, `HF_TOKEN`."""
 
 
 class ConfigError(ValueError):
@@ -196,8 +199,8 @@ def redacted(value: Any) -> Any:
 
 def is_secret(key: str, value: Any) -> bool:
     """Return whether a value is a key, token or password by the name of its setting."""
-    words = key.lower().split("_")
-    return isinstance(value, str) and bool(value) and any(word in _SECRET_WORDS for word in words)
+    words = {word.lower() for word in _KEY_WORDS.findall(key)}
+    return isinstance(value, str) and bool(value) and not words.isdisjoint(_SECRET_WORDS)
 
 
 Stamp = tuple[int, int, int]

@@ -61,6 +61,7 @@ class Packing:
         self._cwd = Path(config.cwd or os.curdir).absolute()
         self._bases = (*([config.path.parent] if config.path is not None else []), self._cwd)
         self._numbered: dict[Path, str] = {}
+        self._tops: dict[str, Path] = {}
         self._walked: set[Path] = set()
         self.values: dict[str, Any] = copy.deepcopy(config.raw)
         self.files: dict[str, Path] = {}
@@ -136,8 +137,8 @@ class Packing:
         for base in self._bases:
             if file.is_relative_to(base) and file != base:
                 name = file.relative_to(base).as_posix()
-                taken = self.files.get(name)
-                if name.partition("/")[0] not in RESERVED and (taken is None or taken == file):
+                top = name.partition("/")[0]  # belongs to one base: both can have a folder `data`
+                if top not in RESERVED and self._tops.setdefault(top, base) == base:
                     return name
         number = self._numbered.setdefault(file.parent, str(len(self._numbered) + 1))
         return f"files/{number}/{file.name}"

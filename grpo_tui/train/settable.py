@@ -142,10 +142,12 @@ def _delta_refused(trainer: Any, value: Any) -> str:
 def _longer(trainer: Any, value: Any) -> str:
     if value is None:
         return "without a limit a completion could fill the memory"
-    if getattr(trainer, "use_vllm", False) and value > trainer.args.max_completion_length:
-        return f"vLLM was started for completions of up to {trainer.args.max_completion_length} tokens"
-    if trainer.accelerator.device.type == "cuda" and value > trainer.args.max_completion_length:
-        return f"memory was planned for {trainer.args.max_completion_length} tokens"
+    most = trainer.args.max_completion_length  # None: without a limit
+    if most is not None and value > most:
+        if getattr(trainer, "use_vllm", False):
+            return f"vLLM was started for completions of up to {most} tokens"
+        if trainer.accelerator.device.type == "cuda":
+            return f"memory was planned for {most} tokens"
     places = getattr(trainer.model.config, "max_position_embeddings", None)
     if places is not None and value >= places:
         return f"the model has {places} positions for prompt and completion"

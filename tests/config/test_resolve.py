@@ -10,6 +10,7 @@ import pytest
 
 from grpo_tui.config import ConfigError, RunConfig, load_config
 from grpo_tui.config.resolve import reload_config
+from grpo_tui.config.run_config import redacted
 
 GOOD = "model_name_or_path: some/model\ndataset_name: some/data\nreward_funcs: [accuracy_reward]\n"
 
@@ -246,6 +247,18 @@ def test_the_record_holds_no_token(tmp_path) -> None:
     assert "w123" not in text
     assert "fast" in text
     assert config.grpo["hub_token"] == "hf_abc"
+
+
+@pytest.mark.parametrize(
+    "key", ["hub_token", "api-key", "apikey", "apiKey", "hfToken", "HF_TOKEN", "password"]
+)
+def test_a_secret_is_known_by_its_key_in_any_style(key: str) -> None:
+    assert redacted({"env": {key: "hf_abc"}}) == {"env": {key: "(not kept)"}}
+
+
+@pytest.mark.parametrize("key", ["tokenizer", "max_tokens", "keyboard", "monkey", "keys_per_row"])
+def test_a_key_that_only_resembles_one_is_kept(key: str) -> None:
+    assert redacted({key: "text"}) == {key: "text"}
 
 
 def test_models_and_data_beside_the_config_become_absolute_and_hub_names_stay(tmp_path, monkeypatch) -> None:

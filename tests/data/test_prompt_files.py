@@ -65,6 +65,9 @@ def test_an_exported_file_removes_what_the_run_recorded(
     database.close()
     file = tmp_path / "never.jsonl"
     assert main(["prompts", str(folder.root), "--class", "never", "--export", str(file)]) == 0
+    written = file.read_text()
+    assert main(["prompts", str(folder.root), "--export", str(file)]) == 2
+    assert file.read_text() == written, "a file that is there is left as it is"
     assert "wrote 2 prompts" in capsys.readouterr().out
     assert [json.loads(line)["hash"] for line in file.read_text().splitlines()] == [
         prompt_hash(p) for p in before[:2]

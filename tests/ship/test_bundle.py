@@ -23,6 +23,7 @@ from grpo_tui.core import records as r
 from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.rewards.consent import needed
 from grpo_tui.ship.bundle import BundleError
+from grpo_tui.ship.bundle_files import Packing
 from grpo_tui.ship.reproduce import changed_files, open_bundle, verify
 from grpo_tui.store.layout import BUNDLE, RunFolder, remember
 from grpo_tui.store.spec import RunSpec
@@ -121,6 +122,16 @@ def test_a_bundle_holds_the_files_with_hashes_and_names_them_by_where_they_are_i
         digest = hashlib.sha256((tmp_path / "b" / name).read_bytes()).hexdigest()
         assert manifest["files"][name] == digest
     assert not (tmp_path / "b" / "unrelated.py").exists()
+
+
+def test_folders_of_one_name_in_two_places_stay_apart(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "away").mkdir()
+    monkeypatch.chdir(tmp_path / "away")
+    packing = Packing(load_config(tmp_path / "task" / "c.yaml"), with_model=False)
+    places = [packing._place(tmp_path / folder / "data") for folder in ("task", "away", "task")]
+    assert places == ["data", "files/1/data", "data"]
 
 
 def test_no_secret_and_no_place_of_this_machine_is_in_a_bundle(
