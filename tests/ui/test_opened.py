@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from textual.screen import Screen
 
+from grpo_tui.present.window_load import read_overlay
 from grpo_tui.ui.screens.chart import ChartScreen, OverlayScreen
 from grpo_tui.ui.screens.hardware import HardwareScreen
 from grpo_tui.ui.screens.metrics import MetricList, MetricPicker
@@ -81,6 +82,19 @@ async def test_a_picker_asked_to_show_when_its_parts_are_gone_shows_nothing(run:
         picker.call_after_refresh(picker._end_reading)
         await pilot.pause()
         assert app.screen is picker
+
+
+async def test_a_chart_asked_to_show_when_its_parts_are_gone_shows_nothing(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        overlay = OverlayScreen((run.folder.root, run.folder.root))
+        await app.push_screen(overlay)
+        await overlay.query("BigChart, SettingsTable").remove()
+        overlay.call_after_refresh(overlay._ask)
+        overlay.call_after_refresh(overlay._take, read_overlay((run.folder.root,)))
+        await pilot.pause()
+        assert app.screen is overlay
 
 
 async def test_the_program_left_while_a_screen_begins_leaves_in_peace(run: RecordedRun) -> None:

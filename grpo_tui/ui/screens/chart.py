@@ -154,8 +154,8 @@ class ZoomScreen(LeftOnce, Screen[None], Shell):
         return replace(self.options, key=self._shown_key())
 
     def _ask(self) -> None:
-        if self.is_mounted:
-            self._loader.ask(self.options, self.query_one(BigChart).columns)
+        for chart in self.query(BigChart):  # none when the screen was left meanwhile
+            self._loader.ask(self.options, chart.columns)
 
     def change(self, options: ChartOptions) -> None:
         """Apply options: repaint at once, and read again if other data is needed."""
@@ -429,7 +429,7 @@ class OverlayScreen(ZoomScreen):
         self.app.call_from_thread(self._take, facts)
 
     def _take(self, facts: OverlayFacts) -> None:
-        if not self.is_mounted:
+        if not self.query(SettingsTable):  # the screen was left meanwhile
             return
         self._facts = facts
         self.query_one(SettingsTable).show(facts)
