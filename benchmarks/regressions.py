@@ -74,7 +74,10 @@ FAULTS: dict[str, tuple[str, ...]] = {
     "a sample leaves the parameters of a sharded model gathered": (f"{TRAIN}test_sharded.py",),
     "a tool's answer counts as what the model wrote": (f"{TRAIN}test_turns.py",),
     "a clean stop of several ranks leaves a traceback": (
-        f"{PROCESSES}test_ranks.py::test_two_ranks_pause_beyond_their_time_out_change_save_stop_and_resume",
+        (
+            f"{PROCESSES}test_ranks.py::test_two_ranks_pause_beyond_their_time_out_change_save_stop_and_resume"
+            "_and_a_killed_one_is_named"
+        ),
     ),
     "running out of memory names no setting": (f"{TRAIN}test_out_of_memory.py",),
     "what was set is lost at a resume": (

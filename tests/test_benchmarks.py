@@ -24,6 +24,16 @@ def test_a_benchmark_says_what_it_measures_and_how_it_is_called(script: Path) ->
     assert f"python benchmarks/{script.name}" in done.stdout
 
 
+def test_every_fault_of_the_regressions_names_tests_that_exist() -> None:
+    faults = runpy.run_path(str(BENCHMARKS / "regressions.py"))["FAULTS"]
+    for names in faults.values():
+        for name in names:
+            file, _, test = name.partition("::")
+            text = (BENCHMARKS.parent / file).read_text() if test else "def ("
+            assert (BENCHMARKS.parent / file).exists(), name
+            assert f"def {test.partition('[')[0]}(" in text, name
+
+
 def test_a_played_run_is_live_and_goes_on_until_its_player_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
