@@ -10,7 +10,7 @@ from grpo_tui.cli.plain import print_json, print_text, terminal_width
 from grpo_tui.cli.score import told
 from grpo_tui.cli.words import refuse_unused
 from grpo_tui.config import ConfigError, RunConfig, load_config
-from grpo_tui.config.rules import Settings
+from grpo_tui.config.settings import Settings
 from grpo_tui.core.exchange import plain
 from grpo_tui.core.findings import errors_of
 from grpo_tui.core.text import one_line
@@ -46,7 +46,7 @@ def data(parsed: Any) -> int:
 
 def _figures(checker: Checker, config: RunConfig, parsed: Any) -> int:
     required(config, "data", "model")  # without consent to read the rows there is nothing to report
-    found = checker.check(config, settings=Settings.of_config(config))
+    found = checker.check(config, settings=Settings.of_config(config, lines=True))
     facts = found.facts.data
     told("", "")
     if parsed.json:

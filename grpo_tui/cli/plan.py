@@ -16,10 +16,11 @@ from grpo_tui.cli.saved_run import (
     saved_run,
     world_size,
 )
-from grpo_tui.config.plan import Device, Plan, PlanSettings, Surroundings, plan, read_shape
+from grpo_tui.config.plan import Device, Plan, Surroundings, plan, read_shape
 from grpo_tui.config.plan.memory import CARDS, card
 from grpo_tui.config.resolve import inspect_config
 from grpo_tui.config.run_config import ConfigError, RunConfig
+from grpo_tui.config.settings import Settings
 from grpo_tui.core.text import one_line
 from grpo_tui.preflight.facts import Facts
 from grpo_tui.preflight.machine import this_machine
@@ -53,7 +54,7 @@ def plan_on(config: RunConfig, words: tuple[str, ...], parsed: Any) -> Plan:
     facts = _counted(config, words, parsed) if parsed.count else Facts()
     data = facts.data if facts.data is not None and not facts.data.problem else None
     lengths = data.prompt_tokens if data is not None else None
-    lora = PlanSettings.of(config).flag("use_peft")
+    lora = Settings.of_config(config).flag("use_peft")
     known = measured(config.model, device, lora=lora)
     rates = known_rates([Path.cwd(), root.absolute().parent], config.model)
     return plan(

@@ -21,8 +21,9 @@ from typing import Any
 from grpo_tui.cli.errors import FAILED, OK, CommandError
 from grpo_tui.cli.plain import show_progress
 from grpo_tui.cli.saved_run import accelerate_config
-from grpo_tui.config.plan import Device, Plan, PlanSettings, Surroundings, plan, read_shape
+from grpo_tui.config.plan import Device, Plan, Surroundings, plan, read_shape
 from grpo_tui.config.run_config import RunConfig
+from grpo_tui.config.settings import Settings
 from grpo_tui.core.statistics import is_number
 from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.present.formatting import DOING, compact, duration, size, step_time
@@ -225,7 +226,7 @@ def _read(folder: RunFolder) -> Seen:
 
 def _report(config: RunConfig, spec: RunSpec, first: Seen, again: Seen, took_s: float) -> list[str]:
     prompt = "" if first.prompt_tokens is None else f" of {first.prompt_tokens:,} tokens"
-    asked = PlanSettings.of(config).whole("max_completion_length")
+    asked = Settings.of_config(config).whole("max_completion_length")
     longest = "" if first.longest is None else f", completions up to {first.longest:,} of {asked:,}"
     lines = [
         f"trained   {STEPS} steps on prompts{prompt}{longest}; {duration(took_s)} with loading and saving"
@@ -274,11 +275,10 @@ def _planned(config: RunConfig, spec: RunSpec, seen: Seen, device: Device) -> Pl
     shape = read_shape(config.model)
     if shape is None:
         return None
-    settings = PlanSettings.of(config)
-    longest = seen.longest or settings.whole("max_completion_length")
+    longest = seen.longest or Settings.of_config(config).whole("max_completion_length")
     world = seen.memory.get("world_size")
     return plan(
-        replace(settings, grpo={**settings.grpo, "max_completion_length": longest}),
+        replace(config, grpo={**config.grpo, "max_completion_length": longest}),
         Surroundings(
             world_size=int(world) if world is not None and is_number(world) else 1,
             prompt_tokens=seen.prompt_tokens,
@@ -311,7 +311,7 @@ def _kept(
     """Save the measurements for the next plan. Return a line that says where, or why not."""
     if made is None or made.memory is None or taken is None or step_s is None:
         return []
-    settings = PlanSettings.of(config)
+    settings = Settings.of_config(config)
     figures = TrialFigures(
         model=config.model,
         kind="lora" if settings.flag("use_peft") else "full",

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from math import gcd, lcm
 from typing import Any
 
-from grpo_tui.config.rules import REMOVE, Change, Settings
+from grpo_tui.config.settings import REMOVE, Change, Settings
 from grpo_tui.core.findings import Finding
 
 Setting = Callable[[str], Any]

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 from grpo_tui.config.export_sources import SourceParts, import_lines
 from grpo_tui.config.packages import versions_of
 from grpo_tui.config.paths import DATA_SUFFIXES, split_file_source
-from grpo_tui.config.rules import Settings
 from grpo_tui.config.rules_vllm import server_command
 from grpo_tui.config.run_config import ConfigError, RunConfig
 from grpo_tui.config.section import AnswerSpec, Section
+from grpo_tui.config.settings import Settings
 from grpo_tui.config.trl_fields import FACTORIES, SCRIPT_NAMES, TRL_NAMES
 from grpo_tui.core.findings import errors_of
 from grpo_tui.core.text import named_texts, one_line

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from grpo_tui.config.rules import Settings
+from grpo_tui.config.settings import Settings
 from grpo_tui.core.findings import Finding
 
 TRACKERS: Mapping[str, tuple[str, ...]] = {

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.config.coerce import kinds_of
-from grpo_tui.config.rules import Settings
+from grpo_tui.config.settings import Settings
 from grpo_tui.core.findings import Finding
 
 FILE = Path(__file__).with_name("limits.json")

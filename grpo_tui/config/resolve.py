@@ -24,10 +24,11 @@ from grpo_tui.config.meant import REMOVED, SECTION, explain, others_inside
 from grpo_tui.config.packages import package_findings
 from grpo_tui.config.paths import DATA_SUFFIXES, LONGEST_HUB_NAME, Places
 from grpo_tui.config.ranges import range_findings
-from grpo_tui.config.rules import Settings, row_findings
+from grpo_tui.config.rules import row_findings
 from grpo_tui.config.run_config import ConfigError, RunConfig
 from grpo_tui.config.section import SECTION_KEYS, Section
 from grpo_tui.config.section_reader import read_section
+from grpo_tui.config.settings import Settings
 from grpo_tui.config.trl_fields import (
     TARGETS,
     FieldInfo,

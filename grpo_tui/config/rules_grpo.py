@@ -10,7 +10,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from grpo_tui.config.rules import REMOVE, Settings, row_findings
+from grpo_tui.config.rules import row_findings
+from grpo_tui.config.settings import REMOVE, Settings
 from grpo_tui.core.findings import Finding
 
 

@@ -20,7 +20,8 @@ from typing import Any
 from grpo_tui.config.coerce import numbers_in_text
 from grpo_tui.config.meant import meant_word, nearest
 from grpo_tui.config.plan.model import model_folder
-from grpo_tui.config.rules import NAMES, REMOVE, Settings, row_findings, yaml_said
+from grpo_tui.config.rules import NAMES, row_findings, yaml_said
+from grpo_tui.config.settings import REMOVE, Settings
 from grpo_tui.config.trl_fields import FieldsUnavailableError, parse_source
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.statistics import is_number

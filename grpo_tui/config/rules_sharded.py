@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.config.meant import nearest
-from grpo_tui.config.rules import NAMES, REMOVE, Settings, row_findings, yaml_said
+from grpo_tui.config.rules import NAMES, row_findings, yaml_said
+from grpo_tui.config.settings import REMOVE, Settings
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.text import one_line
 

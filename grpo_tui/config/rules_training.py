@@ -13,7 +13,8 @@ from pathlib import Path
 
 from grpo_tui.config.meant import nearest
 from grpo_tui.config.paths import split_file_source
-from grpo_tui.config.rules import NAMES, REMOVE, Settings, row_findings
+from grpo_tui.config.rules import NAMES, row_findings
+from grpo_tui.config.settings import REMOVE, Settings
 from grpo_tui.config.trl_fields import NAMES_OF_FACTORIES, TRL_NAMES
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.metrics import EVAL, METRICS, describe

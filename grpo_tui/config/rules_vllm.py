@@ -9,7 +9,8 @@ import shlex
 from collections.abc import Iterator
 
 from grpo_tui.config.packages import installed
-from grpo_tui.config.rules import REMOVE, Settings, row_findings
+from grpo_tui.config.rules import row_findings
+from grpo_tui.config.settings import REMOVE, Settings
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.statistics import is_number
 

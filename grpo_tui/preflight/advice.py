@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from grpo_tui.config.batch import generation_batch_size
-from grpo_tui.config.rules import Settings, row_findings
+from grpo_tui.config.rules import row_findings
+from grpo_tui.config.settings import Settings
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.statistics import is_number
 from grpo_tui.preflight.facts import DataFacts, Facts

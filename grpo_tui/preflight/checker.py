@@ -13,8 +13,8 @@ from typing import Any
 
 from grpo_tui.children.asking import AskedChild, EndedError, RefusedError
 from grpo_tui.children.pipe import ChildGoneError, ChildHungError, StartError
-from grpo_tui.config.rules import Settings
 from grpo_tui.config.run_config import RunConfig
+from grpo_tui.config.settings import Settings
 from grpo_tui.core.closing import Closing
 from grpo_tui.core.exchange import rebuilt
 from grpo_tui.core.findings import Finding, errors_first
@@ -112,7 +112,7 @@ class Checker(Closing):
         Raises:
             CheckCancelledError: the user cancelled.
         """
-        judged = settings or Settings.of_config(config, 1)
+        judged = settings or Settings.of_config(config, 1, lines=True)
         facts = Facts()
 
         held: list[Finding] = []

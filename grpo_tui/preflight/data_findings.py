@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.config.batch import generation_batch_size
-from grpo_tui.config.rules import Change, Settings
+from grpo_tui.config.settings import Change, Settings
 from grpo_tui.core.findings import SEVERITIES, Finding, Severity
 from grpo_tui.core.text import one_line
 from grpo_tui.data.mapping import likely_prompt

@@ -8,7 +8,8 @@ from typing import Any
 
 from grpo_tui.config.adapters import adapter_conflicts
 from grpo_tui.config.paths import run_root
-from grpo_tui.config.rules import Settings, yaml_said
+from grpo_tui.config.rules import yaml_said
+from grpo_tui.config.settings import Settings
 from grpo_tui.config.yaml_edit_values import inline
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.text import one_line, shell_word

@@ -21,9 +21,10 @@ from grpo_tui.config.accelerate_file import (
 )
 from grpo_tui.config.meant import nearest
 from grpo_tui.config.packages import installed
-from grpo_tui.config.rules import Settings, row_findings
+from grpo_tui.config.rules import row_findings
 from grpo_tui.config.rules_sharded import mismatches
 from grpo_tui.config.rules_vllm import server_address, server_command
+from grpo_tui.config.settings import Settings
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.text import one_line
 from grpo_tui.preflight.machine import Machine

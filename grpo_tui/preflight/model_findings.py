@@ -6,8 +6,9 @@ import difflib
 import re
 
 from grpo_tui.config.adapters import merge_first
-from grpo_tui.config.rules import Change, Settings, row_findings
+from grpo_tui.config.rules import row_findings
 from grpo_tui.config.rules_vllm import tensor_parallel_findings
+from grpo_tui.config.settings import Change, Settings
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.text import one_line
 from grpo_tui.preflight.facts import Facts, ModelFacts, TokenizerFacts

@@ -16,7 +16,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from grpo_tui.config.packages import ASKED
-from grpo_tui.config.rules import Settings
+from grpo_tui.config.settings import Settings
 from grpo_tui.config.trl_fields import source_root
 from grpo_tui.core.findings import Finding
 from grpo_tui.preflight.machine import Machine

@@ -16,8 +16,8 @@ from grpo_tui.config.accelerate_file import AccelerateFileError, accelerate_sett
 from grpo_tui.config.plan import Device, MemoryPlan, ModelShape, Plan, Rate, Surroundings, plan, read_shape
 from grpo_tui.config.plan.memory import WORDS
 from grpo_tui.config.plan.model import QK_NORM
-from grpo_tui.config.rules import Settings
 from grpo_tui.config.run_config import RunConfig
+from grpo_tui.config.settings import Settings
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.text import one_line
 from grpo_tui.preflight.facts import Facts, ModelFacts

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from grpo_tui.config.paths import split_file_source
-from grpo_tui.config.rules import Settings
 from grpo_tui.config.run_config import RunConfig
+from grpo_tui.config.settings import Settings
 from grpo_tui.config.trl_fields import TRL_NAMES
 from grpo_tui.core.findings import Finding, Fix
 from grpo_tui.core.text import one_line

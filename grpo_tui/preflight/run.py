@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.config.plan import Plan
-from grpo_tui.config.rules import Settings
 from grpo_tui.config.run_config import RunConfig, stamps_of
+from grpo_tui.config.settings import Settings
 from grpo_tui.core.findings import Finding, errors_of
 from grpo_tui.preflight.advice import advice, checklist
 from grpo_tui.preflight.checker import CheckCancelledError, Checked, Checker

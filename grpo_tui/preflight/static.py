@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.config.resolve import Inspected, inspect_config, inspect_saved
-from grpo_tui.config.rules import Settings
 from grpo_tui.config.rules_grpo import grpo_findings, lora_findings
 from grpo_tui.config.rules_nested import nested_findings, value_findings
 from grpo_tui.config.rules_sharded import sharded_findings
 from grpo_tui.config.rules_training import metric_findings, training_findings
 from grpo_tui.config.rules_vllm import vllm_findings
 from grpo_tui.config.run_config import RunConfig
+from grpo_tui.config.settings import Settings
 from grpo_tui.config.trl_fields import NoDefault
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.statistics import is_number

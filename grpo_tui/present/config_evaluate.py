@@ -19,8 +19,9 @@ from grpo_tui.config.coerce import CoerceError, kinds_of
 from grpo_tui.config.document import UnreadableError, parse_document
 from grpo_tui.config.draft import Draft, value_of_words
 from grpo_tui.config.fields import GROUPS, SECTION, FieldValue, all_fields, grouped, top_field
-from grpo_tui.config.plan import Device, ModelShape, Plan, PlanSettings, Surroundings, plan
+from grpo_tui.config.plan import Device, ModelShape, Plan, Surroundings, plan
 from grpo_tui.config.resolve import Inspected
+from grpo_tui.config.settings import Settings
 from grpo_tui.config.trl_fields import FieldsUnavailableError, NoDefault
 from grpo_tui.config.yaml_edit import get_value, split_key
 from grpo_tui.config.yaml_edit_values import block_lines, inline
@@ -252,12 +253,8 @@ def plan_of_parts(
     """Return the plan of a config that may be incomplete: invalid values count as defaults."""
     if not inspected.fields:
         return None
-    parts = inspected.parts
-    stream = parts["GRPOScriptArguments"].get("dataset_streaming")
-    streaming = bool(stream or parts["DatasetMixtureConfig"].get("streaming"))
-    model = str(parts["ModelConfig"].get("model_name_or_path") or "")
     try:
-        settings = PlanSettings(parts["GRPOConfig"], parts["ModelConfig"], model, streaming)
+        settings = Settings.of(inspected, ranks.count)
         return plan(settings, Surroundings(ranks.count or 1, model=shape, device=device))
     except (ArithmeticError, ValueError, TypeError):
         return None

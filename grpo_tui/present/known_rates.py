@@ -15,9 +15,10 @@ from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
-from grpo_tui.config.plan import Device, PlanSettings, Rate
-from grpo_tui.config.plan.settings import read_batches
+from grpo_tui.config.plan import Device, Rate
+from grpo_tui.config.plan.batches import read_batches
 from grpo_tui.config.run_config import RunConfig
+from grpo_tui.config.settings import Settings
 from grpo_tui.core.statistics import is_number
 from grpo_tui.core.text import one_line
 from grpo_tui.store.layout import RunFolder, find_runs, last_written_at
@@ -137,7 +138,7 @@ def _read(reader: RunReader, folder: RunFolder, config: RunConfig) -> Rate | Non
     peak = peak if isinstance(peak, dict) else {}
     size = peak.get("world_size")
     world = int(size) if size is not None and is_number(size) and size >= 1 else 1
-    settings = PlanSettings.of(config)
+    settings = Settings.of_config(config)
     return Rate(
         run=one_line(folder.root.name, 40),
         model=config.model,

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from grpo_tui.config.plan.batches import batch_sum, prompt_sum, step_sum
 from grpo_tui.config.plan.memory import CARDS, WORDS, Device, card
-from grpo_tui.config.plan.settings import batch_sum, prompt_sum, step_sum
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import duration, plural, setting, size, step_time
 from grpo_tui.present.glyphs import spark

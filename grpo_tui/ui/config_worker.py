@@ -208,7 +208,7 @@ class ConfigWorker:
     def _plan(self, snapshot: Snapshot, inspected: Inspected, ranks: ConfigRanks) -> Plan | None:
         """Plan the run on this machine, using counts from a full check if there was one."""
         from grpo_tui.config.plan.model import read_shape
-        from grpo_tui.config.rules import Settings
+        from grpo_tui.config.settings import Settings
         from grpo_tui.preflight.facts import Facts
         from grpo_tui.preflight.folder import root_of
         from grpo_tui.preflight.planning import plan_of

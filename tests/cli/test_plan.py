@@ -15,11 +15,11 @@ from grpo_tui.cli import main
 from grpo_tui.cli.errors import CommandError
 from grpo_tui.cli.gpus import placed
 from grpo_tui.cli.saved_run import accelerate_config, launcher_words, world_size
-from grpo_tui.config.plan import Device, PlanSettings
+from grpo_tui.config.plan import Device
 from grpo_tui.config.plan.model import read_sharding
 from grpo_tui.config.resolve import inspect_config, load_config
-from grpo_tui.config.rules import Settings
 from grpo_tui.config.run_config import RunConfig
+from grpo_tui.config.settings import Settings
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.preflight.facts import DataFacts, Facts, Lengths
 from grpo_tui.preflight.machine import GpuFacts, Machine
@@ -31,6 +31,7 @@ from grpo_tui.store.live import Gpu, GpuProcess
 from grpo_tui.store.spec import RunSpec, read_spec
 from grpo_tui.store.trials import TrialFigures, keep_trial, read_trials
 from grpo_tui.supervisor.gpus import HELD_BYTES, NoGpus, NoSuchGpu, chosen_gpus, held_by_others, visible_names
+from tests.config.plan_settings import settings_of
 
 GB = 1 << 30
 HELD = (GpuProcess(4711, "python train.py", 40 * GB, user="ana"), GpuProcess(12, "Xorg", 10_000_000))
@@ -254,7 +255,7 @@ def test_a_launcher_says_how_the_model_is_shared(
     (tmp_path / "zero3.yaml").write_text(ZERO3)
     words = launcher_words(launcher)
     assert world_size(words) == world
-    assert read_sharding(PlanSettings({}, {}), world, accelerate_config(words)).kind == kind
+    assert read_sharding(settings_of({}), world, accelerate_config(words)).kind == kind
 
 
 def test_an_accelerate_file_that_is_not_there_is_told() -> None:

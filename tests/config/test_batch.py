@@ -7,8 +7,8 @@ import itertools
 import pytest
 
 from grpo_tui.config.batch import batch_findings
-from grpo_tui.config.rules import Settings
 from grpo_tui.config.section import Section
+from grpo_tui.config.settings import Settings
 from grpo_tui.config.trl_fields import load_fields
 from grpo_tui.config.yaml_lines import YamlDocument
 

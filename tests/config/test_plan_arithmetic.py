@@ -7,16 +7,17 @@ from typing import Any
 
 import pytest
 
-from grpo_tui.config.plan import PlanSettings, Rate, Surroundings, plan
-from grpo_tui.config.plan.settings import batch_sum, prompt_sum, step_sum
+from grpo_tui.config.plan import Rate, Surroundings, plan
+from grpo_tui.config.plan.batches import batch_sum, prompt_sum, step_sum
 from grpo_tui.config.plan.time import checkpoints_written, learning_rates
+from grpo_tui.config.settings import Settings
+from tests.config.plan_settings import settings_of
 
 SMALL = {"per_device_train_batch_size": 8, "num_generations": 8}
 
 
-def settings(**grpo: Any) -> PlanSettings:
-    streaming = grpo.pop("streaming", False)
-    return PlanSettings({**SMALL, **grpo}, {}, "org/model", streaming)
+def settings(**values: Any) -> Settings:
+    return settings_of({**SMALL, "model_name_or_path": "org/model", **values})
 
 
 # per-device, world, accumulation, steps per generation, iterations, group, rows →
@@ -133,7 +134,7 @@ def test_the_documented_shape() -> None:
 
 @pytest.mark.parametrize("value", [None, "many", -3, float("nan"), True, [8], 10**400])
 def test_a_value_that_is_none_gives_the_default(value: Any) -> None:
-    made = plan(PlanSettings({"num_generations": value, "max_steps": value}, {}), Surroundings(rows=50))
+    made = plan(settings_of({"num_generations": value, "max_steps": value}), Surroundings(rows=50))
     assert made.batches.group == 8
 
 

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 import grpo_tui
-from grpo_tui.config.plan import Device, MemoryPlan, ModelShape, Plan, PlanSettings, Surroundings, plan
+from grpo_tui.config.plan import Device, MemoryPlan, ModelShape, Plan, Surroundings, plan
 from grpo_tui.config.plan.memory import card, optimizer_states
 from grpo_tui.config.plan.model import read_shape, read_sharding, shape_of
 from grpo_tui.config.trl_fields import load_fields
 from grpo_tui.demo import DEMO_CONFIG
+from tests.config.plan_settings import settings_of
 
 SHAPES = Path(grpo_tui.__file__).parent / "config" / "plan" / "shapes.json"
 
@@ -48,9 +49,8 @@ def planned(
     model: ModelShape | None = None,
     **around: Any,
 ) -> Plan:
-    settings = PlanSettings(
-        {"max_completion_length": 256, "per_device_train_batch_size": 8, **(grpo or {})}, model_args or {}
-    )
+    small = {"max_completion_length": 256, "per_device_train_batch_size": 8}
+    settings = settings_of({**small, **(grpo or {}), **(model_args or {})})
     return plan(
         settings,
         Surroundings(world_size=world, model=model or shape(), device=device, prompt_tokens=128, **around),
@@ -181,7 +181,7 @@ def test_checkpointing_keeps_one_layer() -> None:
     ],
 )
 def test_the_newer_name_of_checkpointing_wins_as_in_transformers(grpo: dict[str, Any], wanted: bool) -> None:
-    assert PlanSettings(grpo, {}).checkpointing is wanted
+    assert settings_of(grpo).recomputes is wanted
 
 
 def test_eager_attention_keeps_scores() -> None:
@@ -224,7 +224,7 @@ def test_sharding_over_four(
     file = None
     if accelerate is not None:
         file = {"distributed_type": accelerate[0], "deepspeed_config": {"zero_stage": accelerate[1]}}
-    assert read_sharding(PlanSettings(grpo, {}), 4, file).kind == kind
+    assert read_sharding(settings_of(grpo), 4, file).kind == kind
     made = memory(grpo, world=4, accelerate=file)
     assert (part(made, "weights"), part(made, "gradients"), part(made, "optimizer")) == pytest.approx(
         (weights, gradients, optimizer), abs=8
@@ -482,8 +482,17 @@ def test_a_field_that_an_older_transformers_lacks_counts_as_not_set(monkeypatch:
     newest = load_fields()
     older = {name: field for name, field in newest.items() if not name.startswith("activation_checkpointing")}
     assert len(older) < len(newest)
-    monkeypatch.setattr("grpo_tui.config.plan.settings.load_fields", lambda: older)
+    monkeypatch.setattr("tests.config.plan_settings.load_fields", lambda: older)
     for given in (True, False):
-        assert PlanSettings({"gradient_checkpointing": given}, {}).checkpointing is given
-    assert PlanSettings({}, {}).whole("not_there_yet", 3) == 3
-    assert PlanSettings({}, {}).number("not_there_yet") == 0.0
+        assert settings_of({"gradient_checkpointing": given}).recomputes is given
+    assert settings_of({}).whole("not_there_yet", 3) == 3
+    assert settings_of({}).number("not_there_yet") == 0.0
+
+
+def test_a_reward_model_is_said_not_to_be_counted() -> None:
+    asked = settings_of({"reward_model_name_or_path": "org/judge"})
+    around = Surroundings(model=shape(), device=CARD, prompt_tokens=128)
+    made, without = plan(asked, around).memory, plan(settings_of({}), around).memory
+    assert made is not None
+    assert without is not None
+    assert set(made.notes) - set(without.notes) == {"the reward model is not counted"}

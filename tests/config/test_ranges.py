@@ -11,8 +11,8 @@ from grpo_tui.config import ConfigError, load_config
 from grpo_tui.config.batch import BATCH_KEYS
 from grpo_tui.config.packages import package_findings
 from grpo_tui.config.ranges import FILE, RANGES, limits
-from grpo_tui.config.rules import Settings
 from grpo_tui.config.section import Section
+from grpo_tui.config.settings import Settings
 from grpo_tui.config.trl_fields import load_fields
 from grpo_tui.config.yaml_lines import parse_mapping
 from grpo_tui.core.findings import Finding

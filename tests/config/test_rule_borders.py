@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from grpo_tui.config.rules import Settings
 from grpo_tui.config.rules_grpo import grpo_findings, lora_findings
 from grpo_tui.config.rules_nested import nested_findings
 from grpo_tui.config.rules_sharded import sharded_findings
@@ -18,6 +17,7 @@ from grpo_tui.config.rules_vllm import (
     vllm_findings,
 )
 from grpo_tui.config.section import Section
+from grpo_tui.config.settings import Settings
 from grpo_tui.config.trl_fields import load_fields
 from grpo_tui.config.yaml_lines import YamlDocument
 from grpo_tui.demo import DEMO_MODEL

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from grpo_tui.config.rules import Settings
 from grpo_tui.config.section import AnswerSpec, Filters, RewardEntry, Section
+from grpo_tui.config.settings import Settings
 from grpo_tui.config.trl_fields import load_fields
 from grpo_tui.config.yaml_lines import YamlDocument
 from grpo_tui.core.findings import Finding

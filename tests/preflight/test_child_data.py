@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from grpo_tui.config import load_config
-from grpo_tui.config.rules import Settings
+from grpo_tui.config.settings import Settings
 from grpo_tui.core.findings import Finding, Fix
 from grpo_tui.data.load import load_prompts
 from grpo_tui.data.sources import Rows
@@ -49,7 +49,7 @@ def session_of(
 
 
 def seen(session: CheckSession) -> Settings:
-    return Settings.of_config(session.config, 1)
+    return Settings.of_config(session.config, 1, lines=True)
 
 
 def judged(session: CheckSession, *, tokens: bool = False) -> list[Finding]:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from grpo_tui.config.rules import Settings
 from grpo_tui.config.section import Section
+from grpo_tui.config.settings import Settings
 from grpo_tui.config.yaml_lines import YamlDocument
 from grpo_tui.preflight.child import hub
 from grpo_tui.preflight.child.hub import Hub

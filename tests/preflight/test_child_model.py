@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from grpo_tui.config import RunConfig, load_config
-from grpo_tui.config.rules import Settings
+from grpo_tui.config.settings import Settings
 from grpo_tui.core.exchange import plain, rebuilt
 from grpo_tui.core.findings import Finding
 from grpo_tui.preflight.child.hub import Hub

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from grpo_tui.config.rules import Settings
 from grpo_tui.config.rules_training import evaluated, reward_names
 from grpo_tui.config.run_config import RunConfig
+from grpo_tui.config.settings import Settings
 from grpo_tui.config.trl_fields import FACTORIES, SCRIPT_NAMES
 from grpo_tui.core.findings import Finding
 from grpo_tui.demo import DEMO_DIR, DEMO_MODEL

@@ -11,8 +11,9 @@ import yaml
 
 from grpo_tui.cli.check import before_start
 from grpo_tui.cli.errors import CommandError
-from grpo_tui.config.rules import Settings, yaml_said
+from grpo_tui.config.rules import yaml_said
 from grpo_tui.config.section import Section
+from grpo_tui.config.settings import Settings
 from grpo_tui.config.trl_fields import load_fields
 from grpo_tui.config.yaml_lines import YamlDocument
 from grpo_tui.core.findings import Finding, Fix, errors_of

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from grpo_tui.config.draft import Draft
-from grpo_tui.config.rules import REMOVE, Settings
 from grpo_tui.config.section import Section
+from grpo_tui.config.settings import REMOVE, Settings
 from grpo_tui.config.trl_fields import load_fields
 from grpo_tui.config.yaml_lines import YamlDocument
 from grpo_tui.demo import DEMO_MODEL

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from grpo_tui.config.plan import Device, PlanSettings, Rate, Surroundings, plan, read_shape
+from grpo_tui.config.plan import Device, Rate, Surroundings, plan, read_shape
 from grpo_tui.config.resolve import load_config
+from grpo_tui.config.settings import Settings
 from grpo_tui.core import records as r
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.present import known_rates as rates
@@ -21,13 +22,14 @@ from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.spec import RunSpec
 from grpo_tui.store.writer import Writer
+from tests.config.plan_settings import settings_of
 
 MODEL = str(DEMO_CONFIG.parent / "model")
 CARD = Device("a card", 8_000_000_000)
 
 
-def settings(**grpo: Any) -> PlanSettings:
-    return PlanSettings({"max_steps": 100, **grpo}, {}, MODEL)
+def settings(**grpo: Any) -> Settings:
+    return settings_of({"max_steps": 100, "model_name_or_path": MODEL, **grpo})
 
 
 def lines(*, around: Surroundings | None = None, **grpo: Any) -> str:
@@ -39,9 +41,9 @@ def test_what_is_not_known_is_said_to_be() -> None:
     assert "steps    not known; rows not counted" in said
     assert "time     unknown until this model has run here; train --smoke measures it" in said
     assert f"memory   not planned: {MODEL} has no config.json" in said
-    nobody = plan(PlanSettings({"max_steps": 100}, {}, "org/model"))
+    nobody = plan(settings_of({"max_steps": 100, "model_name_or_path": "org/model"}))
     assert "hf download org/model config.json" in memory_list(nobody)[0]
-    assert "set model_name_or_path" in memory_list(plan(PlanSettings({}, {})))[0]
+    assert "set model_name_or_path" in memory_list(plan(settings_of({})))[0]
     assert "disk     checkpoints unknown" in said
     assert "rate" not in said.replace("rates", "")
 

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from grpo_tui.config.plan.making import Plan, Surroundings, plan
     from grpo_tui.config.plan.memory import Device, MemoryPart, MemoryPlan
     from grpo_tui.config.plan.model import ModelShape, read_shape
-    from grpo_tui.config.plan.settings import PlanSettings
     from grpo_tui.config.plan.time import Duration, Rate
 
 __all__ = [
@@ -22,7 +21,6 @@ __all__ = [
     "MemoryPlan",
     "ModelShape",
     "Plan",
-    "PlanSettings",
     "Rate",
     "Surroundings",
     "plan",
@@ -30,7 +28,6 @@ __all__ = [
 ]
 
 _HOMES = {
-    "settings": ("PlanSettings",),
     "making": ("Plan", "Surroundings", "plan"),
     "memory": ("Device", "MemoryPart", "MemoryPlan"),
     "model": ("ModelShape", "read_shape"),

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from math import gcd
 from typing import Any
 
+from grpo_tui.config.plan.batches import Batches, Steps, count_steps, read_batches
 from grpo_tui.config.plan.memory import Device, Load, MemoryPlan, parts_of
 from grpo_tui.config.plan.model import ModelShape, Sharding, read_sharding, what_is_trained
-from grpo_tui.config.plan.settings import Batches, PlanSettings, Steps, count_steps, read_batches
 from grpo_tui.config.plan.time import (
     Duration,
     PlannedCheckpoints,
@@ -25,6 +25,7 @@ from grpo_tui.config.plan.time import (
     plan_checkpoints,
 )
 from grpo_tui.config.run_config import RunConfig
+from grpo_tui.config.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +121,9 @@ class Plan:
         }
 
 
-def plan(config: RunConfig | PlanSettings, around: Surroundings | None = None) -> Plan:
+def plan(config: RunConfig | Settings, around: Surroundings | None = None) -> Plan:
     """Plan a run."""
-    settings = PlanSettings.of(config) if isinstance(config, RunConfig) else config
+    settings = Settings.of_config(config) if isinstance(config, RunConfig) else config
     around = around or Surroundings()
     batches = read_batches(settings, around.world_size)
     steps = count_steps(settings, batches, around.rows)
@@ -154,7 +155,7 @@ def plan(config: RunConfig | PlanSettings, around: Surroundings | None = None) -
 
 
 def _memory(
-    settings: PlanSettings, batches: Batches, around: Surroundings
+    settings: Settings, batches: Batches, around: Surroundings
 ) -> tuple[MemoryPlan | None, int | None, int | None]:
     """Return the memory, and the bytes of weights and of optimizer states in a checkpoint."""
     if around.model is None:
@@ -176,7 +177,7 @@ def _memory(
 
 
 def _duration(
-    settings: PlanSettings, batches: Batches, steps: Steps, rates: Iterable[Rate], device: Device | None
+    settings: Settings, batches: Batches, steps: Steps, rates: Iterable[Rate], device: Device | None
 ) -> Duration | None:
     on_cpu = settings.flag("use_cpu") or (device is not None and device.kind == "cpu")
     wanted = Rate(
@@ -202,7 +203,7 @@ MOST_PER_DEVICE = 4096
 
 
 def plan_memory(
-    settings: PlanSettings,
+    settings: Settings,
     batches: Batches,
     shape: ModelShape,
     sharding: Sharding,
@@ -232,7 +233,7 @@ def plan_memory(
     notes = []
     if prompt_tokens is None:
         notes.append(f"prompts of {prompt} tokens are assumed")
-    if settings("reward_model_name_or_path"):
+    if settings.get("reward_model_name_or_path"):
         notes.append("the reward model is not counted")
     if not shape.exact:
         notes.append("the parameters are computed from the model's sizes, not counted")

@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from grpo_tui.config.plan.batches import Batches
 from grpo_tui.config.plan.model import (
     ModelShape,
     Sharding,
@@ -29,7 +30,7 @@ from grpo_tui.config.plan.model import (
     score_bytes,
     working_bytes,
 )
-from grpo_tui.config.plan.settings import Batches, PlanSettings
+from grpo_tui.config.settings import Settings
 
 Moment = Literal["generate", "loss", "layers", "backward", "step"]
 MOMENTS: tuple[Moment, ...] = ("generate", "loss", "layers", "backward", "step")
@@ -172,7 +173,7 @@ class Load:
         device: The device, None when unknown.
     """
 
-    settings: PlanSettings
+    settings: Settings
     shape: ModelShape
     trained: Trained
     batches: Batches
@@ -347,7 +348,7 @@ def vllm(load: Load) -> MemoryPart | None:
     With `vllm_enable_sleep_mode`, vLLM releases it between generations (`LLM.sleep(level=2)`).
     """
     settings = load.settings
-    if not settings.flag("use_vllm") or settings("vllm_mode") != "colocate":
+    if not settings.flag("use_vllm") or settings.get("vllm_mode") != "colocate":
         return None
     share = settings.number("vllm_gpu_memory_utilization")
     sleeps = settings.flag("vllm_enable_sleep_mode")
@@ -528,7 +529,7 @@ def _casts(load: Load) -> MemoryPart | None:
         return None
     linear = max(0, load.shape.parameters - load.shape.embedding_parameters)
     moments: tuple[Moment, ...] = () if trained.is_adapter else ("generate", "loss")
-    if not load.settings.checkpointing:
+    if not load.settings.recomputes:
         moments = (*moments[:1], "loss", "layers")
     if not moments:
         return None
@@ -548,7 +549,7 @@ def _activations(load: Load) -> MemoryPart:
     """
     shape, widths = load.shape, load.trained.widths
     tokens = load.batches.per_device * load.length
-    if load.settings.checkpointing:
+    if load.settings.recomputes:
         each, text = shape.hidden * widths.weights, f"inputs of {shape.layers} layers"
         scores = 0
     else:
@@ -571,7 +572,7 @@ def _layer(load: Load) -> MemoryPart:
     tokens = load.batches.per_device * load.length
     each, text = working_bytes(shape, widths), "gradients within one layer"
     scores = 0
-    if load.settings.checkpointing:
+    if load.settings.recomputes:
         each += layer_bytes(shape, widths, load.trained.adapted)
         text, scores = "one layer computed again, and its gradients", _scores(load)
     return MemoryPart("layer", "a layer", tokens * each + scores, ("layers", "backward"), text)
@@ -640,10 +641,10 @@ def _process(load: Load) -> MemoryPart:
     return MemoryPart("process", "CUDA context", size, ALWAYS, text)
 
 
-def _is_eager(settings: PlanSettings) -> bool:
-    inner = settings("model_init_kwargs")
+def _is_eager(settings: Settings) -> bool:
+    inner = settings.get("model_init_kwargs")
     named: Any = inner.get("attn_implementation") if isinstance(inner, Mapping) else None
-    return (named or settings("attn_implementation")) == "eager"
+    return (named or settings.get("attn_implementation")) == "eager"
 
 
 GIB = 1 << 30

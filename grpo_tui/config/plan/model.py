@@ -30,7 +30,7 @@ from math import prod
 from pathlib import Path
 from typing import Any, Literal
 
-from grpo_tui.config.plan.settings import PlanSettings
+from grpo_tui.config.settings import Settings
 from grpo_tui.core.statistics import is_number
 
 MOST_HEADER_BYTES = 100_000_000
@@ -384,7 +384,7 @@ class Sharding:
 
 
 def read_sharding(
-    settings: PlanSettings, world_size: int, accelerate: Mapping[str, Any] | None = None
+    settings: Settings, world_size: int, accelerate: Mapping[str, Any] | None = None
 ) -> Sharding:
     """Return how a config and its launcher distribute the model.
 
@@ -392,7 +392,7 @@ def read_sharding(
         settings: The config. Its `deepspeed` and `fsdp` take precedence.
         accelerate: Content of accelerate's config file, None without one.
     """
-    deepspeed = _body(settings("deepspeed"))
+    deepspeed = _body(settings.get("deepspeed"))
     if deepspeed is not None:
         zero = deepspeed.get("zero_optimization")
         return _zero(zero if isinstance(zero, Mapping) else {}, "stage", world_size)
@@ -405,7 +405,7 @@ def read_sharding(
             zero = named.get("zero_optimization")
             return _zero(zero if isinstance(zero, Mapping) else {}, "stage", world_size)
         return _zero(inner, "zero_stage", world_size)
-    if settings("fsdp") or str(file.get("distributed_type", "")).upper() == "FSDP":
+    if settings.get("fsdp") or str(file.get("distributed_type", "")).upper() == "FSDP":
         return Sharding("fsdp", world_size)
     return Sharding("ddp" if world_size > 1 else "none", world_size)
 
@@ -480,7 +480,7 @@ class Trained:
         return bool(self.adapted)
 
 
-def what_is_trained(settings: PlanSettings, shape: ModelShape, sharding: Sharding) -> Trained:
+def what_is_trained(settings: Settings, shape: ModelShape, sharding: Sharding) -> Trained:
     """Return what a config trains of a model."""
     dtype = settings.dtype if settings.dtype != "auto" else shape.dtype or "float32"
     width = BYTES.get(dtype, 4)
@@ -500,7 +500,7 @@ def what_is_trained(settings: PlanSettings, shape: ModelShape, sharding: Shardin
     count = sum(rank * (a + b) for a, b in pairs)
     if settings.flag("use_dora"):
         count += sum(b for _, b in pairs)
-    kept = [str(name) for name in settings("lora_modules_to_save") or ()]
+    kept = [str(name) for name in settings.get("lora_modules_to_save") or ()]
     embeddings = shape.vocab * shape.hidden * sum(name in kept for name in ("embed_tokens", "lm_head"))
     count += embeddings + sum(a * b for name in kept for a, b in shape.linears.get(name, ()))
     low = bool(bits) or sharding.kind == "zero3"
@@ -510,14 +510,14 @@ def what_is_trained(settings: PlanSettings, shape: ModelShape, sharding: Shardin
     return Trained(count, adapter, adapted, embeddings, widths, stored)
 
 
-def adapted_layers(settings: PlanSettings, shape: ModelShape) -> tuple[str, ...]:
+def adapted_layers(settings: Settings, shape: ModelShape) -> tuple[str, ...]:
     """Return the names of the linear layers that get an adapter.
 
     Without `lora_target_modules`, PEFT adapts queries and values of most decoders (peft/utils/constants.py).
     """
     if shape.adapted is not None:
         return shape.adapted
-    asked = settings("lora_target_modules")
+    asked = settings.get("lora_target_modules")
     names = [asked] if isinstance(asked, str) else list(asked or ("q_proj", "v_proj"))
     if "all-linear" in names:
         return tuple(shape.linears)
@@ -525,7 +525,7 @@ def adapted_layers(settings: PlanSettings, shape: ModelShape) -> tuple[str, ...]
     return tuple(name for name in shape.linears if name in wanted) or ("q_proj", "v_proj")
 
 
-def _stored(settings: PlanSettings, shape: ModelShape, width: int, bits: int) -> int:
+def _stored(settings: Settings, shape: ModelShape, width: int, bits: int) -> int:
     """Return the bytes of the weights, with quantized linear layers and everything else in the dtype."""
     if not bits:
         return shape.parameters * width

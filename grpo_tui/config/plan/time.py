@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from grpo_tui.config.plan.settings import PlanSettings
+from grpo_tui.config.settings import Settings
 
 MOST_POINTS = 200
 FOLLOWS_A_METRIC = ("reduce_lr_on_plateau", "greedy")
@@ -23,19 +23,19 @@ Factor = Callable[[int], float]
 Point = tuple[int, float]
 
 
-def warmup_steps(settings: PlanSettings, total: int) -> int:
+def warmup_steps(settings: Settings, total: int) -> int:
     """Return the number of warm-up steps. A value below 1 is a fraction of all steps."""
     asked = settings.number("warmup_steps")
     return int(asked) if asked >= 1 else math.ceil(total * max(0.0, asked))
 
 
-def learning_rates(settings: PlanSettings, total: int | None) -> tuple[Point, ...]:
+def learning_rates(settings: Settings, total: int | None) -> tuple[Point, ...]:
     """Return points (step, learning rate) of the whole run, empty when the curve is not known in advance."""
-    name = str(settings("lr_scheduler_type") or "linear")
+    name = str(settings.get("lr_scheduler_type") or "linear")
     if not total or name in FOLLOWS_A_METRIC:
         return ()
     base = settings.number("learning_rate")
-    inner = settings("lr_scheduler_kwargs")
+    inner = settings.get("lr_scheduler_kwargs")
     try:
         options = dict(inner) if isinstance(inner, Mapping) else {}
         factor = _factor(name, warmup_steps(settings, total), total, base, options)
@@ -174,9 +174,9 @@ class PlannedCheckpoints:
         return None if total is None or self.free_bytes is None else total <= self.free_bytes
 
 
-def checkpoints_written(settings: PlanSettings, total: int | None, per_epoch: int | None) -> int | None:
+def checkpoints_written(settings: Settings, total: int | None, per_epoch: int | None) -> int | None:
     """Return how many checkpoints a run writes, None when its length is unknown."""
-    strategy = str(settings("save_strategy") or "no").rpartition(".")[2].lower()
+    strategy = str(settings.get("save_strategy") or "no").rpartition(".")[2].lower()
     if strategy == "no":
         return 0
     if total is None:
@@ -193,7 +193,7 @@ def checkpoints_written(settings: PlanSettings, total: int | None, per_epoch: in
 
 
 def plan_checkpoints(
-    settings: PlanSettings,
+    settings: Settings,
     total: int | None,
     per_epoch: int | None,
     *,

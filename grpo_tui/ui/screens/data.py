@@ -148,7 +148,7 @@ class DataWorker:
 
     def find_out(self) -> None:
         """Post all facts as they become known, then hand the checker over to `run`."""
-        from grpo_tui.config.rules import Settings
+        from grpo_tui.config.settings import Settings
         from grpo_tui.preflight.checker import CheckCancelledError, Checker
 
         self._read.wait()
@@ -156,7 +156,7 @@ class DataWorker:
             return
         full = Checker(progress=lambda what: self._tell(DataBusy(what)), cancel=self._cancel)
         try:
-            settings = Settings.of_config(self._config)
+            settings = Settings.of_config(self._config, lines=True)
             checked = full.check(
                 self._config, settings=settings, tell=lambda known: self._tell(DataKnown(known))
             )

@@ -8,114 +8,12 @@ the default. The checks report it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 from grpo_tui.config.batch import generation_batch_size
-from grpo_tui.config.run_config import RunConfig
-from grpo_tui.config.trl_fields import NoDefault, load_fields
+from grpo_tui.config.settings import Settings
 from grpo_tui.core.statistics import is_number
-
-OPTIM = "adamw_torch_fused"
-"""Default optimizer of transformers 5 with torch 2.8 and later, which its source computes at import time."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlanSettings:
-    """The settings of a config that a plan reads.
-
-    Attributes:
-        grpo: Explicit GRPOConfig arguments.
-        model_args: Explicit ModelConfig arguments.
-        model: Hub id or folder of the model, empty when not set yet.
-        streaming: Whether the dataset is streamed, so its length is unknown.
-    """
-
-    grpo: Mapping[str, Any]
-    model_args: Mapping[str, Any]
-    model: str = ""
-    streaming: bool = False
-
-    @classmethod
-    def of(cls, config: RunConfig) -> PlanSettings:
-        """Return the settings of a checked config."""
-        streaming = bool(config.script.get("dataset_streaming") or config.mixture.get("streaming"))
-        return cls(config.grpo, config.model_args, config.model, streaming)
-
-    def __call__(self, name: str) -> Any:
-        """Return the value of a field or its default, None when that is computed or unknown."""
-        for part in (self.grpo, self.model_args):
-            if name in part:
-                return part[name]
-        return _default(name)
-
-    def whole(self, name: str, least: int = 1) -> int:
-        """Return an integer of at least `least`. An invalid value counts as the default."""
-        for value in (self(name), _default(name), least):
-            if is_number(value) and int(value) >= least:
-                return int(value)
-        return least
-
-    def optional(self, name: str) -> int | None:
-        """Return an integer of at least 1, None when not set."""
-        value = self(name)
-        return int(value) if is_number(value) and value >= 1 else None
-
-    def number(self, name: str) -> float:
-        """Return a finite number. An invalid value counts as the default, else as 0."""
-        for value in (self(name), _default(name)):
-            if is_number(value):
-                return float(value)
-        return 0.0
-
-    def flag(self, name: str) -> bool:
-        """Return whether a field is true."""
-        return self(name) is True
-
-    @property
-    def checkpointing(self) -> bool:
-        """Whether layers are recomputed in the backward pass.
-
-        `gradient_checkpointing`, the older name, counts if `activation_checkpointing` is not set
-        (`TrainingArguments.__post_init__`). FSDP has its own switch.
-        """
-        newer, fsdp = self("activation_checkpointing"), self("fsdp_config")
-        given = fsdp if self("fsdp") and isinstance(fsdp, Mapping) else {}
-        own = given.get("activation_checkpointing") or given.get("fsdp_activation_checkpointing")
-        return bool(own) or (self("gradient_checkpointing") if newer is None else newer) is True
-
-    @property
-    def optim(self) -> str:
-        """Name of the optimizer."""
-        return str(self("optim") or OPTIM)
-
-    @property
-    def dtype(self) -> str:
-        """Dtype in which the weights are loaded, `auto` when the model decides.
-
-        `model_init_kwargs` takes precedence over `dtype` (trl/scripts/grpo.py).
-        """
-        inner = self("model_init_kwargs")
-        asked = inner.get("dtype") if isinstance(inner, Mapping) else None
-        return str(asked or self("dtype") or "auto").removeprefix("torch.")
-
-    @property
-    def autocast(self) -> str | None:
-        """Dtype of matrix products under autocast, None without autocast.
-
-        TRL turns `bf16` on unless `fp16` is on (trl/trainer/base_config.py).
-        """
-        if self.flag("fp16"):
-            return "float16"
-        return "bfloat16" if self("bf16") in (True, None) else None
-
-
-def _default(name: str) -> Any:
-    """Return TRL's default, None when it is computed or the installed TRL has no such field."""
-    field = load_fields().get(name)
-    return None if field is None or isinstance(field.default, NoDefault) else field.default
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +74,7 @@ class Batches:
         return -(-self.generation_batch_size // self.world_size)
 
 
-def read_batches(settings: PlanSettings, world_size: int) -> Batches:
+def read_batches(settings: Settings, world_size: int) -> Batches:
     """Return the batch sizes of a config."""
     per_device = settings.whole("per_device_train_batch_size")
     accumulation = settings.whole("gradient_accumulation_steps")
@@ -218,14 +116,14 @@ class Steps:
     reason: str = ""
 
 
-def count_steps(settings: PlanSettings, batches: Batches, rows: int | None) -> Steps:
+def count_steps(settings: Settings, batches: Batches, rows: int | None) -> Steps:
     """Count the optimizer steps.
 
     An epoch has `rows // prompts per generation` generations. Each is used for `steps_per_generation ×
     num_iterations` micro-batches, and a step accumulates several of these. Remaining rows are dropped
     (`RepeatSampler.__iter__`). With fewer rows than one generation needs, there is no step.
     """
-    asked = settings("max_steps")
+    asked = settings.get("max_steps")
     limit = int(asked) if is_number(asked) else -1
     # The trainer checks the limit after each step, so 0 trains one step.
     limit = 1 if limit == 0 else limit
