@@ -230,6 +230,8 @@ _MODEL_IGNORED = tuple(NAMES["model_ignored"])
 
 _SET_BY_TRL: Mapping[str, str] = NAMES["set_by_trl"]
 """Generation settings for which TRL has its own key, which the rest of the trainer reads."""
+_FLOATS = frozenset({"temperature", "repetition_penalty", "encoder_repetition_penalty"})
+"""Generation settings that transformers rejects as an int, unless it is 1, which turns them off."""
 _TEMPLATE_TAKEN = tuple(NAMES["template_taken"])
 _CHECKPOINT_NAMES = frozenset(NAMES["checkpointing"])
 
@@ -325,7 +327,11 @@ def _generation(s: Settings) -> Iterator[Finding]:
     for key, value in given.items():
         field = f"generation_kwargs.{key}"
         own = _SET_BY_TRL.get(key)
-        if own is not None and not (key == "max_tokens" and not vllm):
+        if key in _FLOATS and isinstance(value, int) and is_number(value) and value > 1 and not vllm:
+            written = float(value)
+            message = f"Write {field} as {written}: transformers rejects the whole number {value} in step 1"
+            yield s.error("nested.whole-number", field, message, (field, written))
+        elif own is not None and not (key == "max_tokens" and not vllm):
             behind = ". The loss would then use a different temperature" if key == "temperature" else ""
             message = f"Set {own} instead: {field} silently overrides {own} {yaml_said(s.get(own))}{behind}"
             yield s.warning("nested.elsewhere", field, message, (own, value))

@@ -290,6 +290,14 @@ BORDERS: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
         [{"generation_kwargs": {"do_sample": False}}],
         [{"generation_kwargs": {"do_sample": True}}],
     ),
+    "nested.whole-number": (
+        [{"generation_kwargs": {"temperature": 2}}, {"generation_kwargs": {"repetition_penalty": 2}}],
+        [
+            {"generation_kwargs": {"temperature": 2.0}},
+            {"generation_kwargs": {"temperature": 1}},
+            {"use_vllm": True, "generation_kwargs": {"temperature": 2}},
+        ],
+    ),
     "nested.schedule": (
         [
             MIN_LR,

@@ -227,6 +227,12 @@ CASES: dict[str, tuple[dict[str, Any], str, str, str]] = {
         "warning",
         "generation_kwargs.temperature",
     ),
+    "temperature as a whole number": (
+        {"generation_kwargs": {"temperature": 2}},
+        "nested.whole-number",
+        "error",
+        "generation_kwargs.temperature",
+    ),
     "greedy": (
         {"generation_kwargs": {"do_sample": False}},
         "nested.greedy",
