@@ -677,7 +677,8 @@ def schedule_shapes(trainer: Any, kind: str, steps: int) -> list[Callable[[int],
     """Return each parameter group's rate factor as a function of the step, for this schedule and length.
 
     Raises:
-        LookupError: The current or the new schedule is not a function of the step.
+        LookupError: The current or the new schedule is not a function of the step, or the script made the
+            current one itself.
         ValueError: The schedule needs arguments that this run does not have.
     """
     import torch
@@ -694,11 +695,21 @@ def schedule_shapes(trainer: Any, kind: str, steps: int) -> list[Callable[[int],
     for schedule, name in ((scheduler(trainer), schedule_kind(trainer)), (made, kind)):
         if not hasattr(schedule, "lr_lambdas"):
             raise LookupError(f"the schedule {name} is not a function of the step")
+    if any(_made_elsewhere(shape) for shape in scheduler(trainer).lr_lambdas):
+        raise LookupError("the learning rate follows a schedule of the script's own")
     return list(made.lr_lambdas)
 
 
+def _made_elsewhere(shape: Any) -> bool:
+    """Return whether a schedule's function is not one of transformers, so its length is not known."""
+    return getattr(getattr(shape, "func", shape), "__module__", "") != "transformers.optimization"
+
+
 def follow_shapes(trainer: Any, kind: str, steps: int) -> None:
-    """Switch to another schedule from the next step on. Does nothing if either follows a metric."""
+    """Switch to another schedule from the next step on.
+
+    Does nothing if either follows a metric, or if the script made the current one itself.
+    """
     from transformers import SchedulerType
 
     try:

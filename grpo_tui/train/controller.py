@@ -157,6 +157,8 @@ class Controller:
             outcome = self._carry_out(command)
             if outcome is not None and self._ranks.first:
                 self._outbox.finish(command, outcome)
+        if self.stopped:  # a later max_steps lets the training of a finished run go on
+            self._trainer.control.should_training_stop = True
         self._outbox.send()
 
     def _put_back(self) -> None:
