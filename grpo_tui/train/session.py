@@ -24,6 +24,7 @@ from grpo_tui.config.packages import all_versions, processor, versions_of
 from grpo_tui.config.section import OnRule
 from grpo_tui.core.evaluations import FACT, Evaluations
 from grpo_tui.core.records import AttemptEnded, AttemptStarted, Fact, Record, RewardFunctionInfo
+from grpo_tui.core.text import shell_word
 from grpo_tui.health.live import LiveVerdict
 from grpo_tui.store.checkpoints import newest_usable
 from grpo_tui.store.layout import RunFolder, hold, where
@@ -133,7 +134,7 @@ class Session:
         self.capture = Capture(trainer, self.put, self.phases, self.runner, self.attempt)
         self.checkpoints = Checkpoints(trainer, self.put, self.phases, self.attempt, ranks)
         self.checkpoints.description = description(trainer, sources, reward_params)
-        self.settings = LiveSettings(trainer, self.put, self.attempt)
+        self.settings = LiveSettings(trainer, self.put, self.attempt, self._resumed_by)
         self.checkpoints.join(self.settings)
         self.controller = Controller(
             trainer,
@@ -266,6 +267,10 @@ class Session:
             gpus = accelerator.num_processes if accelerator.device.type == "cuda" else 0
             watch = watch_of(self.folder, rules, self.attempt, gpus)
             self.recorder.judges[watch] = "follows the rules of grpo_tui.on no longer"
+
+    def _resumed_by(self) -> str:
+        """Return the command that resumes this run; empty when the user's script trains it."""
+        return f"grpo-tui train {shell_word(self._name)} --resume" if self.folder.spec.exists() else ""
 
     def _last_checkpoint(self) -> str:
         usable, _ = newest_usable(self.folder)

@@ -41,10 +41,21 @@ class NotYet(Exception):
 
 
 class LiveSettings:
-    """Settings of one trainer that can change while it trains."""
+    """Settings of one trainer that can change while it trains.
 
-    def __init__(self, trainer: Any, put: Callable[[Record], None], attempt: int) -> None:
+    Args:
+        restarted_by: Returns the command that resumes the run; empty when the user's script trains it.
+    """
+
+    def __init__(
+        self,
+        trainer: Any,
+        put: Callable[[Record], None],
+        attempt: int,
+        restarted_by: Callable[[], str] = lambda: "",
+    ) -> None:
         self._trainer, self._put, self._attempt = trainer, put, attempt
+        self._restarted_by = restarted_by
         self.rate_factor = 1.0
         """Product of all changes to the learning rate in this run, relative to the config."""
         self.changed: set[str] = set()
@@ -124,10 +135,8 @@ class LiveSettings:
             NotYet: As for `apply`.
         """
         if not 1 <= count <= len(self._done):
-            there = (
-                f"{plural(len(self._done), 'change')} can be" if self._done else "there is no change to be"
-            )
-            raise Refused(f"{there} taken back" + (f", not {count}" if self._done else ""))
+            some = f"{plural(len(self._done), 'change')} can be undone, not {count}"
+            raise Refused(some if self._done else "there is no change to undo")
         wanted: dict[str, Any] = {}
         for change in reversed(self._done[-count:]):
             for name, (old, new) in change.items():
@@ -218,7 +227,7 @@ class LiveSettings:
         row = SETTABLE[name]
         if why := row.refused(self._trainer, value):
             what = f"{name} cannot be {shown(value)} in this run: {why}"
-            raise Refused(f"{what}. {_restart(name, value)}" if row.restarts else what)
+            raise Refused(f"{what}. {self._restart(name, value)}" if row.restarts else what)
         if why := row.idle(self._trainer, value):
             raise Refused(f"{name} has no effect in this run: {why}")
         if not sure and (far := far_from(name, self.value(name), value)):
@@ -226,8 +235,15 @@ class LiveSettings:
 
     def _why_not(self, name: str) -> str:
         if hasattr(self._trainer.args, name):
-            return f"{name} cannot change while the run trains. {_restart(name, None)}"
+            return f"{name} cannot change while the run trains. {self._restart(name, None)}"
         return unlike(name)
+
+    def _restart(self, name: str, value: Any) -> str:
+        command = self._restarted_by()
+        if not command:
+            return "Set it in the script and start the script again"
+        given = "…" if value is None else shown(value)
+        return f"Restart the run with it: `{command} --set {name}={given}`"
 
     def _parse_weights(self, value: Any) -> list[float]:
         names = list(self._trainer.reward_func_names)
@@ -257,11 +273,6 @@ class LiveSettings:
         if name == "learning_rate":
             self.rate_factor *= value / old
         self.changed.add(name)
-
-
-def _restart(name: str, value: Any) -> str:
-    given = "…" if value is None else shown(value)
-    return f"Restart the run with it: `grpo-tui train RUN --resume --set {name}={given}`"
 
 
 def describe_schedule(trainer: Any) -> str:

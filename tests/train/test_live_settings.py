@@ -294,9 +294,7 @@ def test_a_change_is_taken_back_where_it_could_have_been_made_and_after_a_resume
     rates = {step: row["learning_rate"] for step, row in rows if "loss" in row}
     assert rates[3] == pytest.approx(1e-3 * (6 / 8) / (7 / 8)), "as set"
     assert rates[4] == pytest.approx(3e-3 * 5 / 8), "as if it had never been set"
-    assert [outcome.reason for outcome in _outcomes(again)[-2:]] == 2 * [
-        "there is no change to be taken back"
-    ]
+    assert [outcome.reason for outcome in _outcomes(again)[-2:]] == 2 * ["there is no change to undo"]
 
 
 def test_several_changes_are_taken_back_as_one(tmp_path: Path) -> None:
@@ -316,9 +314,43 @@ def test_several_changes_are_taken_back_as_one(tmp_path: Path) -> None:
     )
     assert (seen["beta"], seen["epsilon"], seen["epsilon_high"], seen["delta"]) == (0.04, 0.2, None, None)
     *_, refused, done = _outcomes(folder)
-    assert refused.reason == "3 changes can be taken back, not 4"
+    assert refused.reason == "3 changes can be undone, not 4"
     assert done.applied
     assert set(done.result) == {"beta", "epsilon", "delta"}
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [("stop", "set"), ("set", "stop")], ids=["stop first", "max_steps first"]
+)
+def test_a_stop_at_the_last_step_holds_also_when_steps_are_added_there(
+    tmp_path: Path, first: str, second: str
+) -> None:
+    ask = {"stop": ("stop", {}), "set": ("set", {"max_steps": 9})}
+    asks = {3: [ask[first], ask[second]]}
+    rows, _, session = run_recorded(tmp_path, at_safe_point=_at(tmp_path, asks, 9), max_steps=3)
+    assert [outcome.applied for outcome in _outcomes(tmp_path)] == [True, True]
+    assert max(step for step, row in rows if "loss" in row) == 3
+    assert session.ended_state() == "stopped"
+
+
+def test_a_refusal_names_the_command_that_restarts_this_run_or_says_where_a_script_sets_it(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "a run"
+    asks = {1: [("set", {"num_generations": 8})], 2: [("set", {"num_generations": 8})]}
+    ask = _at(folder, asks, 2)
+
+    def at_safe_point(session: Session, trainer: Any) -> None:
+        if trainer.state.global_step == 2:  # only `grpo-tui train` writes it
+            RunFolder(folder).spec.write_text("{}", encoding="utf-8")
+        ask(session, trainer)
+
+    run_recorded(folder, at_safe_point=at_safe_point, max_steps=2)
+    why = "num_generations cannot change while the run trains. "
+    assert [outcome.reason for outcome in _outcomes(folder)] == [
+        f"{why}Set it in the script and start the script again",
+        f"{why}Restart the run with it: `grpo-tui train '{folder}' --resume --set num_generations=…`",
+    ]
 
 
 def test_the_documentation_has_every_setting_and_says_from_when_it_counts() -> None:

@@ -306,7 +306,7 @@ def test_a_value_given_again_at_a_resume_wins_over_what_was_set(set_weights: Pat
 
     def look(session: Session, trainer: Any) -> None:
         seen.update(session.settings.current())
-        with pytest.raises(Refused, match="there is no change to be taken back"):
+        with pytest.raises(Refused, match="there is no change to undo"):
             session.settings.undo(1)
 
     rows, _, _ = run_recorded(

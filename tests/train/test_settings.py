@@ -54,7 +54,7 @@ def test_a_function_whose_name_has_points_is_weighed_by_its_name(
         (
             "beta",
             0.1,
-            "no reference model is in memory. Restart the run with it: `grpo-tui train RUN --resume",
+            "in memory. Restart the run with it: `grpo-tui train '/runs/a b' --resume --set beta=0.1`",
         ),
         ("num_generations", 8, "num_generations cannot change while the run trains. Restart the run with it"),
         ("learning_rte", 0.1, "unknown setting learning_rte; did you mean learning_rate"),
@@ -66,7 +66,7 @@ def test_a_value_that_would_break_the_run_is_refused_and_changes_nothing(
 ) -> None:
     names = list(trainer.reward_func_names)
     records: list[Record] = []
-    settings = LiveSettings(trainer, records.append, 1)
+    settings = LiveSettings(trainer, records.append, 1, lambda: "grpo-tui train '/runs/a b' --resume")
     before = settings.current()
     trainer.reward_func_names = trainer.reward_func_names[:1]
     with pytest.raises(Refused, match="takes 1 number, in the order correctness"):
@@ -107,6 +107,28 @@ def test_a_change_that_fails_halfway_leaves_everything_as_it_was(tmp_path: Path)
         settings.apply({"lr_scheduler_type": "linear", "learning_rate": 1e-4})
     assert settings.current() == before
     assert records == []
+
+
+def test_a_schedule_of_the_script_keeps_its_shape_when_max_steps_changes(tmp_path: Path) -> None:
+    from torch.optim.lr_scheduler import LambdaLR
+
+    trainer = make_trainer(tmp_path)
+    trainer.create_optimizer()
+    trainer.lr_scheduler = LambdaLR(trainer.optimizer, lambda step: 0.5**step)
+    trainer.state.max_steps = 4
+    for _ in range(3):
+        trainer.optimizer.step()
+        trainer.lr_scheduler.step()
+    settings = LiveSettings(trainer, list[Record]().append, 1)
+    settings.apply({"max_steps": 8})
+    assert settings.value("max_steps") == 8
+    assert settings.value("learning_rate") == pytest.approx(5e-4 / 8)
+    trainer.optimizer.step()
+    trainer.lr_scheduler.step()
+    assert settings.value("learning_rate") == pytest.approx(5e-4 / 16)
+    told = "follows a schedule of the script's own. Set it in the script and start the script again"
+    with pytest.raises(Refused, match=told):
+        settings.apply({"lr_scheduler_type": "cosine"})
 
 
 def test_a_temperature_that_vllm_refuses_is_refused(trainer: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -148,7 +148,7 @@ def read_setting(name: str, text: str, functions: int) -> float | list[float]:
     """A setting's value from what was typed.
 
     Raises:
-        ValueError: It is no number, or not one per reward function.
+        ValueError: A value is not a number, or the reward weights are not one per function.
     """
     words = text.replace(",", " ").split() if name == "reward_weights" else [text]
     try:
