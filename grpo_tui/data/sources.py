@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 MOST_DRAWN = 500_000
 """Maximum rows to take from a generator, which may be endless."""
 _LONGEST_REASON = 300
+_TOO_DEEP = "this line is nested too deeply"
 _READERS = {".csv": "csv", ".tsv": "csv", ".jsonl": "json", ".json": "json", ".parquet": "parquet"}
 
 
@@ -112,9 +113,16 @@ def _why_unreadable(path: Path, error: Exception) -> str:
     cause: BaseException = error
     while cause.__cause__ is not None:
         cause = cause.__cause__
+    if isinstance(cause, RecursionError) or "Recursion level" in str(cause):  # json read it, datasets cannot
+        return f"{path}:{_deepest_line(path)}: {_TOO_DEEP}"
     if "corresponds to no data" in str(cause):
         return f"{path} has no rows"
     return f"{path} cannot be read: {_first_line(cause)}"
+
+
+def _deepest_line(path: Path) -> int:
+    with path.open("rb") as lines:
+        return max(enumerate(lines, 1), key=lambda numbered: sum(map(numbered[1].count, (b"[", b"{"))))[0]
 
 
 def _wrong_line(line: bytes, *, is_row: bool) -> str:
@@ -129,7 +137,7 @@ def _wrong_line(line: bytes, *, is_row: bool) -> str:
     except ValueError as problem:
         return f"this line is not valid JSON: {problem}"
     except RecursionError:
-        return "this line is nested too deeply"
+        return _TOO_DEEP
     return (
         ""
         if isinstance(row, dict)

@@ -336,9 +336,22 @@ def test_rows_that_cannot_be_used_are_refused_with_row_and_fix(
         (b'{"prompt": "a"}\n{"prompt": "caf\xe9"}\n', r"rows\.jsonl:2: not UTF-8 text \(byte 0xe9\)"),
         ('{"prompt": "a"}\n'.encode("utf-16"), r"rows\.jsonl:1: not UTF-8 text \(byte 0xff\)"),
         ('{"prompt": ' + "[" * 3000 + "]" * 3000 + "}\n", r"rows\.jsonl:1: this line is nested too deeply"),
+        (
+            '{"prompt": []}\n{"prompt": ' + "[" * 300 + "]" * 300 + "}\n",
+            r"rows\.jsonl:2: this line is nested too deeply",
+        ),
         ('{"prompt": "a"}\n3\n', r"rows\.jsonl:2: this line is not a row"),
     ],
-    ids=["no JSON", "empty", "no rows", "Latin-1", "UTF-16", "nested", "no object"],
+    ids=[
+        "no JSON",
+        "empty",
+        "no rows",
+        "Latin-1",
+        "UTF-16",
+        "nested",
+        "nested for datasets alone",
+        "no object",
+    ],
 )
 def test_a_broken_file_is_refused_with_the_line(tmp_path: Path, text: str | bytes, word: str) -> None:
     (tmp_path / "rows.jsonl").write_bytes(text.encode() if isinstance(text, str) else text)

@@ -97,7 +97,7 @@ async def test_a_saved_file_is_scored_at_once_and_shows_what_has_changed(file: P
         assert "rewards.py saved" in shown(app)
         assert "3 scores changed" in shown(app)
         assert "1.00→3.00" in shown(app)  # until the next change
-        file.write_text(REWARDS.replace("def right(", "def right(:"))
+        file.write_text(REWARDS + "\nx = = 1\n")
         await until(pilot, lambda: "invalid syntax" in shown(app))
         file.write_text(REWARDS)
         await until(pilot, lambda: "invalid syntax" not in shown(app) and "failed" not in shown(app))
