@@ -128,6 +128,7 @@ SAME = {
     "run.resume": "resume",
     "run.checkpoint": "checkpoint",
     "run.sample": "sample",
+    "run.evaluate": "evaluate",
     "run.set": "set",
     "run.undo": "set",
     "run.abort": "abort-reward",

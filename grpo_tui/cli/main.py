@@ -100,7 +100,7 @@ def _sentence(error: Exception, words: Sequence[str]) -> str:
 
 COMMANDS = (
     "demo", "train", "attach", "runs", "status",
-    "pause", "resume", "checkpoint", "stop", "abort-reward", "set", "sample",
+    "pause", "resume", "checkpoint", "stop", "abort-reward", "set", "sample", "evaluate",
     "check", "score", "baseline", "probe", "cases", "rewards", "new", "config", "metrics", "log",
     "completions", "course", "prompts", "doctor", "tokens", "whatif", "data", "export", "plan", "gpus",
     "compare", "checkpoints", "merge", "card", "report", "reproduce",

@@ -33,7 +33,8 @@ from grpo_tui.cli.words import add_overrides, add_trust, path, positive, seconds
 if TYPE_CHECKING:
     from grpo_tui.cli.words import Commands
 
-STEERING = ("pause", "resume", "checkpoint", "abort-reward", "stop", "set", "sample")
+STEERING = ("pause", "resume", "checkpoint", "abort-reward", "stop", "set", "sample", "evaluate")
+EVALUATION_WAIT_S = 600.0
 DESCRIPTION = "A terminal workbench for GRPO with TRL: train, watch every generation live, steer."
 EPILOG = "Without a command, grpo-tui opens the runs of this folder; RUN attaches, CONFIG.yaml opens it."
 
@@ -258,13 +259,19 @@ def _steer_commands(commands: Commands) -> None:
     sample.add_argument("prompt", nargs="?", metavar="PROMPT", help="default: the newest prompt of the run")
     sample.add_argument("--count", type=positive, default=4, help="number of completions (default 4)")
     sample.add_argument("--temperature", type=float, help="default: that of the run")
+    text = "evaluate the policy on the held-out rows of grpo_tui.evaluate at the next safe point"
+    _run_command(commands, "evaluate", text, wait=EVALUATION_WAIT_S)
 
 
-def _run_command(commands: Commands, name: str, text: str) -> argparse.ArgumentParser:
+def _run_command(commands: Commands, name: str, text: str, wait: float = 60.0) -> argparse.ArgumentParser:
     parser = commands.add_parser(name, help=text, description=text)
     parser.add_argument("run", type=path, metavar="RUN", help="run folder")
     parser.add_argument(
-        "--wait", type=seconds, default=60.0, metavar="S", help="seconds to wait for the outcome (default 60)"
+        "--wait",
+        type=seconds,
+        default=wait,
+        metavar="S",
+        help=f"seconds to wait for the outcome (default {wait:g})",
     )
     parser.add_argument("--json", action="store_true", help="the outcome as JSON")
     return parser
@@ -476,6 +483,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "grpo-tui set runs/first --undo",
     ),
     "sample": ("grpo-tui sample runs/first 'What is 7 + 15?' --count 2",),
+    "evaluate": ("grpo-tui evaluate runs/first",),
     "data": ("grpo-tui data my.yaml", "grpo-tui data my.yaml --search fraction"),
     "score": (
         "grpo-tui score my.yaml --rows 8                     the reference answer and a wrong one for 8 rows",

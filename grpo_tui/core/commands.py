@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-CONTROLLER_KINDS = frozenset({"pause", "resume", "checkpoint", "stop", "sample", "tokens", "set", "undo"})
+CONTROLLER_KINDS = frozenset(
+    {"pause", "resume", "checkpoint", "stop", "sample", "evaluate", "tokens", "set", "undo"}
+)
 """Handled by the training process at its safe point."""
 
 SUPERVISOR_KINDS = frozenset({"abort_reward", "stop_now"})

@@ -62,6 +62,7 @@ class Evaluations:
         weights: Weights of the rewards at the first evaluation.
         samples: Completions per prompt.
         first: All measures of the first evaluation.
+        sampling: The sampling settings of every evaluation; empty in a record of an older version.
     """
 
     key: str
@@ -73,6 +74,7 @@ class Evaluations:
     samples: int
     first: tuple[Means, ...]
     done: tuple[Evaluation, ...] = field(default=())
+    sampling: dict[str, float | None] = field(default_factory=dict)
 
     @classmethod
     def from_json(cls, value: Any) -> Evaluations | None:

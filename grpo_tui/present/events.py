@@ -24,6 +24,7 @@ DONE = {
     "stop": ("stopping", ": finishes the step, saves, exits"),
     "stop_now": ("stopped immediately", ""),
     "abort_reward": ("reward call aborted", "; its rewards are None"),
+    "evaluate": ("evaluated", ""),
     "tokens": ("tokens scored", ""),
     "undo": ("change taken back", ""),
 }
@@ -36,6 +37,7 @@ ASKED = {
     "stop_now": "stop now requested",
     "abort_reward": "abort of the reward call requested",
     "sample": "sample requested",
+    "evaluate": "evaluation requested",
     "tokens": "tokens requested",
     "set": "change requested",
     "undo": "undo requested",
@@ -117,6 +119,8 @@ def command_row(command: Command, outcome: Outcome | None, *, live: bool = True)
         text = f"set {_settings(command)}"
     elif kind == "sample":
         text = f"sampled {plural(len(sampled_texts(outcome)), 'completion')} of {_quoted(command)}"
+    elif kind == "evaluate":
+        more = f": {one_line(outcome.reason, 200)}"
     because = one_line(str(command.args.get("because") or ""), 200)
     why = f" ({because})" if because else ""
     return EventRow(at, outcome.step, "✓", "good", f"{text} by {one_line(command.by, 20)}{why}{more}")

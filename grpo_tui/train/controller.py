@@ -53,6 +53,8 @@ class Controller:
         self.deferred: dict[str, Any] = {}
         """Settings that a resume restores at the next generation boundary."""
         self.on_safe_point: Callable[[], None] = lambda: None
+        self.evaluate: Callable[[], tuple[str, dict[str, Any]]] | None = None
+        """Evaluates the policy; None for a run without `grpo_tui.evaluate`."""
         checkpoints.on_owed = self.pause_for
         self.pause_wanted = False
         """Set when the run should pause by itself, for example after two aborted reward calls in a row."""
@@ -221,6 +223,14 @@ class Controller:
             raise Refused("give a prompt: the run has not generated anything yet")
         count, temperature = command.args.get("count", 4), command.args.get("temperature")
         return "", sample(self._trainer, prompt, count=count, temperature=temperature)
+
+    def _on_evaluate(self, command: Command) -> tuple[str, dict[str, Any]]:
+        if self.evaluate is None:
+            raise Refused(
+                "the run has no grpo_tui.evaluate. Add `evaluate: {every: 50}` below grpo_tui in its config, "
+                "and `holdout: 40` if it has no evaluation dataset, then resume it"
+            )
+        return self.evaluate()
 
     def _on_tokens(self, command: Command) -> tuple[str, dict[str, Any]]:
         return "", live_tokens(self._trainer, command.args)

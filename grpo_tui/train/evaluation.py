@@ -12,7 +12,7 @@ import json
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from grpo_tui.config.section import Evaluate
@@ -30,6 +30,8 @@ from grpo_tui.core.evaluations import (
 from grpo_tui.core.paired import difference
 from grpo_tui.core.records import Fact, Group, MetricRow
 from grpo_tui.core.statistics import mean
+from grpo_tui.present.evaluation_text import verdict
+from grpo_tui.present.formatting import setting as shown
 from grpo_tui.rewards.comparison import Answers, Asked, Measure, measures_of
 from grpo_tui.rewards.generating import DatasetRow
 from grpo_tui.rewards.right_answers import MEASURED_ROWS, Judge, Measures, find_judge, made_of
@@ -38,6 +40,7 @@ from grpo_tui.train import compat
 from grpo_tui.train.checkpoints import Checkpoints, DiskFull
 from grpo_tui.train.ranks import Ranks
 from grpo_tui.train.sampling import Drawn, ProbeSampler, Row, encode, generate, generation_config, until_end
+from grpo_tui.train.settings import Refused
 
 if TYPE_CHECKING:
     from grpo_tui.config.run_config import RunConfig
@@ -45,6 +48,9 @@ if TYPE_CHECKING:
 SHOWN = ("pass@1", "pass@k", "total", "reward")
 """Kinds of measures recorded with their gain."""
 
+
+SAMPLING = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "max_new_tokens")
+"""Settings that decide how the policy answers. Evaluations with other values cannot be compared."""
 
 RANKS_APART = 1_000_003
 """Distance between the seeds of two ranks; larger than the number of completions per rank."""
@@ -91,6 +97,8 @@ class Evaluator(ProbeSampler):
                 "evaluations begins"
             )
         self._is_best = False
+        self._sampling: dict[str, float | None] = {}
+        """Settings with which the evaluation under way samples."""
 
     def _key_of(self, wanted: Evaluate) -> str:
         names = list(self._trainer.reward_func_names)
@@ -116,8 +124,35 @@ class Evaluator(ProbeSampler):
         if step != self._asked_at and (step % self._every == 0 or last):
             self._evaluate(step)
 
+    def now(self) -> tuple[str, dict[str, Any]]:
+        """Evaluate at the current step, unless that was done, and return what it shows and the figures.
+
+        Raises:
+            Refused: There is no result. The log says why.
+        """
+        step = int(self._trainer.state.global_step)
+        self._sampling = _sampling(generation_config(self._trainer))
+        known = self._found
+        if self._ranks.from_first(known is None or known.at(step) is None or self._other_sampling(known)):
+            self._evaluate(step)
+        found = self._ranks.from_first(self._shown(step))
+        if found is None:
+            raise Refused("the policy could not be evaluated; the log says why")
+        reason, figures = found
+        return reason, figures
+
+    def _shown(self, step: int) -> tuple[str, dict[str, Any]] | None:
+        known = self._found
+        one = known.at(step) if known is not None else None
+        if known is None or one is None:
+            return None
+        gain = known.gain(one)
+        figures = {"measure": known.deciding, "value": one.value, "best": known.best is one}
+        return verdict(known)[1], figures | {"gain": asdict(gain) if gain is not None else None}
+
     def _evaluate(self, step: int) -> None:
         self._is_best = False
+        self._sampling = _sampling(generation_config(self._trainer))
         self._ask(step)
         if self._ranks.from_first(self._is_best):
             try:
@@ -188,11 +223,22 @@ class Evaluator(ProbeSampler):
             return groups
         answers = [_answers_of(group) for group in groups]
         rows = [DatasetRow(at + 1, group.prompt, group.columns) for at, group in enumerate(groups)]
+        if self._found is not None and (changed := self._other_sampling(self._found)):
+            self._tell(f"{', '.join(changed)}: sampling changed, so a new series of evaluations begins")
+            self._found = None
         judge = self._judge(rows, answers) if self._found is None else _judge_of(self._found)
         places = {id(row): at for at, row in enumerate(self._rows)}
         found = self._measures(rows, answers, judge, [places[id(row)] for row, _ in asked])
         self._keep(step, found, judge)
         return groups
+
+    def _other_sampling(self, known: Evaluations) -> list[str]:
+        """Return the sampling settings that differ from those of a series."""
+        return [
+            f"{name} {shown(known.sampling[name])} → {shown(value)}"
+            for name, value in self._sampling.items()
+            if name in known.sampling and known.sampling[name] != value
+        ]
 
     def _measures(
         self, rows: list[DatasetRow], answers: list[Answers], judge: Judge | None, places: list[int]
@@ -225,10 +271,12 @@ class Evaluator(ProbeSampler):
                 samples=self._count,
                 first=tuple(means for _, means in found),
             )
+        before = replace(before, sampling=self._sampling)
         now = Evaluation(step, mean(deciding.by_prompt), deciding.by_prompt)
         known = replace(before, done=(*before.done, now))
         self._found = known
-        self._is_best = known.best is now and len(known.done) > 1
+        # The model before the first step is the base model, which needs no checkpoint.
+        self._is_best = known.best is now and step > 0
         values = _values(known, found)
         self._put(Fact(FACT, known.to_json()))
         self._put(MetricRow(self._attempt, step, time.time(), values))
@@ -252,6 +300,11 @@ class Evaluator(ProbeSampler):
 
         every = [scores for one in answers for scores in one.scores]
         return find_judge(Measures(tuple(samples), by_function(made), column is not None), by_function(every))
+
+
+def _sampling(config: Any) -> dict[str, float | None]:
+    """Return the settings with which a run samples, by name."""
+    return {name: getattr(config, name, None) for name in SAMPLING}
 
 
 def _values(known: Evaluations, found: Sequence[tuple[Measure, Means]]) -> dict[str, float | None]:

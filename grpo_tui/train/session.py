@@ -220,6 +220,7 @@ class Session:
             **self._asking(),
         )
         self._ask_with(evaluator)
+        self.controller.evaluate = evaluator.now
 
     def _asking(self) -> dict[str, Any]:
         return {

@@ -136,6 +136,8 @@ TRAIN: tuple[Action, ...] = (
            "Put back the settings that the last change replaced.", "train", "steer", needs="live", footer=15),
     Action("run.sample", "m", "sample", "Ask the model a prompt",
            "Sample a prompt from the current policy.", "train", "steer", needs="live", footer=8),
+    Action("run.evaluate", "V", "evaluate", "Evaluate the policy now",
+           "Evaluate after the current step, as grpo_tui.evaluate says.", "train", "steer", needs="live"),
     Action("run.abort", "A", "abort reward", "Abort the reward call",
            "Abort the running reward call. Its rewards become None.", "train", "steer",
            needs="reward", footer=2),

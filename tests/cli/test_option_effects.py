@@ -239,7 +239,7 @@ LABS = ("baseline", "score", "probe", "cases", "what_if", "data", "new", "compar
 ROW = SimpleNamespace(group=1, index=0, step=1)
 OUTCOME = SimpleNamespace(applied=True, step=1, reason="", result={})
 STEERED = "steer.Mailbox.submit"
-UNSAID = ("pause", "resume", "checkpoint", "abort-reward")
+UNSAID = ("pause", "resume", "checkpoint", "abort-reward", "evaluate")
 STEERING = (*(f"{name} RUN" for name in UNSAID), "stop RUN", "set RUN a=1", "sample RUN")
 ONCE = ScoreOptions(weights=[1.0, 2.0, 3.0], gold=False, repeat=False)
 HANDED: tuple[tuple[str, str, Callable[[Taken], Any], Any], ...] = (

@@ -279,6 +279,75 @@ def test_the_best_evaluation_is_saved_and_kept_and_the_former_best_is_not(tmp_pa
     assert there == {"checkpoint-3": True, "checkpoint-6": False}
 
 
+def _ask(folder: Path, asks: dict[int, list[tuple[str, dict[str, Any]]]]) -> Any:
+    def at_safe_point(session: Session, trainer: Any) -> None:
+        for kind, args in asks.pop(int(trainer.state.global_step), ()):
+            Mailbox(RunFolder(folder).commands).submit(kind, args)
+
+    return at_safe_point
+
+
+def _outcomes(folder: Path) -> list[Any]:
+    with closing(RunReader(RunFolder(folder).database)) as reader:
+        return [outcome for _, outcome in reader.commands()]
+
+
+def test_an_evaluation_on_request_continues_the_series_and_changes_no_later_number(tmp_path: Path) -> None:
+    plain_rows, plain_weights = run_plain(tmp_path / "plain", **CYCLE)
+    folder = tmp_path / "run"
+    asks = {5: [("evaluate", {}), ("evaluate", {})], 7: [("evaluate", {})]}  # 5: within a generation cycle
+    every = Evaluate(every=7, rows=5, samples=2)
+    rows, weights, _ = run_recorded(
+        folder, before_train=evaluating(every), at_safe_point=_ask(folder, asks), **CYCLE
+    )
+    assert (repr(rows), weights) == (repr(plain_rows), plain_weights)
+    found = evaluated(folder)
+    assert [one.step for one in found.done] == [0, 5, 7, 14], "5 and 7 once each"
+    assert list(logged(folder)) == [0, 5, 7, 14]
+    first, again, due = _outcomes(folder)
+    assert first.applied
+    assert first.reason == again.reason
+    assert "than before training: pass@1 " in first.reason or "no gain shown" in first.reason
+    assert first.result["value"] == pytest.approx(found.done[1].value)
+    assert due.result["value"] == pytest.approx(found.done[2].value)
+    with closing(RunReader(RunFolder(folder).database)) as reader:
+        assert any(row.text.startswith("evaluated by you: ") for row in whole_history(reader, live=False))
+
+
+def test_an_evaluation_on_request_needs_rows_and_says_what_to_add(tmp_path: Path) -> None:
+    run_recorded(tmp_path, at_safe_point=_ask(tmp_path, {1: [("evaluate", {})]}), max_steps=1)
+    (outcome,) = _outcomes(tmp_path)
+    assert not outcome.applied
+    assert "no grpo_tui.evaluate. Add `evaluate: {every: 50}` below grpo_tui in its config" in outcome.reason
+
+
+def test_changed_sampling_begins_a_new_series_whose_first_evaluation_is_its_best_so_far(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    how: dict[str, Any] = {
+        "before_train": evaluating(Evaluate(every=1, rows=5, samples=1)),
+        "save_strategy": "steps",
+        "save_steps": 6,
+        "save_total_limit": 1,
+        "max_steps": 6,
+    }
+    values = {0: 0.1, 1: 0.9, 2: 0.2, 3: 0.7, 4: 0.3, 5: 0.1, 6: 0.0}
+    cooler = _ask(folder, {2: [("set", {"temperature": 0.7})]})
+    run_recorded(folder, at_safe_point=cooler, rewards=[ByStep(values)], **how)
+    found = evaluated(folder)
+    assert [one.step for one in found.done] == [3, 4, 5, 6]
+    assert found.sampling["temperature"] == 0.7
+    said = capsys.readouterr().err
+    assert said.count("temperature 1 → 0.7: sampling changed, so a new series of evaluations begins") == 1
+    there = {path.name: (read_object(path / MARKER) or {}).get(BEST) for path in folder.glob("checkpoint-*")}
+    assert there == {"checkpoint-3": True, "checkpoint-6": False}
+    again = {**how, "resume": folder / "checkpoint-3"}
+    run_recorded(folder, rewards=[ByStep(values)], **again)
+    assert [one.step for one in evaluated(folder).done] == [3, 4, 5, 6], "the temperature is restored first"
+    assert "sampling changed" not in capsys.readouterr().err
+
+
 class ByStep:
     """Gives every completion what belongs to the step."""
 

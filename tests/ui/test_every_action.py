@@ -89,6 +89,7 @@ async def test_of_train(run: RecordedRun, monkeypatch: pytest.MonkeyPatch) -> No
         await act("run.set", on_top(app, SetDialog))
         await closed(pilot, screen)
         await act("run.undo", lambda: "undo" in commands())
+        await act("run.evaluate", lambda: "evaluate" in commands())
         await act("run.sample", on_top(app, SampleDialog))
         await closed(pilot, screen)
 

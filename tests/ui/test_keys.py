@@ -75,6 +75,7 @@ ACTING = {
     "F": "Fork",
     "K": "Keep ",
     "U": "Undo the last change",
+    "V": "Evaluate the policy now",
     "equals_sign": "Change a setting",
 }
 """The keys that change a run or a file, or start work on a GPU."""
@@ -101,6 +102,7 @@ ACTS = {
         "run.stop_now",
         "run.set",
         "run.undo",
+        "run.evaluate",
     ),
     *("runs.resume", "config.start", "config.trial", "config.baseline", "rewards.baseline"),
     *("config.save", "config.save_text", "config.save_as", "config.new", "config.export", "rewards.keep"),

@@ -12,7 +12,7 @@ from textual.events import DescendantFocus, Resize
 from textual.screen import ModalScreen, Screen
 
 from grpo_tui.core.commands import Outcome
-from grpo_tui.core.text import shell_word
+from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.present.formatting import from_here
 from grpo_tui.present.train_view import ChartView, TrainView
 from grpo_tui.ui.actions import MOVED, Action, action, bindings, refusal
@@ -178,6 +178,11 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
     def action_run_undo(self) -> None:
         if self._allowed(action("run.undo")) is not None:
             self.shell.steer("undo")
+
+    def action_run_evaluate(self) -> None:
+        if self._allowed(action("run.evaluate")) is not None:
+            self.app.notify("Evaluating after the current step.")
+            self.shell.steer("evaluate", then=lambda outcome: self.app.notify(one_line(outcome.reason, 300)))
 
     def action_run_sample(self) -> None:
         view = self._allowed(action("run.sample"))
