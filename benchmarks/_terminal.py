@@ -101,7 +101,8 @@ class Terminal:
         if folder is not None:
             os.chdir(folder)
             os.environ["GRPO_TUI_CONFIG_DIR"] = str(folder / "preferences")  # a person's own change nothing
-        for name in ("COLUMNS", "LINES", "NO_COLOR"):
+        # A start that compiles the program again is not the one that users wait for.
+        for name in ("COLUMNS", "LINES", "NO_COLOR", "PYTHONDONTWRITEBYTECODE"):
             os.environ.pop(name, None)
         os.environ.update({"TERM": "xterm-256color", "COLORTERM": "truecolor", **(env or {})})
         fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
