@@ -14,7 +14,6 @@ from grpo_tui.cli.errors import OK, REFUSED, USAGE, CommandError
 from grpo_tui.cli.parser import build_parser, joined
 from grpo_tui.cli.plain import complain, drop_output, guard_terminals, has_screen, open_standard_streams
 from grpo_tui.core.text import one_line, safe
-from grpo_tui.store.connection import RunDatabaseError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         implied = _with_implied_command(words)
         parser = build_parser(
-            implied[0] if implied else "", with_faults="demo" in words, with_open=implied != words
+            implied[0] if implied else "runs", with_faults="demo" in words, with_open=implied != words
         )
         parsed = parser.parse_args(joined(implied))
         if getattr(parsed, "trust", False):
@@ -44,9 +43,6 @@ def main(arguments: list[str] | None = None) -> int:
     except CommandError as error:
         complain(safe(str(error)))
         return error.code
-    except RunDatabaseError as error:
-        complain(safe(str(error)))
-        return USAGE
     except BrokenPipeError:
         drop_output()
         return OK
@@ -54,10 +50,14 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
     except Exception as error:
         from grpo_tui.rewards.consent import ConsentError
+        from grpo_tui.store.connection import RunDatabaseError
 
         if isinstance(error, ConsentError):
             complain(_asking(error.codes))
             return REFUSED
+        if isinstance(error, RunDatabaseError):
+            complain(safe(str(error)))
+            return USAGE
         if "--debug" in words:
             raise
         complain(_sentence(error, words))

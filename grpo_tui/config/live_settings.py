@@ -13,7 +13,7 @@ from typing import Any, Literal
 from grpo_tui.config.coerce import CoerceError, coerce
 from grpo_tui.config.meant import nearest
 from grpo_tui.config.ranges import RANGES, limits
-from grpo_tui.config.trl_fields import load_fields
+from grpo_tui.config.trl_fields import FieldsUnavailableError, NoDefault, load_fields
 
 Counts = Literal["step", "generation"]
 FLOAT32 = 3.4e38
@@ -80,6 +80,22 @@ LIVE: Mapping[str, LiveSetting] = {
 def waiting(names: Iterable[str]) -> list[str]:
     """Return the names among these, such as `reward_weights.format`, that wait for the next generation."""
     return [name for name in names if (row := LIVE.get(name.partition(".")[0])) is not None and row.waits]
+
+
+def initial_values(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the initial value of every setting that can change, with TRL's defaults.
+
+    Args:
+        config: TRL's keys of a recorded config. Without any, nothing is known about the run.
+    """
+    if not config:
+        return {}
+    try:
+        fields = load_fields()
+    except FieldsUnavailableError:
+        return {name: config[name] for name in LIVE if name in config}
+    given = {name: config.get(name, fields[name].default) for name in LIVE if name in fields}
+    return {name: value for name, value in given.items() if not isinstance(value, NoDefault)}
 
 
 def live_value(name: str, value: Any, given: Mapping[str, Any]) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from grpo_tui.config.live_settings import waiting
 from grpo_tui.core.commands import BESIDE, Command, Outcome
 from grpo_tui.core.records import CheckpointSaved, SettingChanged
 from grpo_tui.core.text import one_line, prompt_text
@@ -149,8 +148,11 @@ def _asked(command: Command) -> str:
 
 
 def _awaited(command: Command) -> str:
-    late = command.kind == "set" and waiting(command.args)
-    return "the next generation" if late else "the end of the step"
+    if command.kind != "set":
+        return "the end of the step"
+    from grpo_tui.config.live_settings import waiting  # loads the config layer, which few views need
+
+    return "the next generation" if waiting(command.args) else "the end of the step"
 
 
 def _settings(command: Command) -> str:

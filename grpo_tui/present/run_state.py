@@ -13,8 +13,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from grpo_tui.config.live_settings import LIVE
-from grpo_tui.config.trl_fields import FieldsUnavailableError, NoDefault, load_fields
 from grpo_tui.core.commands import Command, Outcome
 from grpo_tui.core.evaluations import FACT, Evaluations
 from grpo_tui.core.records import CheckpointSaved, RewardFunctionInfo, SettingChanged
@@ -351,7 +349,6 @@ class RunState:
     def _settle(self) -> None:
         """Compute once what is constant until the next delta: views are more frequent than deltas."""
         self._settings = self._settings_in_force()
-        self._settable = self._all_in_force() | self._settings
         self._functions = self._function_rows()
         self._group_views = self._groups.views()
         self._charts: tuple[ChartView, ...] | None = None
@@ -406,7 +403,7 @@ class RunState:
             findings=status.findings,
             before_after=self._before_after(status),
             settings=self._settings,
-            settable=self._settable,
+            config=self._config(),
             newest_prompt=self._groups.newest_prompt,
             metric_rows=reward.rows,
             way_on=way_on(status, self.folder) if not status.live else "",
@@ -499,18 +496,6 @@ class RunState:
             if change.name != "learning_rate" or rate is None:
                 found[change.name] = change.new
         return found
-
-    def _all_in_force(self) -> dict[str, Any]:
-        """Return the initial value of every setting that can change, with TRL's defaults."""
-        config = self._config()
-        if not config:
-            return {}
-        try:
-            fields = load_fields()
-        except FieldsUnavailableError:
-            return {name: config[name] for name in LIVE if name in config}
-        given = {name: config.get(name, fields[name].default) for name in LIVE if name in fields}
-        return {name: value for name, value in given.items() if not isinstance(value, NoDefault)}
 
     def _config(self) -> Mapping[str, Any]:
         config = self._delta.facts.get("config")

@@ -177,8 +177,8 @@ class TrainView:
     before_after: BeforeAfter | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Current values of the settings that the user can change, by name."""
-    settable: Mapping[str, Any] = field(default_factory=dict)
-    """Current values of all settings that can change during the run, by name."""
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """TRL's keys of the recorded config."""
     newest_prompt: Any = None
     metric_rows: int = 0
     way_on: str = ""
@@ -193,6 +193,16 @@ class TrainView:
     def phase_s(self) -> float | None:
         """Seconds spent in the current phase."""
         return None if self.phase_since is None else max(0.0, self.now - self.phase_since)
+
+    @property
+    def settable(self) -> Mapping[str, Any]:
+        """Current values of all settings that can change during the run, by name.
+
+        The first call takes a tenth of a second, because TRL's defaults are read from its source.
+        """
+        from grpo_tui.config.live_settings import initial_values
+
+        return initial_values(self.config) | dict(self.settings)
 
     @property
     def progress(self) -> float | None:

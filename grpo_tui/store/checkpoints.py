@@ -7,7 +7,6 @@ import os
 import shutil
 import stat
 import struct
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -189,6 +188,8 @@ def _size(path: Path) -> int | None:
 
 def _whole_archive(path: Path) -> bool:
     """Return False for a torch file, which is a zip archive, whose end is missing."""
+    import zipfile
+
     try:
         with open_regular(path) as file:
             begins = file.read(2)

@@ -11,7 +11,6 @@ random id that the folder stores too. A copy has another inode, so it does not c
 from __future__ import annotations
 
 import os
-import secrets
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -222,6 +221,8 @@ def remember(run: Path) -> None:
     """
     if is_known(run):
         return
+    import secrets
+
     note, identity = _note(run), {"id": secrets.token_hex(16)}
     note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_json(RunFolder(run).identity, identity, mode=0o600)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import os
 import pwd
-import secrets
 import stat
 import time
 from collections.abc import Mapping
@@ -36,6 +35,8 @@ class Mailbox:
         Raises:
             OSError: The folder cannot be written, or the run belongs to another user.
         """
+        import secrets
+
         # Commands run in the order of their ids, so ids must increase even when the clock does not.
         self._newest = max(time.time_ns(), self._newest + 1)
         if why := self.refusal():

@@ -6,7 +6,6 @@ An unreadable file gives the defaults and a message, never an error. Unknown nam
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -151,5 +150,7 @@ def forget_unsaved(path: Path) -> None:
 
 
 def _place(path: Path) -> Path:
+    import hashlib
+
     name = hashlib.sha256(os.fsencode(path.absolute())).hexdigest()[:24]
     return config_folder() / FOLDER / f"{name}.yaml"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from collections.abc import Callable, Iterable
 from threading import Event
@@ -14,6 +15,7 @@ OVER_PANES = (
     "metrics",
     "hardware",
     "dialogs",
+    "set_dialog",
     "tokens",
     "what_if",
     "course",
@@ -38,3 +40,12 @@ def preload(quiet: Callable[[], bool], ended: Event, modules: Iterable[str] = MO
         importlib.import_module(name)
         if ended.wait(0.02):  # lets other threads run between two imports
             return
+    read_fields()
+
+
+def read_fields() -> None:
+    """Read TRL's fields, which the dialog of settings needs."""
+    from grpo_tui.config.trl_fields import FieldsUnavailableError, load_fields
+
+    with contextlib.suppress(FieldsUnavailableError):
+        load_fields()

@@ -19,9 +19,6 @@ from grpo_tui.ui.actions import MOVED, Action, action, bindings, refusal
 from grpo_tui.ui.kit.table import CursorList
 from grpo_tui.ui.pages import Pages
 from grpo_tui.ui.paint import LineScroll
-from grpo_tui.ui.screens.dialogs import SampleDialog, StopDialog
-from grpo_tui.ui.screens.reading import SampleResult
-from grpo_tui.ui.screens.set_dialog import SetDialog
 from grpo_tui.ui.shell import Shell
 from grpo_tui.ui.textual_private import KeepsStyles
 from grpo_tui.ui.widgets.bars import Footer, Header
@@ -156,6 +153,8 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
         self._stop("stop_now")
 
     def _stop(self, kind: str) -> None:
+        from grpo_tui.ui.screens.dialogs import StopDialog
+
         view = self._allowed(action(f"run.{kind}"))
         if view is not None:
 
@@ -166,6 +165,8 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
             self.app.push_screen(StopDialog(view, saves=view.state != "starting"), chosen)
 
     def action_run_set(self) -> None:
+        from grpo_tui.ui.screens.set_dialog import SetDialog
+
         view = self._allowed(action("run.set"))
         if view is not None:
 
@@ -185,6 +186,8 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
             self.shell.steer("evaluate", then=lambda outcome: self.app.notify(one_line(outcome.reason, 300)))
 
     def action_run_sample(self) -> None:
+        from grpo_tui.ui.screens.dialogs import SampleDialog
+
         view = self._allowed(action("run.sample"))
         if view is not None:
 
@@ -195,6 +198,8 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
             self.app.push_screen(SampleDialog(view), chosen)
 
     def _show_samples(self, outcome: Outcome) -> None:
+        from grpo_tui.ui.screens.reading import SampleResult
+
         self.app.push_screen(SampleResult(outcome))
 
     def action_pause_or_resume(self) -> None:
