@@ -9,8 +9,11 @@ import importlib
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from tests.ui.recorded_run import RecordedRun
 
 ML_STACK = frozenset({"torch", "transformers", "trl", "datasets", "accelerate", "peft", "vllm"})
 SCREEN = frozenset({"textual", "textual_plot"})
@@ -91,9 +94,27 @@ def test_the_first_paint_needs_neither_the_store_nor_the_view_of_a_run() -> None
     loaded = set(json.loads(done.stdout.splitlines()[-1])) - {"json"}  # the probe's own
     later = {
         "grpo_tui.store", "grpo_tui.present.series", "grpo_tui.present.train_view", "grpo_tui.rewards",
-        "grpo_tui.config", "psutil", "sqlite3", "yaml", "ruamel",
+        "grpo_tui.config", "psutil", "sqlite3", "yaml", "ruamel", "importlib.metadata",
     }  # fmt: skip
     assert not loaded & later
+
+
+def test_the_first_numbers_of_a_run_need_neither_its_config_nor_dialogs(tmp_path: Path) -> None:
+    run = RecordedRun(tmp_path / "run")
+    run.advance(3)
+    run.close()
+    code = (
+        "import json, sys; from pathlib import Path; from grpo_tui.ui.poller import Poller\n"
+        "import grpo_tui.ui.app, grpo_tui.ui.screens.train\n"
+        "def post(message): print(message.view.step); print(json.dumps(list(sys.modules))); follow.stop()\n"
+        "follow = Poller(Path(sys.argv[1]), post); follow.run()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(run.folder.root)], capture_output=True, text=True, check=True
+    )
+    step, loaded = done.stdout.splitlines()
+    assert step == "3"
+    assert not {"grpo_tui.config", "grpo_tui.ui.screens.dialogs", "yaml"} & set(json.loads(loaded))
 
 
 @pytest.mark.parametrize("package", ["grpo_tui.config", "grpo_tui.config.plan"])

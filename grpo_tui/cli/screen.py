@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import os
 import signal
 import sys
@@ -41,6 +42,7 @@ def show(
 def _screen(
     run: Path | None, roots: list[Path], rewards: RewardsRequest | None, config: ConfigRequest | None
 ) -> int:
+    gc.disable()  # imports leave no garbage; looking for it takes a twentieth of the time to the first paint
     from grpo_tui.cli.plain import last_word
     from grpo_tui.ui.app import run_app
 

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual.app import SystemCommand
+from textual.app import App, SystemCommand
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.screen import Screen
@@ -26,7 +26,6 @@ from grpo_tui.ui.paint import COMPONENTS
 from grpo_tui.ui.panes import PANES
 from grpo_tui.ui.preferences import PreferenceFile
 from grpo_tui.ui.requests import ConfigRequest
-from grpo_tui.ui.screens.runs import RunsScreen
 from grpo_tui.ui.terminal import (
     TerminalTitle,
     can_be_continued,
@@ -42,6 +41,7 @@ from grpo_tui.ui.theme import DARK, NAMES, THEMES, first_theme
 
 if TYPE_CHECKING:
     from textual.notifications import SeverityLevel
+    from textual.theme import Theme
 
     from grpo_tui.core.commands import Outcome
     from grpo_tui.present.runs_view import RunRow
@@ -55,6 +55,8 @@ if TYPE_CHECKING:
 TITLE_EVERY_S = 1.0
 MOST_WORKERS = 32
 """Upper limit of worker threads. Each is started when it is first needed."""
+LIST_AFTER_S = 2.0
+"""Longest time that the search for runs waits for the run that was asked for."""
 NICENESS = 10
 """Training has priority on a shared CPU."""
 
@@ -74,6 +76,7 @@ class GrpoApp(TunedApp):
     Args:
         roots: Folders to search for runs.
         clock: Wall clock, in seconds since the epoch.
+        niceness: Added to the process's own after the first paint. Workers start later and inherit it.
     """
 
     TITLE = "grpo-tui"
@@ -92,12 +95,17 @@ class GrpoApp(TunedApp):
         rewards: RewardsRequest | None = None,
         config: ConfigRequest | None = None,
         clock: Callable[[], float] = time.time,
+        niceness: int = 0,
     ) -> None:
         first = "rewards" if rewards is not None else "runs" if run is None else "train"
         first = "config" if config is not None else first
         self.DEFAULT_MODE = first  # type: ignore[misc]
+        self._preference_file = PreferenceFile()
+        self.preferences, self._trouble = self._preference_file.read()
+        # Set before the styles are read: a theme set later makes Textual read all of them again.
+        self.set_reactive(App.theme, NAMES.get(self.preferences.theme) or first_theme(os.environ))
         super().__init__()
-        self.clock = clock
+        self.clock, self._niceness = clock, niceness
         self.view: TrainView | None = None
         self.view_signal: Signal[TrainView | None] = Signal(self, "open run")
         self._poller: Poller | None = None
@@ -105,8 +113,6 @@ class GrpoApp(TunedApp):
         self.turning = ""
         """`pause` or `resume` while the latest of these commands is pending, otherwise empty."""
         self.ascii_only = few_glyphs(os.environ)
-        self._preference_file = PreferenceFile()
-        self.preferences, self._trouble = self._preference_file.read()
         self._title: TerminalTitle | None = None
         self._hinted = False
         self._lived: str | None = None
@@ -126,10 +132,11 @@ class GrpoApp(TunedApp):
         self._consent: list[ConsentAsked] = []
         """Questions waiting for an answer. The first one is on screen."""
         self._generations_request: tuple[str, int | None] | None = None
-        self._ended = threading.Event()
-        for theme in THEMES:
-            self.register_theme(theme)
-        self.theme = NAMES.get(self.preferences.theme) or first_theme(os.environ)
+        self._ended, self._viewed = threading.Event(), threading.Event()
+
+    @property
+    def available_themes(self) -> dict[str, Theme]:
+        return super().available_themes | {theme.name: theme for theme in THEMES}
 
     def get_driver_class(self) -> type[Driver]:
         """Return Textual's choice, or `PatientDriver` in place of its Linux driver."""
@@ -158,6 +165,8 @@ class GrpoApp(TunedApp):
     def _start_workers(self) -> None:
         from concurrent.futures import ThreadPoolExecutor
 
+        with contextlib.suppress(OSError, AttributeError):
+            os.nice(self._niceness)
         # Python's default pool has six threads on two CPUs. Long-lived workers would fill it.
         threads = ThreadPoolExecutor(MOST_WORKERS, thread_name_prefix="worker")
         asyncio.get_running_loop().set_default_executor(threads)
@@ -172,6 +181,8 @@ class GrpoApp(TunedApp):
         preload(lambda: self.quiet, self._ended)
 
     def _watch_runs(self) -> None:
+        if self._first_run is not None:
+            self._viewed.wait(LIST_AFTER_S)  # the run that was asked for comes first
         from grpo_tui.ui.runs_watch import RunsWatch
 
         # The open run is listed even when it is outside the roots.
@@ -180,6 +191,7 @@ class GrpoApp(TunedApp):
 
     def on_unmount(self) -> None:
         self._ended.set()
+        self._viewed.set()
         if self._poller is not None:
             self._poller.stop()
         self.give_back_title()
@@ -354,7 +366,7 @@ class GrpoApp(TunedApp):
 
     def offered(self, screen: Screen[Any]) -> list[Action]:
         """Return the actions that are currently available, each once even if several keys run it."""
-        listed = screen.listed if isinstance(screen, RunsScreen) else None
+        listed = getattr(screen, "listed", None)  # the list of runs has it
         here = on_pane(getattr(screen, "PANE", self.current_mode))
         possible = [a for a in here if a.id != "app.palette" and refusal(a, self.view, listed) is None]
         return list({a.target: a for a in reversed(possible)}.values())[::-1]
@@ -385,6 +397,7 @@ class GrpoApp(TunedApp):
         """Publish the newest view. Ignore one that belongs to a previously open run."""
         if message.source is self._poller:
             self.view = message.view
+            self._viewed.set()
             self.view_signal.publish(message.view)
 
     @property
@@ -550,10 +563,8 @@ def run_app(
     config: ConfigRequest | None = None,
 ) -> str:
     """Run the workbench until the user leaves. Return the line to print on exit, which may be empty."""
-    with contextlib.suppress(OSError, AttributeError):
-        os.nice(NICENESS)
     leave_whole_collections_to_the_app()
-    app = GrpoApp(roots, run, rewards=rewards, config=config)
+    app = GrpoApp(roots, run, rewards=rewards, config=config, niceness=NICENESS)
     try:
         parting = app.run() or ""
     except BaseException:

@@ -13,7 +13,6 @@ import queue
 import time
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from importlib.metadata import version
 from typing import Any, cast
 
 from rich.console import RenderableType
@@ -89,17 +88,25 @@ def missing(app: App[Any]) -> list[str]:
         "CommandPalette": (CommandPalette, CommandPalette),
     }
     return [
-        f"Textual {version('textual')} has no {owner}.{name}. Lost without it: {lost}."
+        f"Textual {_version()} has no {owner}.{name}. Lost without it: {lost}."
         for owner, names in NEEDED.items()
         for name, lost in names.items()
         if owners[owner][1] is not None and not any(hasattr(of, name) for of in owners[owner])
     ]
 
 
+def _version() -> str:
+    from importlib.metadata import version  # takes as long as a tenth of Textual
+
+    return version("textual")
+
+
 def leave_whole_collections_to_the_app() -> None:
     """Disable automatic full garbage collections; young generations are still collected."""
     young, middle, _ = gc.get_threshold()
     gc.set_threshold(young, middle, NEVER)
+    gc.freeze()  # no collection looks at modules again
+    gc.enable()
 
 
 class TunedApp(App[str]):
@@ -159,13 +166,16 @@ class TunedApp(App[str]):
         also set size classes only after everything is styled, and style it again.
         """
         shown = self.screen_stack
+        if not shown:
+            self.stylesheet.apply(self)  # Textual would do it only after the first screen is styled
         if isinstance(screen, Screen) and not screen.is_running and shown:
             screen.add_class(*(self.screen.classes & self._sizes), update=False)
         found, mounted = super()._get_screen(screen)
         with contextlib.suppress(AttributeError, TypeError):  # another Textual version re-reads all styles
-            newest = self._css_update_count
-            if found._css_update_count < 0 and shown and shown[-1]._css_update_count in (-1, newest):
-                found._css_update_count = shown[-1]._css_update_count = newest
+            newest, below = self._css_update_count, shown[-1:]
+            if found._css_update_count < 0 and all(one._css_update_count in (-1, newest) for one in below):
+                for one in (found, *below):
+                    one._css_update_count = newest
         return found, mounted
 
     def switch_mode(self, mode: str) -> AwaitMount:

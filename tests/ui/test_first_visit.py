@@ -9,6 +9,7 @@ from textual.app import App
 from textual.css.stylesheet import Stylesheet
 
 from grpo_tui.ui.app import GrpoApp
+from grpo_tui.ui.preferences import PreferenceFile
 from grpo_tui.ui.theme import NAMES
 from tests.ui.conftest import app_on, opened
 from tests.ui.recorded_run import RecordedRun
@@ -42,6 +43,19 @@ async def test_a_first_visit_looks_as_a_second_one(pane: str, run: RecordedRun) 
     first = await after(run, "theme", pane)
     assert first == await after(run, pane, "4", "theme", pane)
     assert first != await after(run, pane)
+
+
+@pytest.mark.parametrize("theme", ["", "light"])
+async def test_the_styles_are_read_once_for_the_first_picture(
+    theme: str, run: RecordedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Stylesheet, "reparse", lambda sheet: pytest.fail("all styles are read again"))
+    PreferenceFile().change(theme=theme)
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        assert app.theme == NAMES[theme or "dark"]
+        assert app.screen.styles.background.hex == str(app.current_theme.background).upper()
 
 
 async def test_a_first_visit_reads_no_styles_anew(run: RecordedRun, monkeypatch: pytest.MonkeyPatch) -> None:
