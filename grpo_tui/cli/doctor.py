@@ -11,9 +11,11 @@ from typing import Any
 from grpo_tui.cli.errors import FAILED, OK
 from grpo_tui.cli.look import readable_folder
 from grpo_tui.cli.plain import print_json, print_text, terminal_width
+from grpo_tui.cli.words import refuse_unused
 from grpo_tui.core.findings import SEVERITIES, Finding
 from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.health.reading import Diagnosis, diagnose
+from grpo_tui.health.remedies import with_tried
 from grpo_tui.present.formatting import from_here, plural
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.read_health import with_checkpoint
@@ -24,20 +26,31 @@ WIDEST = 110
 
 
 def doctor(parsed: Any) -> int:
-    """`grpo-tui doctor RUN [--json] [--gate error|warning]`. Exit 1 when a finding reaches the gate."""
+    """`grpo-tui doctor RUN [--json] [--gate error|warning]`. Exit 1 when a finding reaches the gate.
+
+    `--apply ID [--next] [-o FILE] [--because TEXT] [--wait S]` applies the remedies of a finding instead.
+    """
+    if parsed.apply is None:
+        refuse_unused(parsed, "without --apply", "--next", "--output", "--because", "--wait")
+    else:
+        refuse_unused(parsed, "with --apply", "--json", "--gate")
     root = readable_folder(parsed.run)
     with closing(RunReader(RunFolder(root).database)) as reader:
         found, look = diagnose(reader), read_status(root, reader)
         complete = [one.step for one in look.checkpoints if one.complete]
-        told = (with_checkpoint(reader, one, complete) for one in found.findings)
+        told = (with_checkpoint(reader, one, complete) for one in with_tried(reader, found.findings))
         found = replace(found, findings=(*_ended_badly(look), *told))
+    if parsed.apply is not None:
+        from grpo_tui.cli.doctor_apply import apply
+
+        return apply(parsed, root, found.findings)
     if parsed.json:
         print_json(
             {"findings": [finding.to_alert() for finding in found.findings]}, ascii_only=True, indent=1
         )
     else:
         print_text(_lines(found, shell_word(from_here(parsed.run)), min(terminal_width(), WIDEST)))
-    gate = SEVERITIES.index(parsed.gate)
+    gate = SEVERITIES.index(parsed.gate or "error")
     return FAILED if any(SEVERITIES.index(one.severity) <= gate for one in found.findings) else OK
 
 

@@ -18,11 +18,19 @@ from grpo_tui.present.formatting import setting
 from grpo_tui.store.reader import RunReader
 
 
-def config_as_ended(run: Path, overrides: Sequence[str], target: Path | None) -> str:
+def config_as_ended(
+    run: Path,
+    overrides: Sequence[str],
+    target: Path | None,
+    more: Sequence[SettingChanged] = (),
+    how: str = "as it ended",
+) -> str:
     """Return the YAML text of a run's config with the settings in effect at its last step.
 
     Args:
         overrides: `K=V` texts that take precedence over both.
+        more: Changes as if they had been made after the last step.
+        how: What the first line says of the config.
         target: File for the text, None for the terminal. Its folder must be that of the original config,
             because paths in the config are relative to it.
     """
@@ -31,20 +39,25 @@ def config_as_ended(run: Path, overrides: Sequence[str], target: Path | None) ->
     if not run.is_dir():
         raise CommandError(f"{run}: --format config takes a run folder")
     folder, _, saved = saved_run(run)
-    home = saved.path.parent if saved.path is not None else Path(saved.cwd or Path.cwd())
+    home = home_of(saved)
     if target is not None and target.absolute().parent.resolve() != home.resolve():
         name = shell_word(home / target.name)
         raise CommandError(f"The config names files by paths from {home}. Write it there: -o {name}")
     with closing(RunReader(folder.database)) as reader:
-        changes = reader.settings()
+        changes = [*reader.settings(), *more]
     ended = settings_in_force(changes, saved)
     given = [f"{name}={json.dumps(value)}" for name, value in ended.items()]
     with reported(ConfigError):
         config = exportable(inspect_saved(saved, [*given, *overrides], world_size=None))
     named = ", ".join(f"{name} {setting(value)}" for name, value in ended.items())
     head = f"# The config of {one_line(folder.root.name)}"
-    head += f" as it ended: {one_line(named)}" if named else ""
+    head += f" {how}: {one_line(named)}" if named else ""
     return f"{head}\n" + yaml.safe_dump(config.raw, sort_keys=False, allow_unicode=True)
+
+
+def home_of(saved: RunConfig) -> Path:
+    """Return the folder from which a config names files by paths."""
+    return saved.path.parent if saved.path is not None else Path(saved.cwd or Path.cwd())
 
 
 def settings_in_force(changes: Iterable[SettingChanged], saved: RunConfig) -> dict[str, object]:

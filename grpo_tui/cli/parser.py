@@ -395,16 +395,32 @@ def _doctor_command(commands: Commands) -> None:
     command = commands.add_parser(
         "doctor",
         help="what is wrong with a run, since when, and what to do",
-        epilog="Exit codes: 0 no finding at or above the gate, 1 findings, 2 usage error. docs/diagnosis.md"
-        " explains every finding.",
+        epilog="Exit codes: 0 no finding at or above the gate, 1 findings, 2 usage error. With --apply: 0 "
+        "applied, 3 rejected by the run, 4 timed out. docs/diagnosis.md explains every finding.",
     )
     command.add_argument("run", type=path, metavar="RUN", help="run folder, or a folder of logs")
     command.add_argument("--json", action="store_true", help="one JSON object")
     command.add_argument(
         "--gate",
         choices=("error", "warning"),
-        default="error",
         help="lowest severity that exits 1 (default error)",
+    )
+    command.add_argument(
+        "--apply",
+        metavar="ID",
+        help="apply the remedies of a finding: as `set` does in a run that trains, the rest in a config",
+    )
+    command.add_argument(
+        "--next",
+        action="store_true",
+        help="with --apply: leave the run as it is, and write all into the config",
+    )
+    command.add_argument(
+        "-o", "--output", type=path, metavar="FILE", help="the config to write (default: RUN-next.yaml)"
+    )
+    command.add_argument("--because", metavar="TEXT", help="with --apply: why, for the history of the run")
+    command.add_argument(
+        "--wait", type=seconds, metavar="S", help="with --apply: seconds to wait for the run (default 60)"
     )
 
 
@@ -471,7 +487,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "grpo-tui prompts runs/first --class never,always --export done.jsonl",
     ),
     "course": ("grpo-tui course runs/first", "grpo-tui course runs/first --prompt 313"),
-    "doctor": ("grpo-tui doctor runs/first", "grpo-tui doctor runs/first --gate warning --json"),
+    "doctor": (
+        "grpo-tui doctor runs/first",
+        "grpo-tui doctor runs/first --gate warning --json",
+        "grpo-tui doctor runs/first --apply signal.cancels",
+    ),
     "pause": ("grpo-tui pause runs/first",),
     "resume": ("grpo-tui resume runs/first",),
     "checkpoint": ("grpo-tui checkpoint runs/first",),

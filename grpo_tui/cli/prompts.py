@@ -83,19 +83,24 @@ def _write_csv(reader: RunReader, rows: Sequence[PromptMemory]) -> None:
 
 
 def _export(reader: RunReader, rows: Sequence[PromptMemory], file: Path) -> int:
-    """Write a filter file: a JSON line for each prompt."""
+    """Write a filter file, and say how to use it."""
     if not rows:
         raise CommandError("--export: no prompt is of these classes, so there is nothing to filter by")
     if file.exists():
         raise CommandError(f"{file} already exists and was left unchanged. Choose another file")
+    write_filter(reader, rows, file)
+    name = shell_word(file)
+    print(f"wrote {plural(len(rows), 'prompt')} to {name}. In the config of the next run, one of:")
+    print(f"  grpo_tui.filters: {{exclude: {name}}}   trains without them")
+    print(f"  grpo_tui.filters: {{only: {name}}}      trains on nothing else")
+    return OK
+
+
+def write_filter(reader: RunReader, rows: Sequence[PromptMemory], file: Path) -> None:
+    """Write a filter file: a JSON line for each prompt."""
     lines = [
         {**prompt_row(one, prompt), "prompt": one_line(prompt_text(prompt), EXCERPT)}
         for one, prompt in with_prompts(reader, rows)
     ]
     with reported(DraftFileError):  # written whole or not at all: half a file would filter too little
         write_text(file, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
-    name = shell_word(file)
-    print(f"wrote {plural(len(rows), 'prompt')} to {name}. In the config of the next run, one of:")
-    print(f"  grpo_tui.filters: {{exclude: {name}}}   trains without them")
-    print(f"  grpo_tui.filters: {{only: {name}}}      trains on nothing else")
-    return OK

@@ -34,6 +34,11 @@ def steer(parsed: Any) -> int:
     if parsed.command == "set" and parsed.history:
         return _history(parsed, root)
     kind, args = _command(parsed)
+    return send(root, kind, args, parsed.wait, as_json=parsed.json)
+
+
+def send(root: Path, kind: str, args: dict[str, Any], wait_s: float, *, as_json: bool) -> int:
+    """Send a command to a run, wait for its outcome, and print it."""
     look = read_status(root)
     if not look.live:
         raise CommandError(_gone(kind, root, look), REFUSED)
@@ -43,15 +48,15 @@ def steer(parsed: Any) -> int:
     except OSError as error:
         why = f"{root}: cannot write a command here: {error.strerror}{_by_signal(kind, root, look)}"
         raise CommandError(why, REFUSED) from error
-    outcome = mailbox.wait(command, parsed.wait)
+    outcome = mailbox.wait(command, wait_s)
     if outcome is None:
         print(
-            f"grpo-tui: no outcome within {parsed.wait:g} s. The command is still waiting; the run is in "
+            f"grpo-tui: no outcome within {wait_s:g} s. The command is still waiting; the run is in "
             f"phase {read_status(root).phase}{_waits_for(args)}",
             file=sys.stderr,
         )
         return TIMED_OUT
-    return _report(parsed, kind, outcome)
+    return _report(kind, outcome, as_json=as_json)
 
 
 def _history(parsed: Any, root: Path) -> int:
@@ -150,8 +155,8 @@ def _gone(kind: str, root: Path, look: Status) -> str:
     return f"the run is {look.state}: nothing is left to {kind.replace('_', ' ')}"
 
 
-def _report(parsed: Any, kind: str, outcome: Outcome) -> int:
-    if parsed.json:
+def _report(kind: str, outcome: Outcome, *, as_json: bool) -> int:
+    if as_json:
         body = {
             "applied": outcome.applied,
             "step": outcome.step,

@@ -12,7 +12,7 @@ from grpo_tui.health.state import NO_SIGNAL, Found, FunctionState, Limits, RunSt
 
 _EQUAL = ("equal", "all-correct", "all-wrong")
 _FORMAT = re.compile(r"format|tag|xml|structure|template", re.IGNORECASE)
-_CORRECT = re.compile(r"correct|accura|answer|solution|exact|verif|result|right", re.IGNORECASE)
+CORRECT = re.compile(r"correct|accura|answer|solution|exact|verif|result|right", re.IGNORECASE)
 
 _QUERIES = {
     "masked": "masked",
@@ -139,7 +139,7 @@ def _format_only(state: RunState, limits: Limits) -> Found | None:
     ]
     forms = [(name, one) for name, one in used if _FORMAT.search(name)]
     others = [(name, one) for name, one in used if not _FORMAT.search(name)]
-    others = [(name, one) for name, one in others if _CORRECT.search(name)] or others
+    others = [(name, one) for name, one in others if CORRECT.search(name)] or others
     if not forms or not others:
         return None
     for _, one in others:

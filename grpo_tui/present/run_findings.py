@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from grpo_tui.core.diagnosis import RULES
 from grpo_tui.core.findings import Finding, Remedy
+from grpo_tui.health.remedies import with_tried
 from grpo_tui.present.series import FLAT
 from grpo_tui.store.read_health import closed_findings, resume_options
 from grpo_tui.store.reader import RunReader
@@ -74,6 +75,11 @@ class RunFinding:
         return next((one for one in self.finding.remedies if one.live and one.field), None)
 
     @property
+    def settings(self) -> tuple[Remedy, ...]:
+        """The remedies that the config of the next run can hold."""
+        return tuple(for_config(self.finding))
+
+    @property
     def meaning(self) -> str:
         """Description of the rule; empty for a rule of a later version."""
         rule = RULES.get(self.finding.id)
@@ -82,15 +88,25 @@ class RunFinding:
 
 def read_findings(root: Path, reader: RunReader) -> tuple[RunFinding, ...]:
     """Return the findings of a run: open ones, worst first, then ended ones, newest first."""
-    now = [RunFinding(one, open=True) for one in read_status(root, reader).findings]
+    now = [RunFinding(one, open=True) for one in with_tried(reader, read_status(root, reader).findings)]
     return (*now, *(RunFinding(one, open=False) for one in closed_findings(reader)))
+
+
+def for_config(finding: Finding) -> Iterator[Remedy]:
+    """Yield the remedies that a config can hold, one for each setting."""
+    seen = {"resume_from_checkpoint"}
+    for remedy in finding.remedies:
+        if remedy.field and remedy.value is not None and remedy.field not in seen:
+            seen.add(remedy.field)
+            yield remedy
 
 
 def to_write(finding: Finding) -> Iterable[tuple[str, str]]:
     """Yield (`config`, line of YAML) or (`resume`, options of `train RUN`) to apply in the next run."""
-    for remedy in finding.remedies:
-        if remedy.field and remedy.value is not None and remedy.field != "resume_from_checkpoint":
-            yield "config", f"{remedy.field}: {json.dumps(remedy.value)}"
+    for remedy in for_config(finding):
+        name, value = str(remedy.field), json.dumps(remedy.value)
+        function = name.removeprefix("reward_weights.")
+        yield "config", f"weight: {value}  # of {function}" if function != name else f"{name}: {value}"
     options = resume_options(finding)
     if options:
         yield "resume", options

@@ -39,6 +39,25 @@ class PromptMemories:
         return {kind: found[kind] for kind in CLASSES}
 
 
+def prompt_visits(reader: RunReader, right: float) -> list[tuple[str, int, int, int, int]]:
+    """Return key, step, right completions, all completions and a group of every visit, by key and step.
+
+    Completions without a finite total are left out.
+
+    Args:
+        right: total from which on a completion is right.
+    """
+    rows = reader.all(
+        f"SELECT g.prompt_key, g.step, sum(n >= :top), count(n), max(g.id) FROM"
+        f" (SELECT group_id, {NUMBER.format('total')} AS n FROM completion) c"
+        " JOIN generation_group g ON g.id = c.group_id WHERE g.mode = 'train' AND g.superseded = 0"
+        " GROUP BY g.prompt_key, g.step, g.attempt, g.batch, g.idx HAVING count(n) > 0"
+        " ORDER BY g.prompt_key, g.step, g.attempt, g.batch, g.idx",
+        top=right - SAME,
+    )
+    return [(row[0], row[1], row[2], row[3], row[4]) for row in rows]
+
+
 def prompt_memories(reader: RunReader) -> PromptMemories:
     """Read every training prompt. Completions without a finite total are left out.
 
@@ -47,20 +66,13 @@ def prompt_memories(reader: RunReader) -> PromptMemories:
     ends = total_range(reader)
     if ends is None:
         return PromptMemories(None, 0.0, ())
-    rows = reader.all(
-        f"SELECT g.prompt_key, g.step, sum(n >= :top), count(n), max(g.id) FROM"
-        f" (SELECT group_id, {NUMBER.format('total')} AS n FROM completion) c"
-        " JOIN generation_group g ON g.id = c.group_id WHERE g.mode = 'train' AND g.superseded = 0"
-        " GROUP BY g.prompt_key, g.step, g.attempt, g.batch, g.idx HAVING count(n) > 0"
-        " ORDER BY g.prompt_key, g.step, g.attempt, g.batch, g.idx",
-        top=ends[1] - SAME,
-    )
+    rows = prompt_visits(reader, ends[1])
     found = [_memory(key, list(visits)) for key, visits in groupby(rows, key=lambda row: row[0])]
     share = sum(row[2] for row in rows) / max(1, sum(row[3] for row in rows))
     return PromptMemories(ends[1], share, tuple(sorted(found, key=lambda one: (one.first_step, one.group))))
 
 
-def _memory(key: str, visits: Sequence[Any]) -> PromptMemory:
+def _memory(key: str, visits: Sequence[tuple[str, int, int, int, int]]) -> PromptMemory:
     kind, first, last = classify([(row[2], row[3]) for row in visits])
     newest = max(row[4] for row in visits)
     return PromptMemory(key, kind, len(visits), first, last, visits[0][1], visits[-1][1], newest)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import sys
@@ -13,21 +12,18 @@ from typing import Any
 
 import pytest
 
-from grpo_tui.cli import doctor, main
+from grpo_tui.cli import main
 from grpo_tui.cli.parser import joined
 from grpo_tui.core import records as r
-from grpo_tui.core.findings import Finding
 from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL
-from grpo_tui.health.reading import Diagnosis
 from grpo_tui.rewards import consent
 from grpo_tui.rewards.baseline import BaselineOptions
 from grpo_tui.rewards.sample_sources import Origin
 from grpo_tui.rewards.scoring import ScoreOptions
 from grpo_tui.ship.compare import CompareOptions
 from grpo_tui.store.saved_views import SavedView, SavedViews
-from grpo_tui.store.status import read_status
 from tests.cli.test_every_option import COMMANDS, PARSER, options, taking
-from tests.ui.recorded_run import RecordedRun, recorded
+from tests.ui.recorded_run import RecordedRun
 
 FILE = "model_name_or_path: gpt2\ndataset_name: d\nreward_funcs: [accuracy_reward]\nlearning_rate: 1.0e-6\n"
 
@@ -103,7 +99,7 @@ ELSEWHERE = {
     "demo": ("test_summary.py", "--headless --steps --run-dir --device --seed --fault"),
     "data": ("test_data.py", "--row --search --no-rewards --set --json"),
     "check": ("test_check.py", "--fix"),
-    "doctor": ("test_option_effects.py", "--gate"),
+    "doctor": ("test_doctor.py", "--gate --apply --next --output --because --wait"),
     "config set": ("test_config_command.py", "--dry-run"),
     "checkpoints": ("test_checkpoints.py", "--delete --yes --json"),
     "merge": ("../ship/test_merge.py", "--dtype --json"),
@@ -168,29 +164,6 @@ def test_an_option_is_seen_in_what_is_printed(row: str, capsys: pytest.CaptureFi
         f"{with_it[:2000]}\n{without[:2000]}"
     )
     Path("out.py").unlink(missing_ok=True)
-
-
-@pytest.mark.parametrize("severity", ["error", "warning", "info"])
-def test_a_finding_at_or_above_the_gate_is_exit_1(severity: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = Diagnosis((Finding("a.b", severity, None, None, "odd", first_step=1, last_step=2),), 2, ())
-    monkeypatch.setattr(doctor, "diagnose", lambda _: found)
-    monkeypatch.setattr(doctor, "read_status", lambda *_: SimpleNamespace(state="finished", checkpoints=()))
-    codes = [
-        main(["doctor", "runs/first", *gate]) for gate in ([], ["--gate", "error"], ["--gate", "warning"])
-    ]
-    assert codes == {"error": [1, 1, 1], "warning": [0, 0, 1], "info": [0, 0, 0]}[severity]
-
-
-@pytest.mark.parametrize(("kind", "code"), [("failed", 1), ("finished", 0)])
-def test_a_run_that_failed_is_no_run_without_findings(
-    kind: str, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    recorded(tmp_path, kind).close()
-    assert main(["doctor", str(tmp_path), "--json"]) == code
-    told = json.loads(capsys.readouterr().out)["findings"]
-    assert [one["id"] for one in told if one["severity"] == "error"] == ["run.failed"] * code
-    cause = (read_status(tmp_path).error or {}).get("cause", "")
-    assert all(f"The run failed: {cause}" == one["message"] for one in told if one["id"] == "run.failed")
 
 
 # -- options that are handed on ---------------------------------------------------------------------------

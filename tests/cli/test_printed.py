@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -125,9 +124,9 @@ def test_the_outcome_of_a_command_is_said_and_its_exit_code_is_3_when_refused(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     outcome = Outcome(applied, 7, reason, result, 0.0)
-    assert steer._report(Namespace(json=False), kind, outcome) == (0 if applied else 3)
+    assert steer._report(kind, outcome, as_json=False) == (0 if applied else 3)
     assert capsys.readouterr() == (out, err)
-    assert steer._report(Namespace(json=True), kind, outcome) == (0 if applied else 3)
+    assert steer._report(kind, outcome, as_json=True) == (0 if applied else 3)
     body = {"applied": applied, "step": 7, "reason": reason, "result": result}
     assert json.loads(capsys.readouterr().out) == body
 

@@ -6,8 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from grpo_tui.config import load_config
 from grpo_tui.core import records as r
 from grpo_tui.core.findings import Finding, Remedy
+from grpo_tui.demo import DEMO_CONFIG
+from grpo_tui.store.layout import remember
+from grpo_tui.store.spec import RunSpec
 from grpo_tui.ui.screens.chart import ChartScreen
 from grpo_tui.ui.screens.dialogs import YesNo
 from grpo_tui.ui.screens.generations import GenerationsScreen
@@ -104,23 +108,55 @@ async def test_a_remedy_is_applied_after_a_yes(judged: RecordedRun) -> None:
         assert sent(judged) == []
         await pilot.press("equals_sign", "y")
         await until(pilot, lambda: bool(sent(judged)))
-        assert sent(judged) == [("set", {"learning_rate": 1e-5, "yes": True})]
+        because = "policy.broke: Set learning_rate back to 1e-05"
+        assert sent(judged) == [("set", {"learning_rate": 1e-5, "because": because, "yes": True})]
         assert isinstance(app.screen, TrainScreen)
+        # The run of this test has no config of its own, so what it cannot take is written nowhere.
+        await until(pilot, lambda: any("Not written: " in note.message for note in app._notifications))
 
 
-async def test_of_an_ended_run_nothing_is_applied() -> None:
-    ended = recorded(Path("runs") / "ended", "finished")
-    ended.write(r.OpenFindings(NOW - 30, (BROKE,)))
-    ended.close()
+@pytest.fixture
+def ended(tmp_path: Path) -> RecordedRun:
+    """An ended run of a copy of the demo, with findings."""
+    for name in ("demo.yaml", "task.py", "rewards.py", "model"):
+        (tmp_path / name).symlink_to(DEMO_CONFIG.parent / name)
+    run = recorded(tmp_path / "runs" / "ended", "finished")
+    spec = RunSpec(load_config(tmp_path / "demo.yaml").to_json())
+    spec.write(run.folder.spec)
+    run.write(r.OpenFindings(NOW - 30, (BROKE,)))
+    run.close()
+    return run
+
+
+async def test_the_remedies_for_an_ended_run_go_into_a_config_after_a_yes(
+    ended: RecordedRun, tmp_path: Path
+) -> None:
+    remember(ended.folder.root)
     app = app_on(ended.folder.root)
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot)
         await pilot.press("f")
         await until(pilot, lambda: isinstance(app.screen, RunFindingsScreen))
         await pilot.press("enter", "equals_sign")
-        await until(pilot, lambda: any("The run has ended." in note.message for note in app._notifications))
+        await until(pilot, lambda: isinstance(app.screen, YesNo))
+        assert "max_completion_length 512" in shown(app)
+        await pilot.press("y")
+        written = tmp_path / "ended-next.yaml"
+        await until(pilot, lambda: any(str(written) in note.message for note in app._notifications))
+        assert load_config(written).grpo["max_completion_length"] == 512
+        assert sent(ended) == []
+
+
+async def test_a_finding_without_a_setting_says_so(judged: RecordedRun) -> None:
+    app = app_on(judged.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await pilot.press("f")
+        await until(pilot, lambda: isinstance(app.screen, RunFindingsScreen))
+        await pilot.press("j", "enter", "equals_sign")
+        said = "No remedy of this finding is a setting."
+        await until(pilot, lambda: any(said in note.message for note in app._notifications))
         assert isinstance(app.screen, RunFindingScreen)
-        assert "learning_rate: 1e-05" in shown(app)
 
 
 async def test_a_run_without_findings_says_so(run: RecordedRun) -> None:

@@ -1,6 +1,6 @@
 """The open run's findings: a list, and one finding with its remedies.
 
-Both return the user's choice (`chart`, `completions` or `set`) and do nothing themselves.
+Both return the user's choice (`chart`, `completions`, `set` or `write`) and do nothing themselves.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 
+from grpo_tui.core.findings import Remedy
 from grpo_tui.core.text import one_line
 from grpo_tui.core.text import wrapped as words_wrapped
 from grpo_tui.present.formatting import plural, setting
@@ -125,8 +126,19 @@ def _paragraph(text: str, room: int) -> list[Line]:
     return [[Span("   "), Span(row)] for row in words_wrapped(one_line(text), room)]
 
 
+def _written(others: tuple[Remedy, ...]) -> list[Line]:
+    """Return what goes into a config for the next run."""
+    if not others:
+        return []
+    head: Line = [Span(" In a new config for the next run, beside that of this run:", "dim")]
+    return [
+        head,
+        *([Span(f" {one.field} ", "strong"), Span(one_line(setting(one.value), 40))] for one in others),
+    ]
+
+
 class RunFindingScreen(ReadingScreen):
-    """One finding. Returns `chart`, `completions` or `set`.
+    """One finding. Returns `chart`, `completions`, `set` or `write`.
 
     `run` is the run as typed on a command line. `live` says whether it accepts commands.
     """
@@ -139,8 +151,8 @@ class RunFindingScreen(ReadingScreen):
     ]
 
     def __init__(self, one: RunFinding, run: str, *, live: bool) -> None:
-        applies = live and one.change is not None
-        keys = f"enter chart   o completions{'   = apply' if applies else ''}   esc back"
+        applies = "   = apply" if live and one.change is not None else "   = write" if one.settings else ""
+        keys = f"enter chart   o completions{applies}   esc back"
         super().__init__(one.finding.id, RunFindingLines(one, run, live=live), keys)
         self._one, self._live = one, live
 
@@ -148,25 +160,34 @@ class RunFindingScreen(ReadingScreen):
         self.dismiss(what)
 
     def action_set(self) -> None:
-        """Ask before changing the setting, or say why it cannot be changed."""
-        change = self._one.change
-        if change is None or not self._live:
-            why = "No remedy of this finding can be applied" if change is None else "The run has ended"
-            self.app.notify(f"{why}. What helps the next run is listed here.", severity="warning")
+        """Ask before changing the setting that the run can take and writing the others, or say why not."""
+        change, others = self._one.change if self._live else None, self._one.settings
+        if change is not None:
+            others = tuple(one for one in others if one.field != change.field)
+        elif not others:
+            why = "No remedy of this finding is a setting. What helps is listed here."
+            self.app.notify(why, severity="warning")
             return
-        view, name = self.shell.view, str(change.field)
-        now = view.settable.get(name) if view is not None else None
-        before = f"{setting(now)} → " if now is not None else ""
-        told: list[Line] = [
-            [Span(f" {name} ", "strong"), Span(f"{before}{setting(change.value)}")],
-            [Span(" Applied at the next safe point.", "dim")],
-        ]
+        told: list[Line] = [*self._changes(change), *_written(others)]
+        verb = f"change {change.field}" if change is not None else "write a config"
 
         def answered(yes: bool | None) -> None:
             if yes:
-                self.dismiss("set")
+                self.dismiss("set" if change is not None else "write")
 
-        self.app.push_screen(YesNo(f"change {name}?", DialogText(told), "change it", "leave it"), answered)
+        yes, no = ("change it", "leave it") if change is not None else ("write it", "leave it")
+        self.app.push_screen(YesNo(f"{verb}?", DialogText(told), yes, no), answered)
+
+    def _changes(self, change: Remedy | None) -> list[Line]:
+        if change is None:
+            return []
+        view, name = self.shell.view, str(change.field)
+        now = view.settable.get(name) if view is not None else None
+        before = f"{setting(now)} → " if now is not None else ""
+        return [
+            [Span(f" {name} ", "strong"), Span(f"{before}{setting(change.value)}")],
+            [Span(" Applied at the next safe point.", "dim")],
+        ]
 
     def action_copy(self) -> None:
         self.shell.copy("finding", self._one.finding.message)

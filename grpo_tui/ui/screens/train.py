@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
@@ -501,7 +502,12 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
             self.shell.show_generations(one.query)
         elif what == "set" and change is not None and change.field is not None:
             if self._allowed(action("run.set")) is not None:
-                self.shell.steer("set", {change.field: change.value, "yes": True})
+                because = f"{one.finding.id}: {change.text}"
+                self.shell.steer("set", {change.field: change.value, "because": because, "yes": True})
+                if any(other.field != change.field for other in one.settings):
+                    self._write_next(folder, one)
+        elif what == "write":
+            self._write_next(folder, one)
         elif what == "chart":
             from grpo_tui.ui.screens.chart import ChartScreen
 
@@ -509,6 +515,23 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
             key = one.chart if one.chart in ends else "reward"
             first, last = one.span
             self.app.push_screen(ChartScreen(folder.root, key, (first, min(last, ends.get(key, last)))))
+
+    def _write_next(self, folder: RunFolder, one: RunFinding) -> None:
+        """Write the remedies of a finding into a config for the next run, in a process of its own."""
+        words = ["doctor", str(folder.root), "--apply", one.finding.id, "--next"]
+
+        def write() -> None:
+            from grpo_tui.ui.starting import Child
+
+            ended = Child(words, ()).run()
+            said = "; ".join(map(one_line, ended.printed.splitlines()))
+            if ended.code == 0:
+                told = partial(self.app.notify, said, timeout=20)
+            else:
+                told = partial(self.app.notify, f"Not written: {ended.trouble}", severity="error", timeout=20)
+            self.app.call_later(told)
+
+        self.app.run_worker(write, thread=True, group="next config", exit_on_error=False)
 
     def action_view_large(self) -> None:
         self._turn_to(self._part_wanted, large=not self._large)
