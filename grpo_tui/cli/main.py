@@ -103,7 +103,7 @@ COMMANDS = (
     "pause", "resume", "checkpoint", "stop", "abort-reward", "set", "sample", "evaluate",
     "check", "score", "baseline", "probe", "cases", "rewards", "new", "config", "metrics", "log",
     "completions", "course", "prompts", "doctor", "tokens", "whatif", "data", "export", "plan", "gpus",
-    "compare", "checkpoints", "merge", "card", "report", "reproduce",
+    "compare", "seeds", "checkpoints", "merge", "card", "report", "reproduce",
 )  # fmt: skip
 
 
@@ -162,6 +162,7 @@ SERVED: dict[str, str] = {
     "new": "new:new",
     "config": "config:config",
     "export": "export:export",
+    "seeds": "seeds:show_seeds",
     "checkpoints": "checkpoints:checkpoints",
     "merge": "merge:merge",
     "card": "card:show_card",

@@ -27,8 +27,9 @@ from grpo_tui.cli.parser_ship import (
     add_merge_command,
     add_report_command,
     add_reproduce_command,
+    add_seeds_command,
 )
-from grpo_tui.cli.words import add_overrides, add_trust, path, positive, seconds, steps
+from grpo_tui.cli.words import add_overrides, add_trust, path, positive, seconds, seed_list, steps
 
 if TYPE_CHECKING:
     from grpo_tui.cli.words import Commands
@@ -70,6 +71,7 @@ def build_parser(
         ("data",): add_data_command,
         ("score", "baseline", "probe", "cases", "rewards", "whatif"): add_reward_commands,
         ("compare",): add_compare_command,
+        ("seeds",): add_seeds_command,
         ("new",): add_new_command,
         ("config",): add_config_command,
         ("export",): add_export_command,
@@ -152,6 +154,12 @@ def _train_command(commands: Commands) -> None:
         metavar="CKPT",
         help="continue from the newest complete checkpoint, or from CKPT (a folder or a step); with "
         "--run-dir NEW, fork the run there",
+    )
+    train.add_argument(
+        "--seeds",
+        type=seed_list,
+        metavar="N,N",
+        help="one run for each seed, one after the other, in FOLDER-seed-N; complete ones are skipped",
     )
     add_placing(train)
     add_start_check(train)
@@ -468,6 +476,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "train": (
         "grpo-tui train my.yaml",
         "grpo-tui train my.yaml --set learning_rate=2.0e-6 --set max_steps=50",
+        "grpo-tui train my.yaml --seeds 1,2,3               three runs, one after the other",
         "grpo-tui train my.yaml --smoke                     trial: two steps, saved and reloaded",
         "grpo-tui train runs/first --resume --detach        continues from the newest complete checkpoint",
         "grpo-tui train runs/first --resume 40 --run-dir runs/second --set learning_rate=1e-6    forks",
@@ -515,6 +524,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "grpo-tui compare runs/first",
         "grpo-tui compare base runs/first@200 runs/first --rows 200 --samples 8",
         "grpo-tui compare merged --config my.yaml --held --json",
+    ),
+    "seeds": (
+        "grpo-tui seeds runs/first-seed-*",
+        "grpo-tui seeds runs/first-seed-* runs/second-seed-* --json",
     ),
     "probe": ("grpo-tui probe rewards.py:correct --show", "grpo-tui probe my.yaml"),
     "cases": ("grpo-tui cases run my.cases.yaml",),

@@ -1,4 +1,4 @@
-"""Arguments of the commands for finished runs: compare, checkpoints, merge, card, report, reproduce."""
+"""Arguments of the commands for finished runs, from compare and seeds to reproduce."""
 
 from __future__ import annotations
 
@@ -60,6 +60,20 @@ def add_compare_command(commands: Commands) -> None:
     add_trust(compare)
     compare.add_argument("--json", action="store_true", help="the documented JSON object")
     compare.add_argument("--progress", action="store_true", help=argparse.SUPPRESS)  # for the screen
+
+
+def add_seeds_command(commands: Commands) -> None:
+    """Add `seeds`."""
+    command = commands.add_parser(
+        "seeds",
+        help="runs that differ only by seed as sets: do two sets differ by more than the noise of seeds",
+        epilog=(
+            "The first run names the set that the others are compared with. Exit codes: 0 better or within "
+            "the noise of seeds, 1 worse, 2 usage error. See docs/after-training.md."
+        ),
+    )
+    command.add_argument("runs", type=path, nargs="+", metavar="RUN", help="run folders")
+    command.add_argument("--json", action="store_true", help="the documented JSON object")
 
 
 def add_merge_command(commands: Commands) -> None:

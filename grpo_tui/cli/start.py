@@ -78,20 +78,38 @@ def demo(parsed: Any) -> int:
 def train(parsed: Any) -> int:
     """`grpo-tui train CONFIG_OR_RUN`."""
     _refuse_twice(parsed)
+    if parsed.seeds:
+        from grpo_tui.cli.train_seeds import train_seeds
+
+        return train_seeds(parsed)
     if parsed.smoke:
         from grpo_tui.cli.smoke import smoke
 
-        return smoke(parsed, prepared, _root(parsed))
+        return smoke(parsed, prepared, root_of_new(parsed))
     if parsed.keep:
         raise CommandError("--keep only works with --smoke")
-    start = _resumed(parsed, parsed.resume) if parsed.resume is not None else _anew_or_by_key(parsed)
-    start = _checked(start, parsed)
+    start = resumed(parsed) if parsed.resume is not None else _checked(_anew_or_by_key(parsed), parsed)
     return _go(start, headless=parsed.headless, detach=parsed.detach)
 
 
 def prepared(parsed: Any) -> Start:
     """Return a checked new start for the arguments of `train`."""
     return _checked(_new(parsed), parsed)
+
+
+def resumed(parsed: Any) -> Start:
+    """Return a checked resume for the arguments of `train`."""
+    return _checked(_resumed(parsed, parsed.resume), parsed)
+
+
+def detached(start: Start) -> int:
+    """Start a run and return at once."""
+    return _go(start, headless=True, detach=True)
+
+
+def config_of_new(parsed: Any) -> RunConfig:
+    """Return the config for the arguments of `train`."""
+    return _config(parsed, world_size(_launcher(parsed)))[0]
 
 
 def followed(start: Start) -> int:
@@ -203,7 +221,8 @@ def _launcher(parsed: Any) -> tuple[str, ...]:
     return launcher_words(inspect_config(parsed.config, parsed.overrides, world_size=None).section.launcher)
 
 
-def _root(parsed: Any) -> Path:
+def root_of_new(parsed: Any) -> Path:
+    """Return the run folder for the arguments of `train`."""
     return _root_of(parsed, *_config(parsed, None))
 
 
@@ -215,7 +234,7 @@ def _root_of(parsed: Any, config: RunConfig, source: RunFolder | None) -> Path:
 
 
 def _resumed(parsed: Any, asked: str, *, by_key: bool = False) -> Start:
-    earlier = _earlier(parsed.config if parsed.config.is_dir() else _root(parsed))
+    earlier = _earlier(parsed.config if parsed.config.is_dir() else root_of_new(parsed))
     asked_here = parsed.launcher is not None or _asks_for_other(parsed, earlier, "launcher")
     launcher = () if asked_here else earlier.launcher
     launcher = launcher or _launcher(parsed)
@@ -398,7 +417,7 @@ def _go(start: Start, *, headless: bool, detach: bool) -> int:
         ) from None
     _announce(start)
     try:
-        row, attempt = _known(folder)
+        row, attempt = known(folder)
         if _forks(start.spec):
             copy(Path(str(start.spec.forked_from)), folder.root)
         launch(folder, start.spec)
@@ -417,7 +436,7 @@ def _go(start: Start, *, headless: bool, detach: bool) -> int:
     return show(folder.root)
 
 
-def _known(folder: RunFolder) -> tuple[int, int]:
+def known(folder: RunFolder) -> tuple[int, int]:
     """Return the newest row and attempt before this start. Later ones belong to it."""
     try:
         reader = RunReader(folder.database)

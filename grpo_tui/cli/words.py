@@ -78,6 +78,16 @@ def positive(text: str) -> int:
     return number
 
 
+def seed_list(text: str) -> list[int]:
+    """Parse different seeds, separated by commas."""
+    from grpo_tui.core.seed_noise import read_seeds
+
+    try:
+        return read_seeds(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def seconds(text: str) -> float:
     """Parse a number of seconds of at least 0."""
     try:

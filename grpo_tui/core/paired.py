@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import comb, sqrt
+from functools import lru_cache
+from math import comb, cos, gamma, pi, sqrt, tan
 from typing import Literal
 
 from grpo_tui.core.statistics import FEWEST_PROMPTS
@@ -87,12 +88,17 @@ def _gains(base: Sequence[float | None], policy: Sequence[float | None]) -> list
     return [theirs - ours for ours, theirs in pairs if ours is not None and theirs is not None]
 
 
-def t_quantile(freedom: int) -> float:
+def t_quantile(freedom: float) -> float:
     """Return the 97.5 % quantile of Student's t.
 
-    Uses the Cornish-Fisher expansion (Abramowitz and Stegun 1964, 26.7.5): accurate to three digits from
-    five degrees of freedom on, too small below three.
+    From five degrees of freedom on, uses the Cornish-Fisher expansion (Abramowitz and Stegun 1964, 26.7.5),
+    accurate to three digits. Below five the distribution itself is inverted.
+
+    Args:
+        freedom: At least 1, not necessarily whole.
     """
+    if freedom < _SERIES_FROM:
+        return _inverted(freedom)
     z, nu = 1.959963984540054, float(freedom)
     terms = (
         (z**3 + z) / 4,
@@ -101,6 +107,27 @@ def t_quantile(freedom: int) -> float:
         (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
     )
     return z + sum(term / nu**power for power, term in enumerate(terms, 1))
+
+
+_SERIES_FROM = 5
+_SLICES, _HALVINGS = 60, 40
+
+
+@lru_cache(256)
+def _inverted(freedom: float) -> float:
+    """Find t with `P(T <= t) = 0.975` by halving an interval.
+
+    With t = sqrt(nu) tan(a), the density is a power of cos(a).
+    """
+    scale = gamma((freedom + 1) / 2) / (sqrt(pi) * gamma(freedom / 2))
+    low, high = 0.0, pi / 2
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        step = middle / _SLICES
+        weights = (1 if at in (0, _SLICES) else 4 if at % 2 else 2 for at in range(_SLICES + 1))
+        area = sum(w * cos(at * step) ** (freedom - 1) for at, w in enumerate(weights)) * step / 3  # Simpson
+        low, high = (middle, high) if scale * area < 0.475 else (low, middle)
+    return sqrt(freedom) * tan(low)
 
 
 def pass_at(k: int, right: int, of: int) -> float:

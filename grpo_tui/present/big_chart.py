@@ -156,12 +156,14 @@ class ChartLine:
 
     key: str
     name: str
-    """Label among the other lines: `train`, `eval`, or the name of a run."""
+    """Label among the other lines: `train`, `eval`, or the name of a run or of a set of seeds."""
     buckets: tuple[ChartBucket, ...] = ()
     newest: float | None = None
     newest_step: int | None = None
     started_at: float = 0.0
     trouble: str = ""
+    runs: int = 1
+    """Number of runs it is the median of. If more than one, low and high of a bucket are over the runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,12 +229,16 @@ def nearest(places: Sequence[float], x: float) -> int | None:
 
 def bucket_at(line: ChartLine, x: float) -> ChartBucket | None:
     """Return the bucket of a line nearest to a position; None beyond its ends."""
-    xs = [s.x for s in line.buckets]
+    index = reaching([s.x for s in line.buckets], x)
+    return None if index is None else line.buckets[index]
+
+
+def reaching(xs: Sequence[float], x: float) -> int | None:
+    """Return the index of the position nearest to `x`; None beyond their ends or in a gap."""
     index = nearest(xs, x)
     if index is None:
         return None
-    room = max(1e-9, 1.5 * _apart(xs, index))
-    return line.buckets[index] if abs(xs[index] - x) <= room else None
+    return index if abs(xs[index] - x) <= max(1e-9, 1.5 * _apart(xs, index)) else None
 
 
 def _apart(xs: Sequence[float], index: int) -> float:
@@ -349,6 +355,13 @@ def short_value(bucket: ChartBucket | None) -> str:
     if bucket.mean is None:
         return "missing"
     return number(bucket.smooth if bucket.smooth is not None else bucket.mean)
+
+
+def reach_words(bucket: ChartBucket) -> str:
+    """Return the range of a bucket over the runs of a set; empty without values."""
+    if bucket.low is None or bucket.high is None:
+        return ""
+    return f"({number(bucket.low)} to {number(bucket.high)})"
 
 
 def happened_words(view: BigChartView, place: float) -> list[Span]:

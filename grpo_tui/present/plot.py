@@ -604,12 +604,19 @@ def _grid(view: BigChartView, frame: Frame, axis: ValueAxis, rows: int, braille:
     for index, line in enumerate(shown):
         for a, b in _joined(view, line):
             left, right = frame.column(a.x, across), frame.column(b.x, across)
-            if len(shown) == 1:
+            if line.runs > 1:
+                _area(grid, axis, left, right, _ends(a), _ends(b))
+            elif len(shown) == 1:
                 _band(grid, axis, a, b, left, right)
             if a.smooth is not None and b.smooth is not None:
                 y0, y1 = axis.row(a.smooth, grid.dots), axis.row(b.smooth, grid.dots)
                 grid.line(LINE_ROLES[index], left, y0, right, y1, PATTERNS[index % len(PATTERNS)])
     return grid
+
+
+def _ends(bucket: ChartBucket) -> Reach:
+    middle = bucket.mean or 0.0
+    return (middle if bucket.low is None else bucket.low, middle if bucket.high is None else bucket.high)
 
 
 def _band(grid: Dots, axis: ValueAxis, a: ChartBucket, b: ChartBucket, left: int, right: int) -> None:

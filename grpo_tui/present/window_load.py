@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ from grpo_tui.present.big_chart import (
 )
 from grpo_tui.present.charts import axis_end, chart_keys
 from grpo_tui.present.formatting import MISSING, setting
+from grpo_tui.present.seed_band import median_line
+from grpo_tui.present.seed_sets import PLACES, SeedSet, read_seed_run, sets_of
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.read_series import StepRange, metric_keys, newest_value, series_window, step_range
@@ -48,6 +51,8 @@ class RunSource:
     def __init__(self, folder: Path, name: str = "") -> None:
         self.folder = folder
         self.name = one_line(name or folder.name, 40)
+        self.group = ""
+        """Name of the set of seeds it belongs to. Runs of one group are drawn as one line."""
         self.trouble = ""
         self.status: Status | None = None
         self.bounds: StepRange | None = None
@@ -253,7 +258,7 @@ def load_window(
     """Return the content of a chart `columns` dots wide; None before anything was logged.
 
     Args:
-        sources: One run with several keys, or several runs with one key.
+        sources: One run with several keys, or several runs with one key, those of a group together.
         keys: Metric keys with the name of each line; an empty name means the run's.
     """
     reaches = [reach for source in sources if (reach := source.reach(window.x)) is not None]
@@ -263,15 +268,18 @@ def load_window(
         min(r.first for r in reaches), max(r.newest for r in reaches), max(r.end for r in reaches)
     )
     first, last = shown_range(window, bounds)
-    lines = tuple(
-        source.line(key, name or source.name, window.x, first, last, columns, window.smoothing)
-        for source in sources
-        for key, name in keys
-    )
+    lines: list[ChartLine] = []
+    for group, members in groupby(sources, lambda source: source.group or source):
+        own = [
+            source.line(key, name or source.name, window.x, first, last, columns, window.smoothing)
+            for source in members
+            for key, name in keys
+        ]
+        lines += [median_line(own, group)] if isinstance(group, str) else own
     values = max((sum(s.count for s in line.buckets) for line in lines), default=0)
     return BigChartView(
         key=keys[0][0],
-        lines=lines,
+        lines=tuple(lines),
         x=window.x,
         first=first,
         last=last,
@@ -283,8 +291,6 @@ def load_window(
 
 
 FIRST = ("model", "learning_rate", "beta", "num_generations", "temperature", "rewards", "dataset")
-_PLACES = frozenset({"output_dir", "run_name", "logging_dir"})
-"""Settings that differ in every run and say nothing about it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,26 +303,40 @@ class SettingRow:
 
 @dataclass(frozen=True, slots=True)
 class OverlayFacts:
-    """Metrics of several runs, and the settings in which they differ."""
+    """Metrics of several runs, their sets of seeds, and the settings in which these differ."""
 
     keys: tuple[str, ...]
     settings: tuple[SettingRow, ...]
     same: int = 0
+    sets: tuple[SeedSet, ...] = ()
 
 
-def read_overlay(folders: Sequence[Path]) -> OverlayFacts:
-    """Read each run once. A run that cannot be read has no settings and no metrics."""
+def read_overlay(folders: Sequence[Path], names: Sequence[str] = ()) -> OverlayFacts:
+    """Read each run once. A run that cannot be read has no settings and no metrics.
+
+    Args:
+        names: Names of the runs; by default those of the folders.
+    """
     keys: list[list[str]] = []
-    configs: list[dict[str, str]] = []
+    settings: dict[Path, dict[str, str]] = {}
     for folder in folders:
         found, config = _one(folder)
         keys.append(chart_keys(found))
-        configs.append(_flat(config))
+        settings[folder] = _flat(config)
+    called = names or [folder.name for folder in folders]
+    sets = sets_of([read_seed_run(*run) for run in zip(folders, called, strict=True)])
+    configs = [_of_set(one, settings[one.runs[0].root]) for one in sets]
     every = [key for mine in keys for key in mine]
     ordered = chart_keys(dict.fromkeys(every))
     shared = {key for key in ordered if all(key in mine for mine in keys if mine)}
     rows, same = _different(configs)
-    return OverlayFacts(tuple(sorted(ordered, key=lambda k: k not in shared)), rows, same)
+    return OverlayFacts(tuple(sorted(ordered, key=lambda k: k not in shared)), rows, same, sets)
+
+
+def _of_set(one: SeedSet, settings: dict[str, str]) -> dict[str, str]:
+    if len(one.runs) == 1:
+        return settings
+    return settings | {"seed": ", ".join(map(str, one.seeds))}
 
 
 def _one(folder: Path) -> tuple[list[str], Any]:
@@ -357,7 +377,7 @@ def _flat(config: Any) -> dict[str, str]:
             )
     values["model"] = config.get("model")
     values.pop("model_name_or_path", None)
-    return {str(k): one_line(setting(v), 80) for k, v in values.items() if k not in _PLACES and v is not None}
+    return {str(k): one_line(setting(v), 80) for k, v in values.items() if k not in PLACES and v is not None}
 
 
 def _different(configs: Sequence[Mapping[str, str]]) -> tuple[tuple[SettingRow, ...], int]:

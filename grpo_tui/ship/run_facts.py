@@ -18,43 +18,21 @@ from grpo_tui.core.records import SettingChanged
 from grpo_tui.core.statistics import mean
 from grpo_tui.present.formatting import setting
 from grpo_tui.present.run_findings import RunFinding, read_findings
+from grpo_tui.present.run_rewards import TOTAL, Reward, read_rewards, series_of
 from grpo_tui.present.run_state import read_before_after
-from grpo_tui.present.series import KEPT_OPENING, Series
 from grpo_tui.present.train_view import BeforeAfter
 from grpo_tui.present.window_load import settings_of
 from grpo_tui.store.comparisons import newest_result
 from grpo_tui.store.layout import RunFolder
-from grpo_tui.store.read_series import metric_keys, series_start, step_range
+from grpo_tui.store.read_series import metric_keys, step_range
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.rollouts import IMPORTED
 from grpo_tui.store.status import Status, final_step, read_status
 
-TOTAL = "reward"
-"""TRL's key of the weighted sum of the rewards."""
 _DATA = frozenset(
     {"model", "dataset_name", "dataset_config", "dataset_train_split", "reward_funcs", "reward_weights"}
 )
 """Settings shown elsewhere, not in the list of settings."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reward:
-    """A reward over the run.
-
-    Attributes:
-        key: TRL's key of its batch mean.
-        name: Name of the function; `total` for the weighted sum of all.
-        weight: None for the total, and where it was not recorded.
-        start: Mean of its first values; None without any.
-        end: Mean of its last values.
-    """
-
-    key: str
-    name: str
-    weight: float | None
-    start: float | None
-    end: float | None
-    series: Series
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +98,7 @@ def read_facts(root: Path, name: str) -> RunFacts:
         status = read_status(root, reader)
         config = mapping(reader.fact("config"))
         imported = str(mapping(reader.fact(IMPORTED)).get("kind") or "")
-        averaged, rewards = _rewards(reader)
+        averaged, rewards = read_rewards(reader)
         first = reader.groups(mode="train", limit=1)
         return RunFacts(
             name=name,
@@ -146,37 +124,6 @@ def read_facts(root: Path, name: str) -> RunFacts:
 def mapping(value: Any) -> Mapping[str, Any]:
     """Return the value if it is a mapping, else an empty one."""
     return value if isinstance(value, Mapping) else {}
-
-
-def _series(reader: RunReader, key: str) -> Series:
-    start, series = series_start(reader, key), Series()
-    series.begin(start.opening, start.past)
-    for point in start.points:
-        series.append(point.step, point.value, point.at)
-    return series
-
-
-def _rewards(reader: RunReader) -> tuple[int, tuple[Reward, ...]]:
-    weights: dict[str, float | None] = {one.name: one.weight for one in reader.reward_functions()}
-    for key in metric_keys(reader):
-        name = key.removeprefix("rewards/").removesuffix("/mean")
-        if key == f"rewards/{name}/mean":
-            weights.setdefault(name, None)
-    named = [(f"rewards/{name}/mean", name, weight) for name, weight in weights.items()]
-    found = [(*one, _series(reader, one[0])) for one in (*named, (TOTAL, "total", None))]
-    averaged = min(KEPT_OPENING, max(1, found[-1][3].count // 2))
-    return averaged, tuple(
-        Reward(
-            key,
-            name,
-            weight,
-            mean(series.opening[:averaged]),
-            mean([recent.value for recent in series.recent][-averaged:]),
-            series,
-        )
-        for key, name, weight, series in found
-        if series.count
-    )
 
 
 def _settings(config: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
@@ -208,7 +155,7 @@ def _evaluations(reader: RunReader) -> Iterator[Measured]:
         name = key.removeprefix("eval_")
         if name == key or not (name == TOTAL or (name.startswith("rewards/") and name.endswith("/mean"))):
             continue
-        points = [bucket for bucket in _series(reader, key).buckets if bucket.mean is not None]
+        points = [bucket for bucket in series_of(reader, key).buckets if bucket.mean is not None]
         if points and points[0].mean is not None and points[-1].mean is not None:
             word = name.removeprefix("rewards/").removesuffix("/mean")
             yield Measured(word, points[0].first, points[0].mean, points[-1].last, points[-1].mean)

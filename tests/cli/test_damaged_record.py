@@ -10,7 +10,7 @@ import pytest
 
 from grpo_tui.cli.errors import CommandError
 from grpo_tui.cli.main import main
-from grpo_tui.cli.start import _known
+from grpo_tui.cli.start import known
 from grpo_tui.core.records import AttemptEnded, AttemptStarted
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import RunFolder
@@ -52,15 +52,15 @@ def test_a_start_into_it_is_refused_with_what_to_put_aside(
     assert main(["status", str(folder.root)]) == 2
     assert capsys.readouterr().err.startswith(f"grpo-tui: {folder.database}: ")
     with pytest.raises(CommandError, match=r"(?s)to start a new record:\nmkdir .*/broken && mv .*/run.db\* "):
-        _known(folder)
+        known(folder)
     folder.database.rename(folder.root / "aside")
-    assert _known(folder) == (0, 0)
+    assert known(folder) == (0, 0)
 
 
 def test_the_record_of_a_newer_version_is_not_put_aside(folder: RunFolder) -> None:
     _sql(folder.database, "PRAGMA user_version=99")
     with pytest.raises(CommandError, match=r"written by a newer grpo-tui .* Upgrade with"):
-        _known(folder)
+        known(folder)
 
 
 def test_a_run_json_that_cannot_be_read_leaves_the_way_of_the_config(

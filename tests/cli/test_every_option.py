@@ -168,10 +168,10 @@ def test_set_chooses_launcher_gpus_and_folder_of_a_run_as_the_options_do(
     launched = ["--set", f"grpo_tui.launcher={LAUNCHER}"]
     parsed = PARSER.parse_args(["train", str(run), *other])
     assert start._launcher(parsed) == ("torchrun", "--nproc_per_node", "4")
-    assert start._root(parsed) == tmp_path / "second"
+    assert start.root_of_new(parsed) == tmp_path / "second"
     parsed = PARSER.parse_args(["train", str(run), *launched])
     assert start._launcher(parsed) == tuple(LAUNCHER.split())
-    assert start._root(parsed) == run
+    assert start.root_of_new(parsed) == run
     assert config_of_plan(PARSER.parse_args(["plan", str(run), *launched]))[1] == tuple(LAUNCHER.split())
     asked: list[tuple[RunSpec, Any]] = []
     monkeypatch.setattr(start, "placed", lambda spec, config, gpus: asked.append((spec, config)) or spec)
@@ -221,6 +221,11 @@ SAMPLES: dict[str, tuple[str, ...]] = {
     "train CONFIG --keep": ("--keep", "--smoke"),
     "train CONFIG --smoke --detach": ("--smoke", "--detach"),
     "train CONFIG --smoke --resume": ("--smoke", "--resume"),
+    "train CONFIG --seeds 1,2 --smoke": ("--seeds", "--smoke"),
+    "train CONFIG --seeds 1,2 --resume": ("--seeds", "--resume"),
+    "train CONFIG --seeds 1,2 --set seed=3": ("--seeds", "--set seed"),
+    "train CONFIG --seeds 1,1": ("--seeds", "twice"),
+    "train CONFIG --seeds 1,x": ("--seeds", "1,2,3"),
     "train CONFIG --run-dir a --set output_dir=b": ("--run-dir", "output_dir"),
     "train CONFIG --gpus 0 --set grpo_tui.gpus=[1]": ("--gpus", "grpo_tui.gpus"),
     "train CONFIG --launcher torchrun --set grpo_tui.launcher=torchrun": ("--launcher", "grpo_tui.launcher"),

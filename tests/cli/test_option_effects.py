@@ -65,6 +65,7 @@ prompts RUN --limit 1 | --sort -step | +6–6
 prompts RUN | --json | +"counts"
 prompts RUN | --csv | +hash,class,
 prompts RUN | --export done.jsonl | +exclude:
+seeds RUN | --json | +"sets"
 doctor RUN | --json | +"findings"
 config diff my.yaml | other.yaml | +beta
 config diff my.yaml other.yaml | --text | +-beta: 0.1
@@ -304,6 +305,10 @@ HANDED: tuple[tuple[str, str, Callable[[Taken], Any], Any], ...] = (
      (True, False)),
     ("train DEMO --force", "check.before_start", lambda t: (t.named["quick"], t.named["force"]),
      (False, True)),
+    ("train DEMO --seeds 4,3", "train_seeds._one_after_the_other",
+     lambda t: [(job.seed, job.root.name[-7:], job.parsed.overrides) for job in t.args[0]],
+     [(4, "-seed-4", ["seed=4"]), (3, "-seed-3", ["seed=3"])]),
+    ("train DEMO --seeds 4 --detach", "train_seeds._detached", lambda t: t.args[0].seeds, [4]),
     ("train DEMO --gpus 1,2", "start.placed", lambda t: t.args[2], "1,2"),
     ("train DEMO --resume 4", "start._resumed", lambda t: t.args[1:], ("4",)),
     ("train DEMO --resume", "start._resumed", lambda t: t.args[1:], ("",)),

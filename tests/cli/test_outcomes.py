@@ -59,7 +59,7 @@ def test_rows_are_printed_once_each_after_a_resume_and_an_evaluation(
         r.AttemptEnded(1, 1.0, "stopped", 4, None, None),
     )
     reader = RunReader(RunFolder(tmp_path).database)
-    row, attempt = start._known(RunFolder(tmp_path))
+    row, attempt = start.known(RunFolder(tmp_path))
     assert (row, attempt) == (last_metric_row_id(reader), 1)
     assert headless._resumed_notes(reader, attempt) == (), "before the new attempt is recorded"
     assert headless._resumed_notes(reader, 0) == ["said of an earlier resume"]

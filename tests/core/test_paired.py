@@ -35,9 +35,11 @@ def test_the_interval_covers_the_truth_of_all_prompts_of_which_these_were_drawn(
 
 
 @pytest.mark.parametrize(
-    ("freedom", "table"), [(5, 2.571), (10, 2.228), (29, 2.045), (99, 1.984), (10_000, 1.960)]
-)
-def test_the_quantile_is_that_of_the_tables(freedom: int, table: float) -> None:
+    ("freedom", "table"),
+    [(1, 12.706), (2, 4.303), (2.5, 3.575), (3, 3.182), (4, 2.776), (5, 2.571), (10, 2.228), (29, 2.045),
+     (99, 1.984), (10_000, 1.960)],
+)  # fmt: skip
+def test_the_quantile_is_that_of_the_tables(freedom: float, table: float) -> None:
     assert t_quantile(freedom) == pytest.approx(table, abs=1e-3)
 
 

@@ -127,3 +127,27 @@ def test_a_gap_stays_open_and_one_value_is_a_dot() -> None:
     assert start == end
     assert line_chart([Curve("a", (_bucket(1, None),))], "a") == ""
     assert "NaN" not in line_chart([Curve("a", (_bucket(1, 0.0),))], "a")
+
+
+def test_runs_that_differ_only_by_seed_are_one_line_in_a_band(tmp_path: Path) -> None:
+    made = {("a", 1): 0.5, ("a", 2): 0.6, ("a", 3): 0.55, ("b", 1): 0.7, ("b", 2): 0.82, ("b", 3): 0.75}
+    for (name, seed), reward in made.items():
+        run = RecordedRun(tmp_path / f"{name}-seed-{seed}")
+        run.write(r.Fact("config", {"model": name, "grpo": {"seed": seed}}))
+        run.write(*[r.MetricRow(1, step, run.at(step), {"reward": reward}) for step in range(1, 11)])
+        run.end("failed" if (name, seed) == ("a", 3) else "finished")
+        run.close()
+    out = tmp_path / "report.html"
+    assert main(["report", *map(str, sorted(tmp_path.glob("*-seed-*"))), "-o", str(out)]) == 0
+    text = out.read_text()
+    assert "b is better than a by 0.210 (95 %: 0.083 to 0.337): final total reward over 2 seeds" in text
+    assert "Not counted in a: a-seed-3 (failed at step" in text
+    chart = charts(text)[0]
+    assert len(paths(chart, "line")) == 2
+    heights = [
+        {float(y) for y in re.findall(r"[ML][\d.]+ ([\d.]+)", one.get("d") or "")}
+        for one in paths(chart, "band")
+    ]
+    assert [len(band) for band in heights] == [2, 2]
+    (line, _) = [re.findall(r"[ML][\d.]+ ([\d.]+)", one.get("d") or "") for one in paths(chart, "line")]
+    assert min(heights[0]) < float(line[0]) < max(heights[0])

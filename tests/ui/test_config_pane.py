@@ -403,6 +403,28 @@ async def test_a_start_asks_to_save_then_once_and_shows_the_run(monkeypatch: pyt
         assert opened == [Path("runs/toy").absolute()]
 
 
+async def test_several_seeds_start_in_folders_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("runs/toy/checkpoint-3").mkdir(parents=True)
+    path = config_file()
+    asked: list[list[str]] = []
+    opened: list[Path] = []
+    monkeypatch.setattr("grpo_tui.ui.starting.start_run", lambda words: (not asked.append(words), "started"))
+    app = app_with(path)
+    monkeypatch.setattr(app, "open_run", opened.append)
+    async with app.run_test(size=SIZE) as pilot:
+        await looked_at(pilot)
+        await pilot.press("R")
+        await until(pilot, lambda: "start training?" in shown(app))
+        await pilot.press("s")
+        await until(pilot, lambda: "in runs/toy-seed-N" in shown(app))
+        await pilot.press("end", "backspace", "2", "enter")
+        await until(pilot, lambda: "names a seed twice" in shown(app))
+        await pilot.press("end", "backspace", "7", "enter")
+        await until(pilot, lambda: bool(opened))
+        assert asked == [[str(path), "--seeds", "1,2,7"]]
+        assert opened == [Path("runs/toy-seed-1").absolute()]
+
+
 async def test_the_key_that_the_question_before_a_start_names_lists_the_warnings() -> None:
     app = app_with(config_file(CONFIG.replace("learning_rate: 1.0e-6", "learning_rate: 1.0e-2")))
     async with app.run_test(size=SIZE) as pilot:

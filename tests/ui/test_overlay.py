@@ -144,6 +144,53 @@ async def test_six_lines_are_shown_and_more_are_told(runs: tuple[RecordedRun, ..
         await until(pilot, lambda: "2 more are marked" in shown(app))
 
 
+def seeded(name: str, seed: int, level: float, steps: int = 30, *, state: str = "finished") -> Path:
+    """A run of a set, whose reward is `level` throughout."""
+    run = RecordedRun(Path("runs") / f"{name}-seed-{seed}", began_at=NOW - 60)
+    run.write(r.Fact("config", {"model": "/m", "grpo": {"learning_rate": len(name) * 1e-4, "seed": seed}}))
+    for step in range(1, steps + 1):
+        run.write(r.MetricRow(1, step, run.at(step), {"reward": level}))
+    run.end(state)
+    run.close()
+    return run.folder.root
+
+
+SETS = {("old", 1): 0.50, ("old", 2): 0.52, ("old", 3): 0.51, ("better", 1): 0.80, ("better", 2): 0.83,
+        ("better", 3): 0.80}  # fmt: skip
+
+
+async def test_runs_that_differ_only_by_seed_are_one_line_with_a_verdict() -> None:
+    folders = [seeded(name, seed, level) for (name, seed), level in SETS.items()]
+    app = app_on(None)
+    async with app.run_test(size=(160, 40)) as pilot:
+        screen = await laid_over(pilot, *folders)
+        await until(pilot, lambda: "━━ old, 3 seeds 0.51" in shown(app))
+        title = shown(app).splitlines()[1]
+        assert "╍╍ better, 3 seeds 0.80" in title
+        assert title.count("seeds") == 2
+        assert "band: lowest to highest seed" in shown(app)
+        assert "better is better than old by 0.300 (95 %: 0.275 to 0.325)" in shown(app)
+        table = next(line for line in shown(app).splitlines() if "learning_rate" in line)
+        assert table.split() == ["learning_rate", "3e-4", "6e-4"]
+        assert "seed " not in "".join(one.name for one in screen._facts.settings if screen._facts)
+        await pilot.press("g")
+        await until(pilot, lambda: "(0.500 to 0.520)" in shown(app))
+        await pilot.press("t")
+        await until(pilot, lambda: "after the start" in shown(app) and "(0.500 to 0.520)" in shown(app))
+
+
+async def test_a_set_that_lost_a_run_goes_on_with_those_it_has() -> None:
+    folders = [seeded("old", 1, 0.5), seeded("old", 2, 0.9), seeded("old", 3, 0.2, 10, state="failed")]
+    app = app_on(None)
+    async with app.run_test(size=(160, 40)) as pilot:
+        await laid_over(pilot, *folders, word="none differs as recorded")
+        await until(pilot, lambda: "old: final total reward 0.700" in shown(app))
+        await pilot.press("home", *["right"] * 4)
+        await until(pilot, lambda: "0.500 (0.200 to 0.900)" in shown(app))
+        await pilot.press("end")
+        await until(pilot, lambda: "0.700 (0.500 to 0.900)" in shown(app))
+
+
 def test_names_that_are_the_same_are_told_apart_by_their_folders() -> None:
     assert distinct_names((Path("/a/run"), Path("/b/run"))) == ["a/run", "b/run"]
     assert distinct_names((Path("/a/x"), Path("/b/y"))) == ["x", "y"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ from textual.events import Resize
 from textual.message import Message
 from textual.screen import Screen
 
-from grpo_tui.core.text import one_line
+from grpo_tui.core.text import one_line, wrapped
 from grpo_tui.present.big_chart import (
     PAN,
     SMOOTHINGS,
@@ -35,7 +35,8 @@ from grpo_tui.present.big_chart import (
     zoomed,
 )
 from grpo_tui.present.plot import LINE_ROLES, MOST_LINES, line_sign
-from grpo_tui.present.window_load import OverlayFacts, RunSource, load_window, read_overlay
+from grpo_tui.present.seed_sets import SeedSet, sentences
+from grpo_tui.present.window_load import OverlayFacts, RunSource, SettingRow, load_window, read_overlay
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.messages import WindowLoaded
 from grpo_tui.ui.paint import Line, LinePane, Span, pad, ruled
@@ -58,7 +59,8 @@ class WindowLoader:
     """Reads runs for one chart. Call `run` in a thread, which opens, reads and closes the sources."""
 
     def __init__(self, sources: Sequence[RunSource], post: Callable[[Message], object]) -> None:
-        self._sources, self._post = tuple(sources), post
+        self._all = self._sources = tuple(sources)
+        self._post = post
         self._request: tuple[ChartOptions, int] | None = None
         self._wake, self._stopped = threading.Event(), threading.Event()
 
@@ -86,8 +88,12 @@ class WindowLoader:
                     read = options
                 self._wake.wait(max(LOOK_S, SHARE * (time.thread_time() - began)))
         finally:
-            for source in self._sources:
+            for source in self._all:
                 source.close()
+
+    def keep(self, sources: Sequence[RunSource]) -> None:
+        """Read only these from now on, in this order."""
+        self._sources = tuple(sources)
 
     def _read(self, options: ChartOptions, columns: int, *, band: bool = True) -> None:
         for source in self._sources:
@@ -352,89 +358,111 @@ NAME_WIDTH = 30
 
 
 class SettingsTable(LinePane):
-    """Settings that differ, one column per run."""
+    """How sets of seeds differ, and the settings that differ, with one column for each run or set."""
 
     DEFAULT_CSS = "SettingsTable { height: auto; max-height: 30%; }"
 
-    def __init__(self, names: list[str]) -> None:
+    def __init__(self) -> None:
         super().__init__(id="overlay-settings")
-        self._names = names
         self._facts: OverlayFacts | None = None
+        self._said: list[str] = []
 
     def show(self, facts: OverlayFacts) -> None:
-        self._facts = facts
+        self._facts, self._said = facts, sentences(facts.sets)
         self.changed(layout=True)
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
-        return 1 if self._facts is None or not self._facts.settings else 2 + len(self._facts.settings)
+        rows = 1 if self._facts is None or not self._facts.settings else 2 + len(self._facts.settings)
+        return len(self._verdicts(width)) + rows
+
+    def _verdicts(self, width: int) -> list[Line]:
+        return [[Span(f" {line}", "strong")] for text in self._said for line in wrapped(text, width - 2)]
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """Return the table. The title counts rows that do not fit."""
+        """Return the verdicts and the table. The title counts rows that do not fit."""
         facts = self._facts
         if facts is None:
             return [[Span(" Reading the settings …", "dim")]]
+        said = self._verdicts(width)
         if not facts.settings:
-            return [ruled([[Span("settings", "title")], [Span("none differs as recorded", "dim")]], width)]
-        room = max(1, height - 2)
+            nothing: list[Line] = [[Span("settings", "title")], [Span("none differs as recorded", "dim")]]
+            return [*said, ruled(nothing, width)]
+        room = max(1, height - 2 - len(said))
         hidden = len(facts.settings) - room
         parts: list[Line] = [[Span("settings that differ", "title")], [Span(f"{facts.same} the same", "dim")]]
         if hidden > 0:
             parts.append([Span(f"{hidden} more: d shows them", "dim", "screen.overlay_table")])
-        column = min(34, max(8, (width - NAME_WIDTH - 2) // len(self._names)))
+        return [*said, ruled(parts, width), *self._table(facts, facts.settings[:room], width)]
+
+    def _table(self, facts: OverlayFacts, settings: Sequence[SettingRow], width: int) -> list[Line]:
+        shown = facts.sets[:MOST_LINES]
+        column = min(34, max(8, (width - NAME_WIDTH - 2) // max(1, len(shown))))
         plain = bool(getattr(self.app, "ascii_only", False))
         names: list[Span] = [Span(" " * (NAME_WIDTH + 1))]
-        for i, name in enumerate(self._names):
-            names.append(
-                Span(pad(f"{line_sign(i, ascii_only=plain)} {name}", column - 1) + " ", LINE_ROLES[i])
-            )
+        for i, one in enumerate(shown):
+            sign = line_sign(i, ascii_only=plain)
+            names.append(Span(pad(f"{sign} {one.label}", column - 1) + " ", LINE_ROLES[i]))
         rows: list[Line] = [
             [
                 Span(" " + pad(row.name, NAME_WIDTH), "dim"),
-                *[Span(pad(value, column - 1) + " ") for value in row.values[: len(self._names)]],
+                *[Span(pad(value, column - 1) + " ") for value in row.values[: len(shown)]],
             ]
-            for row in facts.settings[:room]
+            for row in settings
         ]
-        return [ruled(parts, width), names, *rows]
+        return [names, *rows]
 
 
 class OverlayScreen(ZoomScreen):
-    """Two or more runs on one chart. At most `MOST_LINES` are shown."""
+    """Two or more runs on one chart, a set of seeds as one line. At most `MOST_LINES` lines are shown."""
 
     BINDINGS = bindings("overlay")
     PANE = "overlay"
 
     def __init__(self, folders: tuple[Path, ...], key: str = FIRST_KEY) -> None:
-        shown = folders[:MOST_LINES]
-        self._names = distinct_names(shown)
-        super().__init__([RunSource(f, name) for f, name in zip(shown, self._names, strict=True)], key)
-        self._left_out = len(folders) - len(shown)
+        self._names = distinct_names(folders)
+        sources = [RunSource(folder, name) for folder, name in zip(folders, self._names, strict=True)]
+        self._by_folder = dict(zip(folders, sources, strict=True))
+        super().__init__(sources, key)
         self._facts: OverlayFacts | None = None
 
     def compose(self) -> ComposeResult:
         yield Header("runs")
         yield BigChart(id="big-chart")
-        yield SettingsTable(self._names)
+        yield SettingsTable()
         yield Footer(self.PANE)
 
     def on_mount(self) -> None:
         self.query_one(Header).show(self.shell.view)
         self.query_one(Footer).show(None)
         self.app.run_worker(self._read, thread=True, group="settings", exit_on_error=False)
-        if self._left_out:
-            word = f"The first {MOST_LINES} runs are shown; {self._left_out} more are marked."
-            self.app.notify(word, severity="warning")
 
     def _read(self) -> None:
-        facts = read_overlay(self._folders)
+        facts = read_overlay(self._folders, self._names)
         self.app.call_from_thread(self._take, facts)
 
     def _take(self, facts: OverlayFacts) -> None:
         if not self.query(SettingsTable):  # the screen was left meanwhile
             return
         self._facts = facts
+        if len(facts.sets) > MOST_LINES:
+            word = f"The first {MOST_LINES} runs are shown; {len(facts.sets) - MOST_LINES} more are marked."
+            self.app.notify(word, severity="warning")
+        self._loader.keep(list(self._grouped(facts.sets[:MOST_LINES])))
         self.query_one(SettingsTable).show(facts)
         if facts.keys and self.options.key not in facts.keys:
             self.change(replace(self.options, key=facts.keys[0]))
+        self._ask()
+
+    def _grouped(self, sets: Sequence[SeedSet]) -> Iterator[RunSource]:
+        for one in sets:
+            for run in one.runs:
+                source = self._by_folder[run.root]
+                source.group = one.label if len(one.runs) > 1 else ""
+                yield source
+
+    def _ask(self) -> None:
+        if self._facts is not None:  # only then it is known which runs are one line
+            super()._ask()
 
     @property
     def keys(self) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from grpo_tui.ui.messages import (
 )
 from grpo_tui.ui.paint import Line, Span
 from grpo_tui.ui.screens.config_dialogs import CheckScreen
-from grpo_tui.ui.screens.dialogs import Choice, MenuDialog
+from grpo_tui.ui.screens.dialogs import Choice, MenuDialog, SeedsDialog
 from grpo_tui.ui.screens.reading import TextScreen
 
 if TYPE_CHECKING:
@@ -222,6 +222,7 @@ class ConfigStart:
         ]
         choices = [
             Choice("start", "training starts and opens in Train", "start", "y"),
+            Choice("several seeds", "one run for each seed, one after the other", "seeds", "s"),
             *([Choice("read first", "list the warnings", "list", "l")] if warnings else []),
             Choice("not yet", "back to the config", None, "n"),
         ]
@@ -231,10 +232,12 @@ class ConfigStart:
         """Return the folder for the run: another one if the configured folder already has a run."""
         from grpo_tui.present.config_evaluate import free_folder
 
-        request, view = self.screen.request, self.screen.view
+        view = self.screen.view
         free = free_folder(view.findings) if view is not None else None
-        if free is not None:
-            return free
+        return free if free is not None else self._configured_folder(config)
+
+    def _configured_folder(self, config: RunConfig) -> Path:
+        request = self.screen.request
         return request.run_dir if request is not None and request.run_dir is not None else config.run_root
 
     def _moved(self) -> bool:
@@ -246,17 +249,36 @@ class ConfigStart:
     def _answered(self, answer: str | None) -> None:
         if answer == "list":
             self.screen.action_config_findings()
+        elif answer == "seeds":
+            self._ask_seeds()
         elif answer in ("start", "force"):
             self._start(force=answer == "force")
 
-    def _start(self, *, force: bool) -> None:
+    def _ask_seeds(self) -> None:
+        config = self.screen.evaluation.inspected.config if self.screen.evaluation is not None else None
+        if config is None:
+            return
+
+        def answered(seeds: list[int] | None) -> None:
+            if seeds:
+                self._start(force=False, seeds=seeds)
+
+        folder = one_line(from_here(self._configured_folder(config)), 40)
+        self.screen.app.push_screen(SeedsDialog(folder), answered)
+
+    def _start(self, *, force: bool, seeds: Sequence[int] = ()) -> None:
         request, evaluation = self.screen.request, self.screen.evaluation
         if request is None or evaluation is None or evaluation.inspected.config is None:
             return
-        if self._asks_consent(partial(self._start, force=force)):
+        if self._asks_consent(partial(self._start, force=force, seeds=seeds)):
             return
-        folder = self.run_folder_of(evaluation.inspected.config)
-        words = self._train_words(replace(request, run_dir=folder) if self._moved() else request)
+        if seeds:  # each in a folder of its own, whatever is in the configured one
+            folder = self._configured_folder(evaluation.inspected.config)
+            words = [*self._train_words(request), "--seeds", ",".join(map(str, seeds))]
+            folder = folder.with_name(f"{folder.name}-seed-{seeds[0]}")
+        else:
+            folder = self.run_folder_of(evaluation.inspected.config)
+            words = self._train_words(replace(request, run_dir=folder) if self._moved() else request)
         if force:
             words.append("--force")
         if self._known_whole():

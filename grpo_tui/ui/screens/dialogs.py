@@ -19,6 +19,7 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
+from grpo_tui.core.seed_noise import read_seeds
 from grpo_tui.core.text import one_line, prompt_text, safe, wrapped
 from grpo_tui.present.config_yaml import from_edit, to_edit
 from grpo_tui.present.formatting import from_here
@@ -320,6 +321,22 @@ class WordsDialog(FieldDialog[str]):
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         self.dismiss(event.value)
+
+
+class SeedsDialog(FieldDialog[list[int]]):
+    """Seeds, separated by commas."""
+
+    def __init__(self, folder: str) -> None:
+        hint = one_line(
+            f"one run for each, one after the other, in {folder}-seed-N; complete ones are skipped"
+        )
+        super().__init__("train several seeds", "1,2,3", hint, "start", id="seeds")
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        try:
+            self.dismiss(read_seeds(event.value))
+        except ValueError as error:
+            self.tell([Span(f" {one_line(str(error))}", "attention")])
 
 
 class PathDialog(FieldDialog[Path]):

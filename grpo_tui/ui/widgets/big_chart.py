@@ -19,6 +19,7 @@ from grpo_tui.present.big_chart import (
     number,
     place_words,
     range_words,
+    reach_words,
     short_value,
     smoothing_words,
     title_of,
@@ -26,6 +27,7 @@ from grpo_tui.present.big_chart import (
     where_words,
 )
 from grpo_tui.present.plot import LINE_ROLES, MOST_LINES, Drawing, draw, line_sign, with_cursor
+from grpo_tui.present.seed_band import BAND
 from grpo_tui.ui.paint import Line, LinePane, Span, fitting, ruled, width_of
 from grpo_tui.ui.widgets.chart import EDGE, plot_lines
 
@@ -111,7 +113,7 @@ class BigChart(LinePane, can_focus=True):
 
     def _title(self, view: BigChartView, width: int, plain: bool) -> Line:
         parts: list[Line] = [[Span(title_of(view.key), "title")]]
-        if len(view.lines) > 1:
+        if len(view.lines) > 1 or view.lines[0].runs > 1:
             shown = view.lines[:MOST_LINES]
             # Every line is named, if need be abbreviated. The full names are in the readings below.
             room = (width - width_of(parts[0]) - 4) // len(shown) - 8
@@ -156,6 +158,7 @@ class BigChart(LinePane, can_focus=True):
             (2, _keyed("f", smoothing_words(view.smoothing_span), "screen.zoom_smooth")),
             (3, _keyed("t", "time" if view.x == "time" else "steps", "screen.zoom_time")),
             (4, _keyed("o", scale, "screen.zoom_log")),
+            *([(2, [Span(BAND, "dim")])] if any(line.runs > 1 for line in view.lines) else []),
         ]
         return [Span(" "), *fitting(parts, width - 2)]
 
@@ -163,7 +166,7 @@ class BigChart(LinePane, can_focus=True):
         """Return two lines: position and values at the cursor, and what happened there."""
         if place is None:
             return [(), ()]
-        if len(view.lines) > 1:
+        if len(view.lines) > 1 or view.lines[0].runs > 1:
             return self._readings(view, place, width, plain)
         line = view.lines[0]
         bucket = bucket_at(line, place)
@@ -192,6 +195,7 @@ class BigChart(LinePane, can_focus=True):
                 [
                     Span(f"{line_sign(i, ascii_only=plain)} {line.name} ", LINE_ROLES[i]),
                     Span(short_value(s), "strong"),
+                    *([Span(f" {reach_words(s)}", "dim")] if line.runs > 1 and s is not None else []),
                 ],
             )
             for i, line, s in found

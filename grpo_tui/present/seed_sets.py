@@ -1,0 +1,392 @@
+"""Group runs that differ only by seed into sets, and say whether two sets differ by more than chance.
+
+A set is recognized from the records: the runs have the same settings, rewards and changes while training, and
+different seeds. Folder names do not matter, except for the name of the set.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import takewhile
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from grpo_tui.config.on_reader import KEY as RULES
+from grpo_tui.core.evaluations import FACT, Evaluations
+from grpo_tui.core.seed_noise import FEWEST_SEEDS, SeedDifference, interval, seed_difference
+from grpo_tui.core.statistics import is_number
+from grpo_tui.core.text import one_line
+from grpo_tui.present.comparison_text import digits_of, signed
+from grpo_tui.present.formatting import fixed, plural
+from grpo_tui.present.run_rewards import TOTAL, read_rewards
+from grpo_tui.store.connection import RunDatabaseError
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.reader import RunReader
+from grpo_tui.store.status import read_status
+
+SEEDS = frozenset({"seed", "data_seed"})
+PLACES = frozenset({"output_dir", "run_name", "logging_dir"})
+"""Settings that differ in every run and say nothing about it."""
+_ASIDE = SEEDS | PLACES | {"resume_from_checkpoint"}
+_PLACEMENT = frozenset({"gpus", "notify"})
+"""Keys of the section that change no number."""
+_STEM = re.compile(r"[-_. /]*(seeds?)?[-_. =]*\d*$", re.IGNORECASE)
+MORE_SEEDS = "`grpo-tui train CONFIG --seeds 1,2,3`"
+EVALUATION = "evaluation"
+
+
+@dataclass(frozen=True, slots=True)
+class SeedRun:
+    """What a set needs to know about one run.
+
+    Attributes:
+        seed: None where it was not recorded; such a run is in no set.
+        identity: Equal for runs that differ only by seed.
+        complete: Whether it trained to its end, or to where a rule of its config stopped it.
+        values: Final value of each measure: rewards by name over the last logged steps, and the deciding
+            measure of the newest evaluation as `evaluation`.
+        deciding: The measure that evaluations are decided by; empty without any.
+        asked: Identifies the prompts of the evaluations.
+        weighing: Names and weights of the rewards. Totals of different ones cannot be compared.
+        data: The dataset and its filters.
+    """
+
+    root: Path
+    name: str
+    seed: int | None = None
+    identity: str = ""
+    state: str = "broken"
+    step: int = 0
+    complete: bool = False
+    values: Mapping[str, float] = field(default_factory=dict)
+    deciding: str = ""
+    asked: str = ""
+    weighing: str = ""
+    data: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SeedSet:
+    """Runs that differ only by seed. A run that belongs to no set is a set of one."""
+
+    name: str
+    runs: tuple[SeedRun, ...]
+
+    @property
+    def label(self) -> str:
+        """The name with the number of seeds."""
+        return self.name if len(self.runs) == 1 else f"{self.name}, {len(self.runs)} seeds"
+
+    @property
+    def seeds(self) -> tuple[int | None, ...]:
+        """Seeds of the runs, in their order."""
+        return tuple(run.seed for run in self.runs)
+
+    def final(self, measure: str) -> dict[int, float]:
+        """Return the final value of each complete run that has one, by seed."""
+        return {
+            -1 if run.seed is None else run.seed: run.values[measure]
+            for run in self.runs
+            if run.complete and measure in run.values
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Versus:
+    """A set compared with the first one, by one measure."""
+
+    base: SeedSet
+    other: SeedSet
+    measure: str
+    difference: SeedDifference | None
+
+
+def read_seed_run(root: Path, name: str) -> SeedRun:
+    """Read one run folder. One that cannot be read has no seed."""
+    try:
+        with closing(RunReader(RunFolder(root).database)) as reader:
+            return _read(root, name, reader)
+    except (RunDatabaseError, OSError, ValueError):
+        return SeedRun(root, name)
+
+
+def _read(root: Path, name: str, reader: RunReader) -> SeedRun:
+    config, record = _mapping(reader.fact("config")), _mapping(reader.fact("reproduction"))
+    seed = record.get("seed", _mapping(config.get("grpo")).get("seed"))
+    functions = [(one.name, one.weight, one.sha256) for one in reader.reward_functions()]
+    changes = [(one.step, one.name, one.new) for one in reader.settings()]
+    weights = [change for change in changes if change[1] == "reward_weights"]
+    evaluations = Evaluations.from_json(reader.fact(FACT))
+    ends: dict[str, float | None] = {one.key: one.end for one in read_rewards(reader)[1]}
+    if evaluations is not None:
+        ends[EVALUATION] = evaluations.done[-1].value
+    status = read_status(root, reader)
+    return SeedRun(
+        root=root,
+        name=one_line(name, 40),
+        seed=seed if isinstance(seed, int) and not isinstance(seed, bool) else None,
+        identity=_text([_settings(config), functions, changes, record.get("world_size")]) if config else "",
+        state=status.state,
+        step=status.step,
+        complete=status.state == "finished" or (status.state == "stopped" and _stopped_by_rule(reader)),
+        values={key: float(end) for key, end in ends.items() if end is not None and is_number(end)},
+        deciding=evaluations.deciding if evaluations is not None else "",
+        asked=evaluations.key if evaluations is not None else "",
+        weighing=_text([[(name, weight) for name, weight, _ in functions], weights]),
+        data=_text(_data(config)),
+    )
+
+
+def _data(config: Mapping[str, Any]) -> list[Any]:
+    script = _mapping(config.get("script"))
+    named = {key: value for key, value in script.items() if key.startswith("dataset")}
+    return [named, config.get("mixture"), _mapping(config.get("section")).get("filters")]
+
+
+def settings_apart(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """Return the names of the settings in which two configs differ, apart from seed and folder."""
+    first, second = (_flat(_settings(config)) for config in (one, other))
+    names = dict.fromkeys([*first, *second])
+    return [name for name in names if _text(first.get(name)) != _text(second.get(name))]
+
+
+def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for part, value in settings.items():
+        found |= value if isinstance(value, Mapping) else {part: value}
+    return found
+
+
+def _settings(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    grpo = {k: v for k, v in _mapping(config.get("grpo")).items() if k not in _ASIDE}
+    section = {k: v for k, v in _mapping(config.get("section")).items() if k not in _PLACEMENT}
+    rest = {part: config.get(part) for part in ("model", "model_args", "script", "mixture")}
+    return {**rest, "grpo": grpo, "section": section}
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=str)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _stopped_by_rule(reader: RunReader) -> bool:
+    stops = [command.by for command, outcome in reader.commands() if command.kind in ("stop", "stop_now")]
+    return bool(stops) and stops[-1] == RULES
+
+
+def sets_of(runs: Sequence[SeedRun]) -> tuple[SeedSet, ...]:
+    """Group runs, in the order in which each set is first named.
+
+    A second run with a seed that its set already has stays on its own.
+    """
+    groups: dict[tuple[object, ...], list[SeedRun]] = {}
+    for place, run in enumerate(runs):
+        together = groups.setdefault((run.identity,), []) if run.identity and run.seed is not None else None
+        if together is None or run.seed in [one.seed for one in together]:
+            groups[(place, "alone")] = [run]
+        else:
+            together.append(run)
+    names = [_name([run.name for run in group]) for group in groups.values()]
+    return tuple(
+        SeedSet(name if names.count(name) == 1 else group[0].name, tuple(group))
+        for name, group in zip(names, groups.values(), strict=True)
+    )
+
+
+def _name(names: Sequence[str]) -> str:
+    if len(names) == 1:
+        return names[0]
+    letters = (set(column) for column in zip(*names, strict=False))
+    shared = "".join(letter for (letter, *_) in takewhile(lambda column: len(column) == 1, letters))
+    return _STEM.sub("", shared) or names[0]
+
+
+# -- comparing ----------------------------------------------------------------------------------------
+
+
+def measures_of(sets: Sequence[SeedSet]) -> list[str]:
+    """Return the measures that these sets can be compared by, the deciding one first."""
+    runs = [run for one in sets for run in one.runs if run.complete]
+    found = dict.fromkeys(key for run in runs for key in run.values)
+    shared = [key for key in found if all(one.final(key) for one in sets)]
+    if len({run.deciding for run in runs}) > 1 or not _same_prompts(sets):
+        shared = [key for key in shared if key != EVALUATION]
+    if len({run.weighing for run in runs}) > 1:
+        shared = [key for key in shared if key != TOTAL]
+    return sorted(shared, key=lambda key: (key != EVALUATION, key != TOTAL))
+
+
+def _same_prompts(sets: Sequence[SeedSet]) -> bool:
+    asked = [{run.asked for run in one.runs} for one in sets]
+    return all(each & asked[0] for each in asked)
+
+
+def compared(sets: Sequence[SeedSet]) -> list[Versus]:
+    """Compare every other set with the first, by each measure they share, the deciding one first."""
+    return [
+        Versus(sets[0], other, measure, seed_difference(sets[0].final(measure), other.final(measure)))
+        for other in sets[1:]
+        for measure in measures_of([sets[0], other])
+    ]
+
+
+def measure_words(measure: str, deciding: str) -> str:
+    """Name a measure in a sentence."""
+    if measure == EVALUATION:
+        return f"{one_line(deciding, 30)} of the last evaluation"
+    if measure == TOTAL:
+        return "final total reward"
+    return f"final reward {one_line(measure.removeprefix('rewards/').removesuffix('/mean'), 40)}"
+
+
+def sentences(sets: Sequence[SeedSet]) -> list[str]:
+    """Say for each other set whether it differs from the first by more than chance.
+
+    Empty without a set of two runs. One set alone gets its mean with an interval.
+    """
+    if all(len(one.runs) == 1 for one in sets):
+        return []
+    if len(sets) == 1:
+        return [_alone(sets[0])]
+    return [_versus(sets[0], other) for other in sets[1:]]
+
+
+def _alone(one: SeedSet) -> str:
+    measure = next(iter(measures_of([one])), None)
+    values = one.final(measure) if measure is not None else {}
+    if measure is None or len(values) < FEWEST_SEEDS:
+        return f"Nothing can be said about the noise of seeds: {_counted(one)}"
+    middle, ends = sum(values.values()) / len(values), interval(values.values())
+    digits = digits_of([*values.values()])
+    within = f" (95 %: {' to '.join(fixed(end, digits) for end in ends)})" if ends else ""
+    reach = f"{fixed(min(values.values()), digits)} to {fixed(max(values.values()), digits)}"
+    what = measure_words(measure, one.runs[0].deciding)
+    return f"{one.name}: {what} {fixed(middle, digits)}{within}, {reach} over {_seeds(len(values))}"
+
+
+def _versus(base: SeedSet, other: SeedSet) -> str:
+    for one in (base, other):
+        if not any(run.complete for run in one.runs):
+            return f"Nothing can be compared yet: {_counted(one)}"
+    measures = measures_of([base, other])
+    if not measures:
+        return (
+            f"{other.name} and {base.name} share no measure: their rewards and evaluations differ. Compare "
+            "the models with `grpo-tui compare`"
+        )
+    measure = measures[0]
+    found = seed_difference(base.final(measure), other.final(measure))
+    assert found is not None
+    return verdict(Versus(base, other, measure, found), found)
+
+
+def verdict(versus: Versus, found: SeedDifference) -> str:
+    """Return the result of one comparison as a sentence."""
+    base, other = versus.base, versus.other
+    what = measure_words(versus.measure, other.runs[0].deciding)
+    if found.low is None or found.high is None:
+        by = f"{what} {signed([found.mean])[0]}"
+        few = next((one for one in (base, other) if len(one.final(versus.measure)) < FEWEST_SEEDS), None)
+        if few is not None:
+            return (
+                f"Nothing can be said about the noise of seeds: {_counted(few)}. {other.name} against "
+                f"{base.name}: {by}"
+            )
+        same = "difference" if found.paired else "value of each set"
+        return f"Nothing can be said about the noise of seeds: the {same} is the same for every seed ({by})"
+    over = (
+        f"over {_seeds(found.seeds[0])}, paired by seed"
+        if found.paired
+        else f"over {found.seeds[0]} and {_seeds(found.seeds[1])}, not paired"
+    )
+    data = {run.data for one in (base, other) for run in one.runs}
+    note = ". Their training data differ" if len(data) > 1 and versus.measure != EVALUATION else ""
+    if found.word == "within noise":
+        middle, low, high = signed([found.mean, found.low, found.high])
+        return (
+            f"The difference between {base.name} and {other.name} is within the noise of seeds: {what} "
+            f"{middle} (95 %: {low} to {high}) {over}{note}"
+        )
+    ends = sorted((abs(found.low), abs(found.high)))
+    digits = digits_of([found.mean, *ends])
+    middle, low, high = (fixed(value, digits) for value in (abs(found.mean), *ends))
+    by = f"{other.name} is {found.word} than {base.name} by {middle} (95 %: {low} to {high})"
+    return f"{by}: {what} {over}{note}"
+
+
+def _counted(one: SeedSet) -> str:
+    count = sum(run.complete for run in one.runs)
+    return f"{one.name} has {plural(count, 'complete run')}" if count else f"{one.name} has no complete run"
+
+
+def _seeds(count: int) -> str:
+    return plural(count, "seed")
+
+
+# -- as data ------------------------------------------------------------------------------------------
+
+
+def to_json(sets: Sequence[SeedSet]) -> dict[str, Any]:
+    """Return the sets and their comparisons as documented for `seeds --json`."""
+    return {
+        "sets": [_set_json(one) for one in sets],
+        "comparisons": [_versus_json(one) for one in compared(sets)],
+        "sentences": sentences(sets),
+    }
+
+
+def _set_json(one: SeedSet) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "seeds": list(one.seeds),
+        "runs": [
+            {
+                "path": str(run.root),
+                "seed": run.seed,
+                "state": run.state,
+                "step": run.step,
+                "complete": run.complete,
+                "values": dict(run.values),
+            }
+            for run in one.runs
+        ],
+        "measures": [_measure_json(one, measure) for measure in measures_of([one])],
+    }
+
+
+def _measure_json(one: SeedSet, measure: str) -> dict[str, Any]:
+    values = list(one.final(measure).values())
+    low, high = interval(values) or (None, None)
+    return {
+        "name": measure,
+        "mean": sum(values) / len(values),
+        "median": median(values),
+        "min": min(values),
+        "max": max(values),
+        "low": low,
+        "high": high,
+    }
+
+
+def _versus_json(versus: Versus) -> dict[str, Any]:
+    found = versus.difference
+    assert found is not None
+    return {
+        "base": versus.base.name,
+        "set": versus.other.name,
+        "measure": versus.measure,
+        "word": found.word,
+        "mean": found.mean,
+        "low": found.low,
+        "high": found.high,
+        "paired": found.paired,
+        "seeds": list(found.seeds),
+    }

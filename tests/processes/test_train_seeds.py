@@ -1,0 +1,84 @@
+"""`train --seeds` trains one config with several seeds, one run after the other, and continues later."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from grpo_tui.demo import DEMO_CONFIG
+from grpo_tui.present.seed_sets import read_seed_run, sets_of
+from grpo_tui.store.layout import RunFolder
+from tests import PATIENCE_S
+from tests.processes.runs import SMALL, grpo_tui, state, until
+
+SETTINGS = [word for pair in (*SMALL, "max_steps=2") for word in ("--set", pair)]
+
+
+def seed(run: Path, number: int) -> Path:
+    return run.with_name(f"{run.name}-seed-{number}")
+
+
+def test_seeds_train_one_after_the_other_and_complete_ones_are_skipped(tmp_path: Path) -> None:
+    run = tmp_path / "first"
+    command = ("train", DEMO_CONFIG, "--run-dir", run, *SETTINGS)
+    done = grpo_tui(*command, "--seeds", "1,2")
+    assert done.stdout.index("seed 1 (1 of 2)") < done.stdout.index("seed 2 (2 of 2)")
+    (both,) = sets_of([read_seed_run(seed(run, number), f"first-seed-{number}") for number in (1, 2)])
+    assert (both.name, both.seeds) == ("first", (1, 2))
+    assert all(one.complete for one in both.runs)
+    assert not RunFolder(run).exists()
+
+    again = grpo_tui(*command, "--seeds", "2,3")
+    assert again.stdout.count("skipped") == 1
+    assert "seed 3: complete" in again.stdout
+    assert f"grpo-tui seeds {seed(run, 2)} {seed(run, 3)}" in again.stdout
+
+    other = grpo_tui(*command, "--seeds", "3,4", "--set", "learning_rate=0.5", check=2)
+    assert f"{seed(run, 3)} holds a run with other settings (learning_rate)" in other.stderr
+    assert not seed(run, 4).exists()
+
+
+def test_one_seed_that_fails_leaves_the_others_and_is_the_exit_code(tmp_path: Path) -> None:
+    rewards, broken = tmp_path / "rewards.py", tmp_path / "broken"
+    broken.touch()
+    rewards.write_text(
+        "from pathlib import Path\n\ndef fails_once(completions, **kwargs):\n"
+        f"    if Path({str(broken)!r}).exists():\n        Path({str(broken)!r}).unlink()\n"
+        "        raise ValueError('broken on purpose')\n    return [1.0] * len(completions)\n"
+    )
+    words = ("--set", f"grpo_tui.rewards=['{rewards}:fails_once']")
+    done = grpo_tui(
+        "train", DEMO_CONFIG, "--run-dir", tmp_path / "r", *SETTINGS, *words, "--seeds", "1,2", check=1
+    )
+    assert "seed 1: failed" in done.stdout
+    assert "seed 2: complete" in done.stdout
+    assert "broken on purpose" in done.stdout
+
+
+def test_ctrl_c_starts_no_other_seed_and_the_same_command_waits_for_the_one_that_trains(
+    tmp_path: Path,
+) -> None:
+    run = tmp_path / "first"
+    long = [word for pair in (*SMALL, "max_steps=40", "save_steps=5") for word in ("--set", pair)]
+    words = [str(word) for word in ("train", DEMO_CONFIG, "--run-dir", run, "--quick-check", *long)]
+    command = [sys.executable, "-m", "grpo_tui", *words, "--seeds", "1,2"]
+    queue = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    state(seed(run, 1), "training")
+    queue.send_signal(signal.SIGINT)
+    out, err = queue.communicate(timeout=PATIENCE_S)
+    assert queue.returncode == 130
+    assert "training continues" in err
+    assert "seed 1: still training" in out
+    assert "seed 2: not started" in out
+    assert not seed(run, 2).exists()
+
+    grpo_tui("stop", seed(run, 1))
+    state(seed(run, 1), "stopped")
+    grpo_tui(*words, "--seeds", "1,2", "--detach")
+    state(seed(run, 1), "training", "finished")
+    grpo_tui(*words, "--seeds", "1,2")
+    both = [read_seed_run(seed(run, number), str(number)) for number in (1, 2)]
+    assert [(one.state, one.step) for one in both] == [("finished", 40)] * 2
+    until(lambda: "seed 2: complete" in run.with_name("first-seeds.log").read_text(), "the end of the queue")
