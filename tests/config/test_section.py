@@ -205,6 +205,16 @@ def test_a_rule_on_a_metric_that_nothing_logs_is_warned_of(folder: Path) -> None
 
 
 @pytest.mark.parametrize(
+    "name",
+    ["reward", "eval_reward", "rewards/f/mean", "eval_rewards/f/mean", "kl", "eval_completions/mean_length"],
+)
+def test_a_rule_on_a_metric_that_trl_logs_in_training_or_evaluation_is_not_warned_of(
+    folder: Path, name: str
+) -> None:
+    assert not load(folder, f"dataset: rows.jsonl\non: [{{when: {name} < 0, do: stop}}]").findings
+
+
+@pytest.mark.parametrize(
     ("rule", "fix"),
     [
         ("{when: polcy.broke, do: pause}", Fix("grpo_tui.on.0.when", "policy.broke")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,9 @@ def test_few_prompts_and_a_later_start_are_said() -> None:
         "no gain shown since step 20: at least 30 prompts are needed. pass@1 +0.433"
     )
     assert verdict(series(rising(0.0))) == ("", "evaluated before training: pass@1 0.098 on 40 prompts")
+    some = series([0.2, None, 0.4], [None, 0.7, 0.8], first_step=5)
+    assert verdict(replace(some, done=some.done[:1]))[1] == "evaluated at step 5: pass@1 0.300 on 2 prompts"
+    assert verdict(some)[1].endswith("pass@1 +0.400 on 1 prompt at step 15")
 
 
 def test_the_line_of_train_says_it_after_the_reward() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 
 import pytest
 
@@ -88,6 +89,28 @@ def test_recent_times_are_relative_and_old_ones_by_the_clock() -> None:
     assert ":" in f.moment(now - 7200, now)
     assert f.moment(now - 4e7, now).startswith("20")
     assert f.moment(None, now) == "–"
+
+
+@pytest.mark.parametrize(
+    ("at", "shown"),
+    [
+        ((2026, 2, 3, 15, 0, 1), "now"),
+        ((2026, 2, 3, 14, 59, 59), "now"),
+        ((2026, 2, 3, 14, 59, 58), "2 s ago"),
+        ((2026, 2, 3, 14, 59, 0), "1 min ago"),
+        ((2026, 2, 3, 14, 0, 0), "14:00"),
+        ((2026, 2, 3, 0, 0, 0), "00:00"),
+        ((2026, 2, 2, 23, 59, 0), "02 Feb 23:59"),
+        ((2026, 1, 3, 15, 0, 0), "03 Jan 15:00"),
+        ((2025, 12, 31, 23, 59, 0), "2025-12-31"),
+        ((2025, 2, 3, 15, 0, 0), "2025-02-03"),  # the same day of the year
+    ],
+)
+def test_a_moment_says_as_much_of_the_date_as_tells_it_from_today(
+    at: tuple[int, int, int, int, int, int], shown: str
+) -> None:
+    now = time.mktime((2026, 2, 3, 15, 0, 0, 0, 0, -1))
+    assert f.moment(time.mktime((*at, 0, 0, -1)), now) == shown
 
 
 def test_a_console_without_braille_gets_ascii_too() -> None:

@@ -73,9 +73,23 @@ def test_the_change_is_that_of_the_smoothed_value_over_so_many_steps() -> None:
     assert series_of(1.0).change(20) is None
 
 
+@pytest.mark.parametrize(("steps", "against"), [(1, 4), (2, 3), (4, 1), (9, 1)])
+def test_the_change_is_against_the_value_exactly_so_many_steps_ago(steps: int, against: int) -> None:
+    series = series_of(1.0, 2.0, 5.0, 4.0, 8.0)
+    smooth = {one.step: one.smooth for one in series.recent}
+    assert series.change(steps) == pytest.approx(smooth[5] - smooth[against])
+    apart = Series()  # logged every third step: the nearest one at least so long ago
+    for step in (3, 6, 9):
+        apart.append(step, step * 1.0)
+    smooth = {one.step: one.smooth for one in apart.recent}
+    assert apart.change(4) == pytest.approx(smooth[9] - smooth[3])
+
+
 def test_the_gain_compares_the_ends_of_a_run() -> None:
     assert series_of(*[1.0] * 15, *[2.5] * 15).gain() == pytest.approx(1.5)
     assert series_of(*[1.0] * 19).gain() is None
+    assert series_of(*[1.0] * 10, *[3.0] * 10).gain() == 2.0
+    assert series_of(*[1.0] * 10, *[50.0] * 9, *[3.0] * 10).gain() == 2.0
 
 
 def test_the_first_value_is_not_smoothed_towards_zero() -> None:

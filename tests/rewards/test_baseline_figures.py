@@ -185,9 +185,10 @@ def _config() -> RunConfig:
     return RunConfig(None, "m", {}, {}, {}, {}, Section())
 
 
-def _measures(*functions: tuple[str, float]) -> Measures:
-    """Made-up completions of two rows, scored by functions of these names."""
-    rows = [DatasetRow(1, "2+2?", {"answer": "4"}), DatasetRow(2, "3+4?", {"answer": "7"})]
+def _measures(*functions: tuple[str, float], more: Sequence[str] = ()) -> Measures:
+    """Made-up completions of two rows, and of rows with the answers `more`, scored by these functions."""
+    asked = [("2+2?", "4"), ("3+4?", "7"), *((f"{answer}+0?", answer) for answer in more)]
+    rows = [DatasetRow(at, prompt, {"answer": answer}) for at, (prompt, answer) in enumerate(asked, 1)]
     samples = made_of(rows, _config(), "answer", ["<think>x</think><answer>y</answer>"])
 
     def score(name: str, sample: Sample) -> float | None:
@@ -196,6 +197,7 @@ def _measures(*functions: tuple[str, float]) -> Measures:
         return {
             "right": 2.0 if tagged else 0.0,
             "too": 1.0 if tagged else 0.0,
+            "not 4": 1.0 if tagged and gold != "4" else 0.0,
             "format": float(text.startswith("<think>") and "<answer>" in text),
             "short": -len(text) / 100,
             "none": None,
@@ -229,6 +231,16 @@ def test_of_several_that_tell_gold_from_wrong_the_one_that_weighs_most_is_taken(
     judge = find_judge(measures, measures.functions)
     assert judge is not None
     assert judge.name == name
+
+
+@pytest.mark.parametrize(("more", "name"), [((), None), (("9",), "not 4"), (("4",), None)])
+def test_a_function_must_put_gold_above_wrong_on_more_than_half_of_the_rows(
+    more: Sequence[str], name: str | None
+) -> None:
+    measures = _measures(("not 4", 1.0), more=more)
+    own = [_function(0, "not 4", [0.1, 0.2, 0.3, 0.4])]
+    judge = find_judge(measures, own)
+    assert (None if judge is None else judge.name) == name
 
 
 def test_without_gold_a_function_of_few_scores_is_taken_at_its_best_and_only_when_they_differ() -> None:

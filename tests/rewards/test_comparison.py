@@ -107,3 +107,28 @@ def test_each_of_several_policies_has_its_verdict_and_its_table() -> None:
     assert any(line.startswith("second: not shown: the difference is the same") for line in lines)
     assert sum("95 % interval" in line for line in lines) == 2
     assert max(map(len, lines)) <= 80
+
+
+def test_the_worst_prompts_are_those_that_became_worse_furthest_first_and_at_most_ten() -> None:
+    half = _answers((1.0, 0.0), (0.0, 0.0))
+    base = [RIGHT, RIGHT, WRONG, RIGHT, RIGHT, half]
+    tidy = _answers((0.0, 1.0), (0.0, 1.0))
+    other = [RIGHT, half, RIGHT, tidy, WRONG, half]
+    found = compared(_asked(base, other))
+    assert [(one["row"], one["values"]) for one in found["worst"]] == [
+        (5, [1.0, 0.0]),  # as far behind as row 4, whose total is higher
+        (4, [1.0, 0.0]),
+        (2, [1.0, 0.5]),
+    ]
+    assert len(compared(_asked([RIGHT] * 12, [WRONG] * 12))["worst"]) == 10
+    unscored = _answers((None, None))
+    assert not compared(_asked([RIGHT, unscored], [unscored, RIGHT], judge=None))["worst"]
+
+
+def test_the_worst_prompts_of_each_policy_are_its_own_with_its_best_and_worst_texts() -> None:
+    mixed = _answers((0.0, 1.0), (1.0, 0.0))
+    found = compared(_asked([mixed, mixed], [WRONG, RIGHT], [RIGHT, WRONG]))
+    assert [(one["name"], one["row"]) for one in found["worst"]] == [("first", 1), ("second", 2)]
+    assert found["worst"][0]["base"] == "text 1: (1.0, 0.0)"
+    back = compared(_asked([RIGHT], [mixed]))["worst"]
+    assert back[0]["policy"] == "text 0: (0.0, 1.0)"

@@ -309,6 +309,39 @@ def test_an_adaptive_weight_rises_with_failure_falls_with_success_and_is_remembe
     assert plain(["x", "a"], trainer_state=state)[0] == 2.5
 
 
+def test_an_adaptive_weight_is_that_of_the_checkpoint_before_that_of_the_log_and_inside_its_bounds() -> None:
+    state = SimpleNamespace(global_step=9, log_history=[{"weight/form": 2.5}, {"weight/form": 0.5}])
+    form = lib.FullPattern(pattern="x")
+    logged = lib.AdaptiveWeight(form, name="form")
+    assert logged(["x", "a"], trainer_state=state)[0] == 0.5, "the newest"
+    saved = lib.AdaptiveWeight(form, name="form")
+    saved.load_state_dict({"weight": 3.0})
+    assert saved(["x", "a"], trainer_state=state)[0] == 3.0
+    state.log_history.append({"weight/form": 4.0})
+    assert saved(["x", "a"], trainer_state=state)[0] == 3.0
+    for weight, kept in ((0.01, 0.1), (9.0, 5.0)):
+        saved.load_state_dict({"weight": weight})
+        assert saved.weight == kept
+
+
+def test_an_adaptive_weight_stays_between_its_rates_and_takes_nothing_from_what_was_not_scored() -> None:
+    def inside(completions: list[str], **_: Any) -> list[float | None]:
+        return [None if text == "none" else float(text) for text in completions]
+
+    for batch, weight in (
+        (["1", "0", "0", "0", "0"], 1.2),
+        (["1", "1", "1", "0", "0", "0", "0", "0", "0", "0"], 1.0),  # at `low`
+        (["1", "1", "1", "1", "0"], 1.0),  # at `high`
+        (["1"] * 9 + ["0"], 0.9),
+        (["1", "0", "none", "none", "none"], 1.0),
+        (["none"], 1.0),
+        (["0.9"], 1.2),  # below `success`
+    ):
+        reward = lib.AdaptiveWeight(inside)
+        reward(batch)
+        assert reward.weight == pytest.approx(weight), batch
+
+
 def test_a_config_can_write_the_reward_inside_a_wrapper() -> None:
     inner = {"source": "grpo_tui.rewards.library.TagFormat", "params": {"tags": ["plan", "reply"]}}
     gate = lib.Gate("grpo_tui.rewards.library.JsonFormat", when=inner)

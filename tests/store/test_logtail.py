@@ -88,6 +88,25 @@ def test_tracebacks_of_two_ranks_that_alternate_stay_whole() -> None:
 
 
 @pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        # A bar is drawn while a traceback is printed: what follows is judged by its own words.
+        (["Traceback (most recent call last):", '  File "a.py"', " 50%|## | 1/2", "goes on"], "eeii"),
+        (["Traceback (most recent call last):", " 50%|## | 1/2", "ValueError: no", "goes on"], "eiei"),
+        (["a.py:3: UserWarning: hot", "  3%|  | 1/30", "  indented"], "wii"),
+        (["a.py:3: UserWarning: hot", "  indented", "\tindented", "goes on", "  indented"], "wwwii"),
+        (["DEBUG x", "  indented"], "di"),
+        (["ERROR no", "  WARNING indented", "goes on"], "eei"),
+        (["goes on", "  WARNING indented", "  more"], "iww"),
+        (["  + Exception Group Traceback (most recent call last):", "  | ExceptionGroup: two"], "ee"),
+    ],
+)
+def test_a_line_takes_the_level_of_what_it_belongs_to(lines: list[str], found: str) -> None:
+    levels = Levels()
+    assert "".join(levels.of(line)[0] for line in lines) == found
+
+
+@pytest.mark.parametrize(
     ("text", "level"),
     [("all is well", "info"), ("WARNING: hot", "warning"), ("ValueError: no", "error"),
      ("a.py:3: UserWarning: hot", "warning"), ("x.y.NoError: z", "error"),

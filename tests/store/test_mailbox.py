@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from grpo_tui.core.commands import Outcome
 from grpo_tui.store.layout import RunFolder, remember
 from grpo_tui.store.mailbox import Mailbox
 
@@ -47,6 +49,20 @@ def test_a_known_run_is_steered_where_the_file_system_has_other_owners(
     assert Mailbox(folder.commands).refusal(), "the note is not that user's"
     monkeypatch.setattr("grpo_tui.store.mailbox.is_known", lambda run: run == folder.root)
     assert Mailbox(folder.commands).refusal() == ""
+
+
+@pytest.mark.parametrize(("decided", "kept"), [(0.0, 1_770_000_000.0), (1_760_000_000.0, 1_760_000_000.0)])
+def test_a_command_and_its_outcome_have_the_time_of_the_clock(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch, decided: float, kept: float
+) -> None:
+    monkeypatch.setattr("grpo_tui.store.mailbox.time.time", lambda: 1_770_000_000.0)
+    mailbox = Mailbox(folder.commands)
+    command = mailbox.submit("set", {"name": "beta", "value": 0.1}, by="a rule")
+    assert mailbox.pending() == [command]
+    assert (command.at, command.by) == (1_770_000_000.0, "a rule")
+    outcome = Outcome(True, 7, "set", {"old": 0.0}, decided)
+    mailbox.finish(command, outcome)
+    assert mailbox.history(set())[-1] == (command, replace(outcome, at=kept))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")

@@ -12,7 +12,7 @@ import pytest
 from grpo_tui.core import records as r
 from grpo_tui.core.prompt_memory import classify, prompt_hash
 from grpo_tui.store.connection import open_writer
-from grpo_tui.store.prompt_memory import prompt_memories, with_prompts
+from grpo_tui.store.prompt_memory import groups_of_prompt, prompt_memories, with_prompts
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.writer import Writer
 
@@ -72,6 +72,29 @@ def test_prompts_are_read_with_divided_groups_joined_and_repeated_steps_left_out
     assert sorted(read, key=str) == sorted([("divided", "learned", 3, 3), (chat, "always", 3, 3)], key=str)
     assert (found.right, found.share) == (3.0, 10 / 18)
     assert found.counts()["always"] == found.counts()["learned"] == 1
+
+
+def test_the_groups_of_a_prompt_are_its_newest_in_training_oldest_first(tmp_path: Path) -> None:
+    database = open_writer(tmp_path / "run.db")
+    batches = [
+        r.GenerationBatch(
+            1, step, 0, mode, step, step, 0.0, (group(0, prompt, [1.0]), group(1, "other", [1.0]))
+        )
+        for step, mode, prompt in (
+            (1, "train", "asked"), (2, "train", "asked"), (3, "train", "not"), (4, "train", "asked"),
+            (5, "eval", "asked"), (6, "train", "asked"),
+        )
+    ]  # fmt: skip
+    Writer(database).write([r.AttemptStarted(1, 0.0, "here", 1, total_steps=9), *batches])
+    database.execute("UPDATE generation_group SET superseded = 1 WHERE step = 6")
+    database.commit()
+    with closing(RunReader(tmp_path / "run.db")) as reader:
+        asked = reader.all("SELECT id, step, idx, prompt_key FROM generation_group")
+        key = next(row["prompt_key"] for row in asked if (row["step"], row["idx"]) == (1, 0))
+        steps = {row["id"]: row["step"] for row in asked}
+        found = {most: [steps[one] for one in groups_of_prompt(reader, key, most)] for most in (1, 2, 9)}
+    database.close()
+    assert found == {1: [4], 2: [2, 4], 9: [1, 2, 4]}
 
 
 def test_a_run_whose_totals_are_all_equal_judges_no_prompt(tmp_path: Path) -> None:
