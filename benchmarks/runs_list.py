@@ -35,7 +35,7 @@ LONG_STEPS = 100_000
 KEYS = (
     Key("s", "by reward"), Key("s", "by name"), Key("s", "by state"), Key("s", "by ", there=False),
     Key(" ", "1 marked"), Key("\x1b[27u", "marked", there=False),
-    Key("/", "words, -word"), Key("0199", "hold"), Key("\x1b[27u", "hold", there=False),
+    Key("/", "words, -word"), Key("0190", "1 match"), Key("\x1b[27u", "match", there=False),
 )  # fmt: skip
 """In an order after which the list is as before; escape as kitty's protocol spells it: it needs no wait."""
 
