@@ -103,7 +103,7 @@ COMMANDS = (
     "pause", "resume", "checkpoint", "stop", "abort-reward", "set", "sample", "evaluate",
     "check", "score", "baseline", "probe", "cases", "rewards", "new", "config", "metrics", "log",
     "completions", "course", "prompts", "doctor", "tokens", "whatif", "data", "export", "plan", "gpus",
-    "compare", "seeds", "checkpoints", "merge", "card", "report", "reproduce",
+    "compare", "seeds", "checkpoints", "merge", "push", "card", "report", "reproduce",
 )  # fmt: skip
 
 
@@ -165,6 +165,7 @@ SERVED: dict[str, str] = {
     "seeds": "seeds:show_seeds",
     "checkpoints": "checkpoints:checkpoints",
     "merge": "merge:merge",
+    "push": "push:push",
     "card": "card:show_card",
     "report": "report:show_report",
     "reproduce": "reproduce:reproduce",

@@ -99,6 +99,27 @@ def add_merge_command(commands: Commands) -> None:
     command.add_argument("--json", action="store_true", help="the documented JSON object")
 
 
+def add_push_command(commands: Commands) -> None:
+    """Add `push`."""
+    command = commands.add_parser(
+        "push",
+        help="upload a model with its card to the Hugging Face Hub, after showing the files",
+        epilog=(
+            "Uploads only the files that a model needs. Exit codes: 0 done, 2 usage error or failure, "
+            "3 not confirmed. See docs/after-training.md."
+        ),
+    )
+    command.add_argument(
+        "policy", metavar="MODEL", help="a run, RUN@STEP, or the folder of a model or an adapter"
+    )
+    command.add_argument("repo", metavar="REPO", help="OWNER/NAME on the Hub")
+    command.add_argument("--private", action="store_true", help="create a private repository")
+    command.add_argument("--update", action="store_true", help="add a commit to a repository that exists")
+    command.add_argument("--dry-run", action="store_true", help="list what would be uploaded, and stop")
+    command.add_argument("--yes", action="store_true", help="upload without asking")
+    command.add_argument("--json", action="store_true", help="the documented JSON object")
+
+
 def add_checkpoints_command(commands: Commands) -> None:
     """Add `checkpoints`."""
     command = commands.add_parser(

@@ -593,6 +593,9 @@ RESULTS: tuple[Action, ...] = (
     Action("results.export", "E", "export", "Export a bundle",
            "Write what others need to train this run again, as a folder or a zip file.",
            "results", "copy", needs="open"),
+    Action("results.push", "H", "hub", "Upload to the Hub",
+           "Show what an upload of the selected model would hold, and upload it after a yes.",
+           "results", "copy", needs="open"),
 )  # fmt: skip
 
 MOVED: tuple[tuple[str, str, str], ...] = (

@@ -103,6 +103,7 @@ ELSEWHERE = {
     "doctor": ("test_doctor.py", "--gate --apply --next --output --because --wait"),
     "config set": ("test_config_command.py", "--dry-run"),
     "checkpoints": ("test_checkpoints.py", "--delete --yes --json"),
+    "push": ("../ship/test_push.py", "--private --update --dry-run --yes --json"),
     "merge": ("../ship/test_merge.py", "--dtype --json"),
     "card": ("../ship/test_card.py", "--write"),
     "report": ("../ship/test_report.py", "--format --output"),

@@ -378,6 +378,8 @@ async def test_of_results(run: RecordedRun, monkeypatch: pytest.MonkeyPatch) -> 
         await closed(pilot, screen)
         await act("results.export", on_top(app, PathDialog))
         await closed(pilot, screen)
+        await act("results.push", on_top(app, WordsDialog))
+        await closed(pilot, screen)
         monkeypatch.setattr("grpo_tui.ui.comparing.Child", waiting_child)
         await act("results.compare", on_top(app, YesNo))
         await pilot.press("y")
@@ -459,6 +461,7 @@ WITHOUT_A_RUN = {
     "results.compare": "No model to compare yet.",
     "results.stop": "No comparison is running.",
     "results.export": "There is no run to export.",
+    "results.push": "No model to upload yet.",
     "results.fork": "Only a complete checkpoint can be forked.",
     "results.next": "No other comparison",
     "results.previous": "No other comparison",

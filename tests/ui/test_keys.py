@@ -73,6 +73,7 @@ ACTING = {
     "W": "Write ",
     "E": "Export ",
     "F": "Fork",
+    "H": "Upload to the Hub",
     "K": "Keep ",
     "U": "Undo the last change",
     "V": "Evaluate the policy now",
@@ -107,7 +108,7 @@ ACTS = {
     *("runs.resume", "config.start", "config.trial", "config.baseline", "rewards.baseline"),
     *("config.save", "config.save_text", "config.save_as", "config.new", "config.export", "rewards.keep"),
     *("rewards.write", "rewards.next", "rewards.new", "generations.export"),
-    *("results.compare", "results.stop", "results.fork", "results.export"),
+    *("results.compare", "results.stop", "results.fork", "results.export", "results.push"),
 }
 """What changes a run or a file, or starts work on a GPU; asking the model is the core key `m`."""
 LOOKS = {"N", "G"}

@@ -19,6 +19,7 @@ from grpo_tui.store.spec import RunSpec
 from grpo_tui.ui.screens.answers import AnswersScreen
 from grpo_tui.ui.screens.reading import TextScreen
 from grpo_tui.ui.screens.results import ModelList, PromptList, ResultsScreen
+from grpo_tui.ui.starting import Ended
 from tests.foreign import foreign_run
 from tests.ship.folders import checkpoint
 from tests.ui.conftest import app_on, opened, shown, until
@@ -361,3 +362,56 @@ async def test_a_run_is_exported_as_a_bundle_or_why_not_is_said(run: RecordedRun
         assert mentioned(app, "note: the run did not record its threads and processor")
         await export()
         await until(pilot, lambda: "already exists" in shown(app))
+
+
+async def test_an_upload_shows_the_dry_run_first_and_then_uploads(
+    run: RecordedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint(run.folder.root, 40)
+    asked: list[list[str]] = []
+    body = {"files": [{"name": "model.safetensors"}], "left_out": [{"name": "optimizer.pt"}],
+            "size_bytes": 2000, "card": "record"}  # fmt: skip
+
+    class Answers:
+        def __init__(self, words: list[str], stages: str) -> None:
+            self.words = words
+
+        def run(self) -> Ended:
+            asked.append(self.words)
+            dry, taken = "--dry-run" in self.words, "me/taken" in self.words
+            if taken and not dry:
+                return Ended(2, "", "me/taken exists already (409)")
+            return Ended(0, json.dumps(body) if dry else "files\nuploaded: http://hub/me/new/commit/1", "")
+
+        def cancel(self) -> None:
+            """Nothing runs."""
+
+    monkeypatch.setattr("grpo_tui.ui.pushing.Child", Answers)
+    app = app_on(run.folder.root)
+    async with app.run_test(size=SIZE) as pilot:
+        await results(pilot)
+        for repo, key, end in (
+            ("me/new", "n", ""),
+            ("me/new", "p", "uploaded: http://hub/me/new/commit/1"),
+            ("me/taken", "y", "Not uploaded: me/taken exists already (409)"),
+        ):
+            await pilot.press("H")
+            await until(pilot, lambda: "upload the model to" in shown(app))
+            app.screen.query_one(Input).value = repo
+            await pilot.press("enter")
+            await until(pilot, lambda: "upload to the Hub?" in shown(app))
+            text = shown(app)
+            assert "1 file, 2.0 kB" in text
+            assert "Left out: optimizer.pt" in text
+            assert "made from the record" in text
+            await pilot.press(key)
+            if end:
+                await until(pilot, lambda end=end: said(app, end))
+    model = asked[0][1]
+    assert asked == [
+        ["push", model, "--dry-run", "--json", "--", "me/new"],
+        ["push", model, "--dry-run", "--json", "--", "me/new"],
+        ["push", model, "--yes", "--private", "--", "me/new"],
+        ["push", model, "--dry-run", "--json", "--", "me/taken"],
+        ["push", model, "--yes", "--", "me/taken"],
+    ]

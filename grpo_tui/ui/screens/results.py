@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from grpo_tui.present.results_view import Model, PromptPair, Results
     from grpo_tui.present.train_view import TrainView
     from grpo_tui.ui.comparing import Comparing
+    from grpo_tui.ui.pushing import Pushing
 
 LOOK_S = 2.0
 """How often the run folder is checked while the pane is shown."""
@@ -269,6 +270,7 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
         """The comparison to show; None for the newest."""
         self.results: Results | None = None
         self._comparing: Comparing | None = None
+        self._pushing: Pushing | None = None
         """The running comparison, which may be of a previously open run."""
 
     def compose(self) -> ComposeResult:
@@ -619,9 +621,25 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
             told = partial(self.app.notify, f"Not exported: {ended.trouble}", severity="error", timeout=20)
         self.app.call_later(told)
 
+    def action_results_push(self) -> None:
+        """Ask for a repository of the Hub, show what would be uploaded, and upload the model."""
+        from grpo_tui.ui.pushing import Pushing
+
+        models = self.query_one(ModelList)
+        usable = [one for one in models.models if one.usable]
+        chosen = models.selected if self.focused is models else next(iter(usable), None)
+        if self._pushing is not None and not self._pushing.over:
+            self.app.notify("An upload is running.")
+        elif chosen is None or not chosen.usable:
+            self.app.notify("No model to upload yet.", severity="warning")
+        else:
+            self._pushing = Pushing(self.app, chosen.name)
+            self._pushing.ask()
+
     def on_unmount(self) -> None:
-        if self._comparing is not None:
-            self._comparing.cancel()
+        for work in (self._comparing, self._pushing):
+            if work is not None:
+                work.cancel()
 
 
 def _about(model: Model) -> str:
