@@ -21,10 +21,11 @@ from pathlib import Path
 
 import psutil
 
+from grpo_tui.config.resolve import inspect_config
 from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.preflight.report import Preflight
 from grpo_tui.preflight.run import Children, check
-from grpo_tui.preflight.static import Launch, Source, static_check
+from grpo_tui.preflight.static import Launch, static_check
 
 CONFIG = f"""\
 model_name_or_path: {DEMO_MODEL}
@@ -45,7 +46,7 @@ def right(completions, answer, **kwargs):
 """
 
 
-def write(folder: Path, rows: int, first: int = 0) -> Source:
+def write(folder: Path, rows: int, first: int = 0) -> Path:
     """A config with its data and reward."""
     with (folder / "rows.jsonl").open("w") as file:
         for n in range(first, first + rows):
@@ -53,7 +54,7 @@ def write(folder: Path, rows: int, first: int = 0) -> Source:
             file.write(json.dumps({"question": text, "answer": str(n + n % 97)}) + "\n")
     (folder / "own.py").write_text(REWARD)
     (folder / "c.yaml").write_text(CONFIG)
-    return Source(folder / "c.yaml")
+    return folder / "c.yaml"
 
 
 def main() -> None:
@@ -66,19 +67,27 @@ def main() -> None:
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        source, start = write(folder, asked.rows), Launch(root=folder / "run")
-        static_check(source, start)
+        file, start = write(folder, asked.rows), Launch(root=folder / "run")
+        static_check(inspect_config(file), start)
         times = []
         for _ in range(20):
             began = time.perf_counter()
-            static_check(source, start)
+            static_check(inspect_config(file), start)
             times.append(time.perf_counter() - began)
         print(f"config alone           {statistics.median(times) * 1e3:7.1f} ms")
         for number in range(asked.rounds):
             with Children() as kept:
-                show(f"all, round {number + 1}", lambda: check(source, start, children=kept), asked.rows)
+                show(
+                    f"all, round {number + 1}",
+                    lambda: check(inspect_config(file), start, children=kept),
+                    asked.rows,
+                )
                 write(folder, asked.rows, number + 1)
-                show("  again, rows changed", lambda: check(source, start, children=kept), asked.rows)
+                show(
+                    "  again, rows changed",
+                    lambda: check(inspect_config(file), start, children=kept),
+                    asked.rows,
+                )
 
 
 def show(what: str, action: object, rows: int) -> None:

@@ -10,15 +10,16 @@ from typing import Any, TextIO
 
 from grpo_tui.cli.errors import FAILED, OK, CommandError, reported
 from grpo_tui.cli.plain import print_json, show_progress, terminal_width
-from grpo_tui.cli.saved_run import launcher_of_run, launcher_words, saved_run, world_size
+from grpo_tui.cli.saved_run import launcher_of_run, launcher_words, own_world_size, saved_run, world_size
 from grpo_tui.cli.words import sets
 from grpo_tui.config.plan.memory import WORDS
+from grpo_tui.config.resolve import Inspected, inspect_config, inspect_saved
 from grpo_tui.config.trl_fields import FieldsUnavailableError
 from grpo_tui.config.yaml_edit_values import inline
 from grpo_tui.core.findings import Finding, errors_of
 from grpo_tui.core.text import one_line, safe
 from grpo_tui.preflight.report import PARTS, ChecklistItem, Preflight
-from grpo_tui.preflight.static import Launch, Source
+from grpo_tui.preflight.static import Launch
 from grpo_tui.present.formatting import plural, size
 from grpo_tui.rewards.consent import NOT_RUN
 
@@ -31,17 +32,17 @@ def check(parsed: Any) -> int:
     """`grpo-tui check CONFIG [--json] [--world-size N] [--set K=V]`."""
     from grpo_tui.preflight import run
 
-    source, start = _wanted(parsed)
-    if parsed.fix:
-        _fix(source, start, sys.stderr if parsed.json else sys.stdout)
+    inspected, start = _wanted(parsed)
+    if parsed.fix and _fix(parsed.config, inspected, start, sys.stderr if parsed.json else sys.stdout):
+        inspected, start = _wanted(parsed)
     parts = run.QUICK if parsed.quick else PARTS
     with reported(FieldsUnavailableError):
-        result = run.check(source, start, progress=show_progress, parts=parts)
+        result = run.check(inspected, start, progress=show_progress, parts=parts)
     show_progress("")
     if parsed.json:
         print_json(result.to_json())
     else:
-        for line in lines(result, source.path, min(terminal_width(), WIDEST)):
+        for line in lines(result, parsed.config, min(terminal_width(), WIDEST)):
             print(line)
     return OK if result.ok else FAILED
 
@@ -50,8 +51,8 @@ FIX_ROUNDS = 4
 """A fix can reveal another mistake, so check and fix repeat up to this often."""
 
 
-def _fix(source: Source, start: Launch, out: TextIO) -> None:
-    """Fix the mistakes in a config file and print the diff."""
+def _fix(path: Path, inspected: Inspected, start: Launch, out: TextIO) -> bool:
+    """Fix the mistakes in a config file and print the diff. Return whether the file changed."""
     import difflib
 
     from grpo_tui.config.draft import Draft
@@ -59,59 +60,63 @@ def _fix(source: Source, start: Launch, out: TextIO) -> None:
     from grpo_tui.config.yaml_edit import EditError
     from grpo_tui.preflight.static import static_check
 
-    if source.saved is not None:
+    if path.is_dir():
         raise CommandError("--fix changes a config file, and this is a run: name its config")
     with reported(DraftFileError, EditError):
-        draft = Draft.open(source.path)
+        draft = Draft.open(path, world_size=inspected.settings.world_size)
         before = draft.text
         for _ in range(FIX_ROUNDS):
-            now = Source(source.path, text=draft.text)
-            if draft.problem is not None or not draft.apply_all(static_check(now, start).findings):
+            if draft.problem is not None or not draft.apply_all(
+                static_check(draft.inspected, start).findings
+            ):
                 break
         if not draft.edited:
-            return
+            return False
         draft.save()
-    name = one_line(str(source.path), 100)
+    name = one_line(str(path), 100)
     lines_before, lines_now = before.splitlines(), draft.text.splitlines()
     for line in difflib.unified_diff(lines_before, lines_now, name, f"{name}, fixed", lineterm=""):
         print(safe(line), file=out)
     print(file=out)
+    return True
 
 
-def _wanted(parsed: Any) -> tuple[Source, Launch]:
+def _wanted(parsed: Any) -> tuple[Inspected, Launch]:
     path: Path = parsed.config
-    overrides = tuple(parsed.overrides)
     if path.is_dir():
-        return _of_run(path, overrides, parsed)
+        return _of_run(path, parsed)
     if not path.is_file():
         raise CommandError(f"no such file: {path}")
-    source = Source(path, overrides=overrides)
-    size: int | None = parsed.world_size
-    words: tuple[str, ...] = ()
-    if size is None:
-        found = source.inspect(None)
-        words = launcher_words(found.section.launcher)
-        size = world_size(words)
-    return source, Launch(size, words, parsed.run_dir)
+    if parsed.world_size is not None:
+        inspected = inspect_config(path, parsed.overrides, world_size=parsed.world_size)
+        return inspected, Launch(root=parsed.run_dir)
+    inspected = inspect_config(path, parsed.overrides, world_size=own_world_size)
+    return inspected, Launch(launcher_words(inspected.settings.section.launcher), parsed.run_dir)
 
 
-def _of_run(path: Path, overrides: tuple[str, ...], parsed: Any) -> tuple[Source, Launch]:
+def _of_run(path: Path, parsed: Any) -> tuple[Inspected, Launch]:
     """Return a run's own config, as `train RUN --resume` would use it."""
     folder, spec, saved = saved_run(path)
-    words = launcher_of_run(spec, saved, overrides)
+    words = launcher_of_run(spec, saved, parsed.overrides)
     size = parsed.world_size or world_size(words)
-    root = parsed.run_dir or (None if sets(overrides, "output_dir") else folder.root)
-    return Source(path, saved=saved, overrides=overrides), Launch(
-        size, words, root, resume=root == folder.root
-    )
+    root = parsed.run_dir or (None if sets(parsed.overrides, "output_dir") else folder.root)
+    inspected = inspect_saved(saved, parsed.overrides, world_size=size)
+    return inspected, Launch(words, root, resume=root == folder.root)
 
 
 def before_start(
-    source: Source, start: Launch, *, quick: bool, force: bool, told: Sequence[Finding] = ()
+    inspected: Inspected,
+    start: Launch,
+    path: Path,
+    *,
+    quick: bool,
+    force: bool,
+    told: Sequence[Finding] = (),
 ) -> tuple[str, ...]:
     """Check a config before its start and print findings to stderr.
 
     Args:
+        path: The config or run as the user named it.
         quick: Skip model, data and rewards.
         told: Findings that were already printed.
 
@@ -120,20 +125,20 @@ def before_start(
     """
     from grpo_tui.preflight import run
 
-    result = run.check(source, start, progress=show_progress, parts=run.QUICK if quick else run.PARTS)
+    result = run.check(inspected, start, progress=show_progress, parts=run.QUICK if quick else run.PARTS)
     show_progress("")
     known = {(finding.id, finding.message) for finding in told}
     refused = errors_of(result.findings)
     new = [f for f in result.findings if f.severity != "info" and (f.id, f.message) not in known]
     width = min(terminal_width(), WIDEST)
     if refused and not force:
-        said = [line for finding in refused for line in finding_lines(finding, source.path, width)]
+        said = [line for finding in refused for line in finding_lines(finding, path, width)]
         head = f"{plural(len(refused), 'error')} to fix before the run can start"
         if result.can_be_forced:
             head += ". --force starts anyway and notes it in the run's record"
         raise CommandError("\n".join([head, *said]))
     for finding in new:
-        for line in finding_lines(finding, source.path, width):
+        for line in finding_lines(finding, path, width):
             print(line, file=sys.stderr)
     return tuple(f"{finding.id}: {one_line(finding.message, 300)}" for finding in refused)
 

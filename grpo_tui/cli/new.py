@@ -135,7 +135,8 @@ def _config(path: Path) -> RunConfig:
     errors = [error for error in errors_of(found.findings) if error.id != "config.missing-reward"]
     if errors:
         raise CommandError(str(ConfigError(tuple(errors), found.file)))
-    parts = found.parts
+    settings = found.settings
+    parts = settings.parts
     return RunConfig(
         path=found.file,
         model=str(parts["ModelConfig"].get("model_name_or_path", "")),
@@ -143,8 +144,8 @@ def _config(path: Path) -> RunConfig:
         model_args=dict(parts["ModelConfig"]),
         script=dict(parts["GRPOScriptArguments"]),
         mixture=dict(parts["DatasetMixtureConfig"]),
-        section=found.section,
-        raw=dict(found.document.values),
+        section=settings.section,
+        raw=dict(settings.document.values),
         cwd=str(Path.cwd()),
     )
 

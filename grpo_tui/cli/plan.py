@@ -18,14 +18,15 @@ from grpo_tui.cli.saved_run import (
 )
 from grpo_tui.config.plan import Device, Plan, Surroundings, plan, read_shape
 from grpo_tui.config.plan.memory import CARDS, card
-from grpo_tui.config.resolve import inspect_config
+from grpo_tui.config.resolve import inspect_config, inspect_saved
 from grpo_tui.config.run_config import ConfigError, RunConfig
 from grpo_tui.config.settings import Settings
 from grpo_tui.core.text import one_line
 from grpo_tui.preflight.facts import Facts
 from grpo_tui.preflight.machine import this_machine
 from grpo_tui.preflight.planning import device_of, shape_of_facts
-from grpo_tui.preflight.static import Launch, Source
+from grpo_tui.preflight.report import Part
+from grpo_tui.preflight.static import Launch
 from grpo_tui.present.known_rates import known_rates, measured
 from grpo_tui.present.plan_text import plan_list
 
@@ -81,11 +82,9 @@ def _counted(config: RunConfig, words: tuple[str, ...], parsed: Any) -> Facts:
 
     required(config, "data", "model")
 
-    size = parsed.world_size or world_size(words)
-    source = Source(parsed.config, saved=config)
-    facts = check(
-        source, Launch(size, words), progress=show_progress, parts=("static", "model", "data")
-    ).facts
+    inspected = inspect_saved(config, world_size=parsed.world_size or world_size(words))
+    parts: tuple[Part, ...] = ("static", "model", "data")
+    facts = check(inspected, Launch(words), progress=show_progress, parts=parts).facts
     show_progress("")
     for what, part in (("model", facts.model), ("data", facts.data)):
         problem = part.problem if part is not None else "it could not be read"
@@ -111,4 +110,4 @@ def _config(parsed: Any) -> tuple[RunConfig, tuple[str, ...]]:
     found = inspect_config(path, parsed.overrides, world_size=None)
     if found.config is None:
         raise CommandError(str(ConfigError(found.findings, path)))
-    return found.config, launcher_words(found.section.launcher)
+    return found.config, launcher_words(found.settings.section.launcher)

@@ -13,6 +13,7 @@ from grpo_tui.config import accelerate_file
 from grpo_tui.config.accelerate_file import AccelerateFileError, accelerate_settings, ranks_of
 from grpo_tui.config.resolve import inspect_saved, reload_config
 from grpo_tui.config.run_config import ConfigError, RunConfig
+from grpo_tui.config.section import Section
 from grpo_tui.core.text import shell_word
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.spec import RunSpec, read_spec
@@ -55,7 +56,7 @@ def launcher_of_run(spec: RunSpec, saved: RunConfig, overrides: Sequence[str]) -
     """Return the launcher that a run was started with, unless `--set` names another."""
     if not sets(overrides, "grpo_tui.launcher"):
         return spec.launcher
-    return launcher_words(inspect_saved(saved, overrides, world_size=None).section.launcher)
+    return launcher_words(inspect_saved(saved, overrides, world_size=None).settings.section.launcher)
 
 
 KNOWN = (("accelerate", "launch"), ("torchrun",))
@@ -78,6 +79,11 @@ def world_size(words: tuple[str, ...]) -> int | None:
     """Return the number of ranks: 1 without a launcher, None when its command line does not say."""
     with reported(AccelerateFileError, before="--launcher: "):
         return ranks_of(words)
+
+
+def own_world_size(section: Section) -> int | None:
+    """Return the number of ranks that the config's own launcher starts."""
+    return world_size(launcher_words(section.launcher))
 
 
 def accelerate_config(words: tuple[str, ...]) -> dict[str, Any] | None:

@@ -21,7 +21,7 @@ from grpo_tui.cli.words import sets
 from grpo_tui.config.adapters import adapter_mismatch
 from grpo_tui.config.batch import generation_batch_size
 from grpo_tui.config.draft_file import DraftFileError, read_text
-from grpo_tui.config.resolve import inspect_config, load_config
+from grpo_tui.config.resolve import inspect_config, inspect_saved, load_config
 from grpo_tui.config.run_config import ConfigError, RunConfig, describe
 from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.rewards.consent import required_to_start
@@ -154,21 +154,23 @@ def _checked(start: Start, parsed: Any) -> Start:
     Data and rewards of a resume are not checked again, because its first attempt ran with them.
     """
     from grpo_tui.cli.check import before_start
-    from grpo_tui.preflight.static import Launch, Source
+    from grpo_tui.preflight.static import Launch
 
     typed = parsed.launcher is not None or sets(parsed.overrides, "grpo_tui.launcher")
     spec = start.spec
     checkpoint = spec.forked_from if _forks(spec) else spec.resume
     required_to_start(start.config, start.folder.root, () if typed else spec.launcher, checkpoint)
     resumed = start.spec.resume is not None
-    saved = start.config if parsed.config.is_dir() else None
-    overrides = () if saved is not None else tuple(parsed.overrides)
-    source = Source(parsed.config, saved=saved, overrides=overrides)
     launcher = start.spec.launcher
-    planned = Launch(world_size(launcher), launcher, start.folder.root, resume=True, gpus=start.spec.gpus)
+    size = world_size(launcher)
+    if parsed.config.is_dir():
+        inspected = inspect_saved(start.config, world_size=size)
+    else:
+        inspected = inspect_config(parsed.config, parsed.overrides, world_size=size)
     forced = before_start(
-        source,
-        planned,
+        inspected,
+        Launch(launcher, start.folder.root, resume=True, gpus=start.spec.gpus),
+        parsed.config,
         quick=parsed.quick_check or resumed,
         force=parsed.force,
         told=start.config.findings,
@@ -218,7 +220,8 @@ def _launcher(parsed: Any) -> tuple[str, ...]:
     if parsed.config.is_dir():
         _, spec, saved = saved_run(parsed.config)
         return launcher_of_run(spec, saved, parsed.overrides)
-    return launcher_words(inspect_config(parsed.config, parsed.overrides, world_size=None).section.launcher)
+    found = inspect_config(parsed.config, parsed.overrides, world_size=None)
+    return launcher_words(found.settings.section.launcher)
 
 
 def root_of_new(parsed: Any) -> Path:

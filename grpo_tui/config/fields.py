@@ -219,7 +219,7 @@ def field_values(
     for finding in inspected.findings:
         said.setdefault(field_of(finding) or "", []).append(finding)
     overridden = {top_field(text.partition("=")[0].strip()) for text in overrides}
-    coerced = {name: value for part in inspected.parts.values() for name, value in part.items()}
+    coerced = {name: value for part in inspected.settings.parts.values() for name, value in part.items()}
     return {
         name: _field_value(name, info, inspected, coerced, preset or {}, overridden, said.get(name, ()))
         for name, info in all_fields().items()
@@ -307,7 +307,7 @@ def _field_value(
     group, kind, important, default = _described(name)
     path = field_path(name)
     absent = object()
-    written = get_value(inspected.document.values, path, absent)
+    written = get_value(inspected.settings.document.values, path, absent)
     value = None if isinstance(info.default, NoDefault) else info.default
     origin: Origin = "default"
     if written is not absent:
@@ -323,7 +323,7 @@ def _field_value(
         value=value,
         written=None if written is absent else written,
         origin=origin,
-        line=inspected.document.lines.get(path),
+        line=inspected.settings.document.lines.get(path),
         kind=kind,
         default=default,
         differs=written is not absent and not _equal(value, info.default),

@@ -10,7 +10,7 @@ import copy
 import difflib
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -166,22 +166,21 @@ class Inspected:
 
     Attributes:
         file: The absolute path, None if the config is not from a file.
-        document: Values and lines, empty if the file cannot be read.
-        parts: Converted arguments by dataclass, without values that do not fit.
-        fields: TRL's fields, empty if TRL is not installed.
+        settings: The values that fit. Without fields if the file cannot be read or TRL is not installed.
         config: None after an error of `BEYOND_OVERRIDE`. Other errors leave one, which `--force` can start.
     """
 
     file: Path | None
-    document: yaml_lines.YamlDocument
-    parts: Mapping[str, Mapping[str, Any]]
-    section: Section
-    fields: Mapping[str, FieldInfo]
+    settings: Settings
     findings: tuple[Finding, ...]
     config: RunConfig | None
 
 
-def load_config(path: str | Path, overrides: Sequence[str] = (), *, world_size: int | None = 1) -> RunConfig:
+WorldSize = int | None | Callable[[Section], int | None]
+"""Number of training processes, None if unknown, or a function that gets it from the config's launcher."""
+
+
+def load_config(path: str | Path, overrides: Sequence[str] = (), *, world_size: WorldSize = 1) -> RunConfig:
     """Read and check a config file.
 
     Args:
@@ -195,7 +194,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = (), *, world_size: 
     return _without_errors(inspect_config(path, overrides, world_size=world_size))
 
 
-def reload_config(config: RunConfig, overrides: Sequence[str], *, world_size: int | None = 1) -> RunConfig:
+def reload_config(config: RunConfig, overrides: Sequence[str], *, world_size: WorldSize = 1) -> RunConfig:
     """Check a stored config again with more overrides, without its file, which may have changed.
 
     File names are resolved from where it was first loaded.
@@ -210,7 +209,7 @@ def inspect_config(
     path: str | Path,
     overrides: Sequence[str] = (),
     *,
-    world_size: int | None = 1,
+    world_size: WorldSize = 1,
     text: str | None = None,
     document: yaml_lines.YamlDocument | None = None,
 ) -> Inspected:
@@ -228,12 +227,13 @@ def inspect_config(
         if document is None:
             document = read_document(file, loose=True) if text is None else parse_document(text, loose=True)
     except UnreadableError as error:
-        return Inspected(file, yaml_lines.YamlDocument({}), {}, Section(), {}, (error.finding,), None)
+        unread = Settings({}, Section(), {}, world_size=_world_size(world_size, Section()))
+        return Inspected(file, unread, (error.finding,), None)
     return _inspect(document, file, Places(file.parent, Path.cwd()), overrides, world_size)
 
 
 def inspect_saved(
-    config: RunConfig, overrides: Sequence[str] = (), *, world_size: int | None = 1
+    config: RunConfig, overrides: Sequence[str] = (), *, world_size: WorldSize = 1
 ) -> Inspected:
     """Inspect a stored config, as `inspect_config` does with a file."""
     document = yaml_lines.YamlDocument(copy.deepcopy(config.raw))
@@ -256,7 +256,7 @@ def _inspect(
     file: Path | None,
     places: Places,
     overrides: Sequence[str],
-    world_size: int | None,
+    world_size: WorldSize,
 ) -> Inspected:
     findings = [Finding("config.unreadable", "error", t.key, t.line, t.message) for t in document.twice]
     findings += apply_overrides(document, overrides)
@@ -264,12 +264,13 @@ def _inspect(
         fields = load_fields()
     except FieldsUnavailableError as error:
         findings.append(Finding("config.no-trl", "error", None, None, str(error)))
-        return Inspected(file, document, {}, Section(), {}, tuple(findings), None)
+        unread = Settings({}, Section(), {}, document, _world_size(world_size, Section()))
+        return Inspected(file, unread, tuple(findings), None)
     section, section_findings = read_section(document, places)
     resolver = _Resolver(document, fields, places)
     parts = resolver.parts()
     findings += resolver.findings + section_findings
-    settings = Settings(parts, section, fields, document, world_size)
+    settings = Settings(parts, section, fields, document, _world_size(world_size, section))
     findings += cross_findings(settings, errors_of(findings))
     beyond = errors_of(section_findings) or any(f.id in BEYOND_OVERRIDE for f in errors_of(findings))
     config = None
@@ -287,7 +288,11 @@ def _inspect(
             env=resolver.env,
             cwd=str(places.cwd),
         )
-    return Inspected(file, document, parts, section, fields, tuple(findings), config)
+    return Inspected(file, settings, tuple(findings), config)
+
+
+def _world_size(asked: WorldSize, section: Section) -> int | None:
+    return asked(section) if callable(asked) else asked
 
 
 class _Resolver:

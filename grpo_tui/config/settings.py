@@ -15,7 +15,6 @@ from grpo_tui.core.statistics import is_number
 from grpo_tui.core.text import safe
 
 if TYPE_CHECKING:
-    from grpo_tui.config.resolve import Inspected
     from grpo_tui.config.run_config import RunConfig
 
 Change = tuple[str, Any]
@@ -41,11 +40,6 @@ class Settings:
     fields: Mapping[str, FieldInfo]
     document: YamlDocument = field(default_factory=lambda: YamlDocument({}))
     world_size: int | None = 1
-
-    @classmethod
-    def of(cls, inspected: Inspected, world_size: int | None) -> Settings:
-        """Create the settings of an inspected config."""
-        return cls(inspected.parts, inspected.section, inspected.fields, inspected.document, world_size)
 
     @classmethod
     def of_config(cls, config: RunConfig, world_size: int | None = None, *, lines: bool = False) -> Settings:

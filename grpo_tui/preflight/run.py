@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.config.plan import Plan
+from grpo_tui.config.resolve import Inspected
 from grpo_tui.config.run_config import RunConfig, stamps_of
 from grpo_tui.config.settings import Settings
 from grpo_tui.core.findings import Finding, errors_of
@@ -30,10 +31,9 @@ from grpo_tui.preflight.report import PARTS, Part, Preflight, in_order
 from grpo_tui.preflight.rewards import LIMIT_S, RewardLook, look_at_rewards
 from grpo_tui.preflight.static import (
     Launch,
-    Source,
     known_steps,
-    of_inspected,
     reach_findings,
+    static_check,
     unexplained,
 )
 from grpo_tui.rewards.consent import NOT_RUN
@@ -51,7 +51,7 @@ QUICK: tuple[Part, ...] = ("static", "plan")
 
 
 def check(
-    source: Source,
+    inspected: Inspected,
     start: Launch | None = None,
     *,
     tell: Tell | None = None,
@@ -76,15 +76,13 @@ def check(
         All results, or those so far if cancelled.
     """
     start = start or Launch()
-    inspected = source.inspect(start.world_size)
     env = dict(inspected.config.env) if inspected.config is not None else {}
     if start.gpus:
         env["CUDA_VISIBLE_DEVICES"] = ",".join(start.gpus)
     machine = machine or this_machine(env)
-    first = of_inspected(inspected, start, machine)
-    if not inspected.fields:
+    first, settings = static_check(inspected, start, machine), inspected.settings
+    if not settings.fields:
         return first
-    settings = Settings.of(inspected, start.world_size)
     root = start.root or root_of(settings, inspected.file)
     flight = _Flight(first, settings, start, machine, root, tuple(parts), tell or (lambda so_far: None))
     flight.say()
@@ -187,7 +185,7 @@ class _Flight:
         if any(name.startswith("batch.") for name in refused):
             return None  # conflicting sizes cannot be planned
         if self.made is None or self.made[0] is not self.facts:
-            size, launcher = self.start.world_size, self.start.launcher
+            size, launcher = self.settings.world_size, self.start.launcher
             made = plan_of(config, self.facts, self.machine, self.root, world_size=size, launcher=launcher)
             self.made = (self.facts, made)
         return self.made[1]
@@ -203,7 +201,7 @@ def _unsaid(found: Sequence[Finding], before: Sequence[Finding]) -> list[Finding
 def _load(flight: _Flight, config: RunConfig, asking: _Asking) -> None:
     """Check model, data and rewards in parallel processes."""
     memory, cancel = asking.memory, asking.cancel
-    key = memory.key(config, flight.start.world_size)
+    key = memory.key(config, flight.settings.world_size)
     known = memory.rewards.get(key)
     beside: threading.Thread | None = None
     if "rewards" in flight.parts and known is not None:

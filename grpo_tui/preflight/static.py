@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from grpo_tui.config.resolve import Inspected, inspect_config, inspect_saved
+from grpo_tui.config.resolve import Inspected
 from grpo_tui.config.rules_grpo import grpo_findings, lora_findings
 from grpo_tui.config.rules_nested import nested_findings, value_findings
 from grpo_tui.config.rules_sharded import sharded_findings
 from grpo_tui.config.rules_training import metric_findings, training_findings
 from grpo_tui.config.rules_vllm import vllm_findings
-from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.settings import Settings
 from grpo_tui.config.trl_fields import NoDefault
 from grpo_tui.core.findings import Finding
@@ -49,64 +48,34 @@ RULES: tuple[Callable[[Settings], list[Finding]], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """Config to check.
-
-    Attributes:
-        path: the config file, or without one the place that relative names start from.
-        text: an editor's text, checked instead of the file.
-        saved: a run's own config, checked instead of a file.
-        overrides: `K=V` texts.
-    """
-
-    path: Path
-    text: str | None = None
-    saved: RunConfig | None = None
-    overrides: tuple[str, ...] = ()
-
-    def inspect(self, world_size: int | None) -> Inspected:
-        """Parse the config as far as possible."""
-        if self.saved is not None:
-            return inspect_saved(self.saved, self.overrides, world_size=world_size)
-        return inspect_config(self.path, self.overrides, world_size=world_size, text=self.text)
-
-
-@dataclass(frozen=True, slots=True)
 class Launch:
     """How a run would be started.
 
     Attributes:
-        world_size: number of training processes, None if the launcher does not say.
         launcher: words such as `accelerate launch --num_processes 2`.
         root: run folder. `output_dir`, or else `outputs/NAME`, when None.
         resume: whether to continue a run, so that a run in the folder is no obstacle.
         gpus: GPUs as in `CUDA_VISIBLE_DEVICES`. Those of the environment when empty.
     """
 
-    world_size: int | None = 1
     launcher: tuple[str, ...] = ()
     root: Path | None = None
     resume: bool = False
     gpus: tuple[str, ...] = ()
 
 
-def static_check(source: Source, start: Launch | None = None, machine: Machine | None = None) -> Preflight:
+def static_check(
+    inspected: Inspected, start: Launch | None = None, machine: Machine | None = None
+) -> Preflight:
     """Check a config without loading anything or asking a server.
 
     Args:
-        start: one process in the default folder when None.
+        start: the default folder without a launcher when None.
         machine: this machine when None.
     """
-    start = start or Launch()
-    inspected = source.inspect(start.world_size)
-    return of_inspected(inspected, start, machine)
-
-
-def of_inspected(inspected: Inspected, start: Launch, machine: Machine | None = None) -> Preflight:
-    """Check a config that has been parsed; see `static_check`."""
-    if not inspected.fields:
-        return Preflight(None, in_order(inspected.findings), done=("static",), world_size=start.world_size)
-    settings = Settings.of(inspected, start.world_size)
+    start, settings = start or Launch(), inspected.settings
+    if not settings.fields:
+        return Preflight(None, in_order(inspected.findings), done=("static",), world_size=settings.world_size)
     env = inspected.config.env if inspected.config is not None else {}
     found = list(inspected.findings)
     found += rule_findings(settings, start, machine or this_machine(env), inspected.file)
@@ -118,7 +87,7 @@ def of_inspected(inspected: Inspected, start: Launch, machine: Machine | None = 
         resolved=resolved_values(settings),
         notes=(note,) if note else (),
         done=("static",),
-        world_size=start.world_size,
+        world_size=settings.world_size,
     )
 
 

@@ -21,7 +21,6 @@ from grpo_tui.config.draft import Draft, value_of_words
 from grpo_tui.config.fields import GROUPS, SECTION, FieldValue, all_fields, grouped, top_field
 from grpo_tui.config.plan import Device, ModelShape, Plan, Surroundings, plan
 from grpo_tui.config.resolve import Inspected
-from grpo_tui.config.settings import Settings
 from grpo_tui.config.trl_fields import FieldsUnavailableError, NoDefault
 from grpo_tui.config.yaml_edit import get_value, split_key
 from grpo_tui.config.yaml_edit_values import block_lines, inline
@@ -232,7 +231,7 @@ def _read(snapshot: Snapshot) -> tuple[Draft, ConfigRanks]:
 
     count = _count(snapshot.launcher)
     draft = read(count)
-    own = draft.inspected.section.launcher
+    own = draft.inspected.settings.section.launcher
     if snapshot.launcher or own is None:
         return draft, ConfigRanks(snapshot.launcher, count)
     words = tuple(shlex.split(own))
@@ -251,11 +250,10 @@ def plan_of_parts(
     inspected: Inspected, ranks: ConfigRanks, shape: ModelShape | None = None, device: Device | None = None
 ) -> Plan | None:
     """Return the plan of a config that may be incomplete: invalid values count as defaults."""
-    if not inspected.fields:
+    if not inspected.settings.fields:
         return None
     try:
-        settings = Settings.of(inspected, ranks.count)
-        return plan(settings, Surroundings(ranks.count or 1, model=shape, device=device))
+        return plan(inspected.settings, Surroundings(ranks.count or 1, model=shape, device=device))
     except (ArithmeticError, ValueError, TypeError):
         return None
 
@@ -263,7 +261,7 @@ def plan_of_parts(
 def _lines(inspected: Inspected) -> dict[str, int]:
     return {
         ".".join(map(str, path)): line
-        for path, line in inspected.document.lines.items()
+        for path, line in inspected.settings.document.lines.items()
         if len(path) < 3 and all(isinstance(part, str) for part in path)
     }
 
@@ -281,7 +279,7 @@ def _rows(
             said.setdefault(top_field(finding.field), []).append(finding)
     rows = [
         FieldRow(name, NO_FIELD, shown(value), False, "file", worst(said.get(name, [])), True)
-        for name, value in _unknown(inspected.document.values, values)
+        for name, value in _unknown(inspected.settings.document.values, values)
     ]
     titles = {group.id: group.title for group in GROUPS}
     for group, members in grouped(values, {name: value.info for name, value in values.items()}).items():
@@ -317,7 +315,7 @@ def _origin(value: FieldValue, inspected: Inspected, saved: Mapping[str, Any], *
         return "set"
     absent = object()
     path = split_key(value.name)
-    now = get_value(inspected.document.values, path, absent)
+    now = get_value(inspected.settings.document.values, path, absent)
     before = get_value(saved, path, absent)
     if known and (now is not absent or before is not absent) and now != before:
         return "edited"

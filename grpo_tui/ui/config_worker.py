@@ -48,8 +48,9 @@ class ConfigCheck:
 
     def run(self, snapshot: Snapshot, ranks: ConfigRanks, root: Path | None) -> None:
         """Check a config and post each result once known. `root` is the run folder, if the user named one."""
+        from grpo_tui.config.resolve import inspect_config
         from grpo_tui.preflight.run import Children, Memory, check
-        from grpo_tui.preflight.static import Launch, Source
+        from grpo_tui.preflight.static import Launch
 
         with self._turn:
             if self._closed:
@@ -68,8 +69,10 @@ class ConfigCheck:
 
             try:
                 found = check(
-                    Source(snapshot.path, text=snapshot.text, overrides=snapshot.overrides),
-                    Launch(world_size=ranks.count, launcher=ranks.launcher, root=root),
+                    inspect_config(
+                        snapshot.path, snapshot.overrides, world_size=ranks.count, text=snapshot.text
+                    ),
+                    Launch(ranks.launcher, root),
                     tell=tell,
                     progress=say,
                     cancel=self._cancel,
@@ -197,18 +200,17 @@ class ConfigWorker:
 
     def _judge(self, snapshot: Snapshot, inspected: Inspected, ranks: ConfigRanks) -> Sequence[Finding]:
         """Return findings that need nothing loaded, or those of a full check of the same text."""
-        from grpo_tui.preflight.static import Launch, of_inspected
+        from grpo_tui.preflight.static import Launch, static_check
         from grpo_tui.present.config_evaluate import start_beside
 
         if self.checked is not None and self.checked[0] == snapshot.text:
             return start_beside(self.checked[1].findings)
-        start = Launch(world_size=ranks.count, launcher=ranks.launcher, root=self.run_dir)
-        return start_beside(of_inspected(inspected, start, self._machine).findings)
+        start = Launch(ranks.launcher, self.run_dir)
+        return start_beside(static_check(inspected, start, self._machine).findings)
 
     def _plan(self, snapshot: Snapshot, inspected: Inspected, ranks: ConfigRanks) -> Plan | None:
         """Plan the run on this machine, using counts from a full check if there was one."""
         from grpo_tui.config.plan.model import read_shape
-        from grpo_tui.config.settings import Settings
         from grpo_tui.preflight.facts import Facts
         from grpo_tui.preflight.folder import root_of
         from grpo_tui.preflight.planning import plan_of
@@ -226,7 +228,7 @@ class ConfigWorker:
             config,
             facts if same_model else replace(facts, model=None),
             machine,
-            self.run_dir or root_of(Settings.of(inspected, ranks.count), snapshot.path),
+            self.run_dir or root_of(inspected.settings, snapshot.path),
             world_size=ranks.count,
             launcher=ranks.launcher,
             shape=None if same_model else self._shapes.get(config.model),
@@ -236,7 +238,7 @@ class ConfigWorker:
 
 
 def _model_of(inspected: Inspected) -> str:
-    return str(inspected.parts.get("ModelConfig", {}).get("model_name_or_path") or "")
+    return inspected.settings.model
 
 
 def stamp_of(file: Path) -> Stamp:

@@ -15,12 +15,12 @@ import pytest
 from grpo_tui.cli.check import _wanted, before_start, lines, verdict
 from grpo_tui.cli.errors import CommandError
 from grpo_tui.cli.main import main
-from grpo_tui.config.resolve import load_config
+from grpo_tui.config.resolve import inspect_config, load_config
 from grpo_tui.core.findings import Finding, Fix
 from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL
 from grpo_tui.preflight.report import ChecklistItem, Preflight, in_order
 from grpo_tui.preflight.run import QUICK, check
-from grpo_tui.preflight.static import Launch, Source
+from grpo_tui.preflight.static import Launch
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.spec import RunSpec
 
@@ -88,20 +88,20 @@ def test_the_processes_count_and_a_changed_key_is_checked(capsys: pytest.Capture
 def test_a_start_is_stopped_by_errors_and_told_of_warnings_that_are_new(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    start = Launch(1, (), tmp_path / "run")
+    start = Launch(root=tmp_path / "run")
 
     def said(
         *overrides: str, force: bool = False, told: Sequence[Finding] = ()
     ) -> tuple[tuple[str, ...], str]:
-        source = Source(DEMO_CONFIG, overrides=overrides)
-        forced = before_start(source, start, quick=True, force=force, told=told)
+        source = inspect_config(DEMO_CONFIG, overrides=overrides)
+        forced = before_start(source, start, DEMO_CONFIG, quick=True, force=force, told=told)
         return forced, capsys.readouterr().err
 
     forced, warned = said("learning_rate=0.5")
     assert forced == ()
     assert warned.startswith("warning: demo.yaml: learning_rate 0.5 is far above")
     assert warned.endswith("  fix: learning_rate: 1.0e-6\n")
-    source = Source(DEMO_CONFIG, overrides=("learning_rate=0.5",))
+    source = inspect_config(DEMO_CONFIG, overrides=("learning_rate=0.5",))
     known = check(source, start, parts=QUICK).findings
     assert said("learning_rate=0.5", told=known) == ((), "")
     wrong = ("remove_unused_columns=true", "grpo_tui.rewards=[rewards.py:format_reward]")
@@ -129,7 +129,9 @@ def test_what_is_looked_at_is_told_on_a_terminal_and_gone_when_it_is_over(
 
     monkeypatch.setattr("grpo_tui.preflight.run.check", looks)
     monkeypatch.setattr(sys, "stderr", Terminal())
-    before_start(Source(DEMO_CONFIG), Launch(1, (), tmp_path / "run"), quick=False, force=False)
+    before_start(
+        inspect_config(DEMO_CONFIG), Launch(root=tmp_path / "run"), DEMO_CONFIG, quick=False, force=False
+    )
     assert sys.stderr.getvalue() == "\r\x1b[Kreading the model\r\x1b[K"
     monkeypatch.setattr(sys, "stderr", Terminal())
     assert main(["check", str(DEMO_CONFIG)]) == 0
@@ -144,19 +146,18 @@ def test_a_run_is_checked_as_its_resume_would_take_it(tmp_path: Path) -> None:
     run.mkdir()
     spec.write(RunFolder(run).spec)
 
-    def wanted(**words: object) -> tuple[Source, Launch]:
+    def wanted(**words: object) -> tuple[int | None, Launch]:
         given = {"config": run, "overrides": [], "world_size": None, "run_dir": None, **words}
-        return _wanted(Namespace(**given))
+        inspected, start = _wanted(Namespace(**given))
+        assert inspected.settings.get("max_steps") == (7 if given["config"] == run else 120)
+        return inspected.settings.world_size, start
 
-    source, start = wanted()
-    assert source.saved is not None
-    assert source.saved.grpo["max_steps"] == 7
-    assert start == Launch(2, spec.launcher, run, resume=True)
-    assert wanted(world_size=4)[1] == Launch(4, spec.launcher, run, resume=True)
+    assert wanted() == (2, Launch(spec.launcher, run, resume=True))
+    assert wanted(world_size=4) == (4, Launch(spec.launcher, run, resume=True))
     other = tmp_path / "other"
-    assert wanted(run_dir=other)[1] == Launch(2, spec.launcher, other, resume=False)
-    assert wanted(overrides=["output_dir=elsewhere"])[1] == Launch(2, spec.launcher, None, resume=False)
-    assert wanted(config=DEMO_CONFIG, run_dir=other)[1] == Launch(1, (), other)
+    assert wanted(run_dir=other) == (2, Launch(spec.launcher, other, resume=False))
+    assert wanted(overrides=["output_dir=elsewhere"]) == (2, Launch(spec.launcher, None, resume=False))
+    assert wanted(config=DEMO_CONFIG, run_dir=other) == (1, Launch((), other))
 
 
 def test_fix_mends_the_file_shows_the_diff_and_leaves_the_machine_s_errors(

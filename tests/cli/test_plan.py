@@ -19,7 +19,6 @@ from grpo_tui.config.plan import Device
 from grpo_tui.config.plan.model import read_sharding
 from grpo_tui.config.resolve import inspect_config, load_config
 from grpo_tui.config.run_config import RunConfig
-from grpo_tui.config.settings import Settings
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.preflight.facts import DataFacts, Facts, Lengths
 from grpo_tui.preflight.machine import GpuFacts, Machine
@@ -175,7 +174,7 @@ def test_what_does_not_fit_has_a_smaller_setting(
     assert inspected.config is not None
     machine = Machine(gpus=(GpuFacts(0, "a card", total_bytes=memory_bytes),))
     made = plan_of(inspected.config, Facts(), machine, cache / "run")
-    found = [f for f in plan_findings(Settings.of(inspected, 1), made) if f.id == "plan.memory"]
+    found = [f for f in plan_findings(inspected.settings, made) if f.id == "plan.memory"]
     assert [(f.fix.field, f.fix.value) for f in found if f.fix] == ([] if fix is None else [fix])
 
 
@@ -215,14 +214,14 @@ def cards_of(*used: int) -> Machine:
 def test_a_gpu_that_another_process_holds_is_no_room_and_the_holder_is_named(
     used: tuple[int, ...], changes: list[str], launcher: tuple[str, ...], held: bool, cache: Path
 ) -> None:
-    inspected = inspect_config(DEMO_CONFIG, ["use_cpu=false", *changes], world_size=1)
+    ranks = 2 if launcher else 1
+    inspected = inspect_config(DEMO_CONFIG, ["use_cpu=false", *changes], world_size=ranks)
     assert inspected.config is not None
     machine = cards_of(*used)
-    ranks = 2 if launcher else 1
     made = plan_of(inspected.config, Facts(), machine, cache / "run", world_size=ranks, launcher=launcher)
     assert made.memory is not None
     assert made.memory.fits is not held
-    found = [f for f in plan_findings(Settings.of(inspected, ranks), made) if f.id.startswith("plan.memory")]
+    found = [f for f in plan_findings(inspected.settings, made) if f.id.startswith("plan.memory")]
     assert [(f.id, f.severity) for f in found] == ([("plan.memory-held", "error")] if held else [])
     if held:
         assert "in use by process 4711 (python train.py of ana, 1.3 GB)" in found[0].message

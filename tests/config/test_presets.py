@@ -39,7 +39,7 @@ def ranks(name: str) -> int:
 
 
 def load_section(name: str):
-    return inspect_config(PRESETS[name].path, world_size=None).section
+    return inspect_config(PRESETS[name].path, world_size=None).settings.section
 
 
 def test_every_kind_of_preset_is_there() -> None:
@@ -112,7 +112,7 @@ def test_trls_own_parser_takes_every_preset_without_its_section(tmp_path: Path) 
     parsed = json.loads(ran.stdout.splitlines()[-1])
     assert set(parsed) == set(PRESETS)
     for name, values in parsed.items():
-        ours = inspect_config(PRESETS[name].path, world_size=None)
+        ours = inspect_config(PRESETS[name].path, world_size=None).settings
         for part in ours.parts.values():
             for key, value in part.items():
                 if key not in (
@@ -138,7 +138,7 @@ def test_a_copy_is_whole_and_says_where_it_comes_from(name: str, tmp_path: Path)
     assert str(ROOT) not in text
     inspected = inspect_config(target, world_size=ranks(name))
     assert [f for f in errors_of(inspected.findings) if f.id not in LACKING] == []
-    section = inspected.section
+    section = inspected.settings.section
     for source in filter(None, [section.dataset, *(entry.source for entry in section.rewards)]):
         assert str(ROOT) not in source
     assert {file.name for file in written[1:]} == {

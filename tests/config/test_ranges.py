@@ -11,12 +11,13 @@ from grpo_tui.config import ConfigError, load_config
 from grpo_tui.config.batch import BATCH_KEYS
 from grpo_tui.config.packages import package_findings
 from grpo_tui.config.ranges import FILE, RANGES, limits
+from grpo_tui.config.resolve import inspect_config
 from grpo_tui.config.section import Section
 from grpo_tui.config.settings import Settings
 from grpo_tui.config.trl_fields import load_fields
 from grpo_tui.config.yaml_lines import parse_mapping
 from grpo_tui.core.findings import Finding
-from grpo_tui.preflight.static import Launch, Source, static_check
+from grpo_tui.preflight.static import Launch, static_check
 from tests.config.trl_judge import PLAIN, READ_WITH, Judge, numeric_fields
 from tests.preflight.machines import A100, machine
 
@@ -142,7 +143,9 @@ def test_who_generates_says_what_it_takes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", json.loads(FILE.read_text())["words"])
 def test_a_word_that_trl_does_not_know_is_refused_before_the_start(tmp_path: Path, name: str) -> None:
     (tmp_path / "c.yaml").write_text(GOOD + f"{name}: bogus\n")
-    found = static_check(Source(tmp_path / "c.yaml"), Launch(root=tmp_path / "run"), machine(A100)).findings
+    found = static_check(
+        inspect_config(tmp_path / "c.yaml"), Launch(root=tmp_path / "run"), machine(A100)
+    ).findings
     assert name in {f.field for f in found if f.severity == "error"}
 
 

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from grpo_tui.config.draft import Draft
+from grpo_tui.config.resolve import inspect_config
 from grpo_tui.core.findings import Finding
 from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.preflight.machine import Machine, this_machine
 from grpo_tui.preflight.report import PARTS, Part, Preflight
 from grpo_tui.preflight.run import QUICK, Children, check
-from grpo_tui.preflight.static import Launch, Source
+from grpo_tui.preflight.static import Launch
 from tests import PATIENCE_S
 from tests.preflight.machines import A100, machine, serving
 
@@ -320,7 +321,7 @@ def host(body: str) -> Machine:
 def looked(file: Path, case: Case, children: Children) -> Preflight:
     start = Launch(root=file.parent / "run")
     body = file.read_text()
-    return check(Source(file), start, parts=case.parts, machine=host(body), children=children)
+    return check(inspect_config(file), start, parts=case.parts, machine=host(body), children=children)
 
 
 def matching(found: Preflight, case: Case) -> list[Finding]:
@@ -377,9 +378,10 @@ def test_the_command_prints_the_documented_shape_and_exits_by_it(tmp_path: Path)
 def test_nothing_of_the_ml_stack_is_imported_by_the_process_that_checks() -> None:
     code = (
         "import sys\nfrom pathlib import Path\n"
-        "from grpo_tui.preflight.run import QUICK, check\nfrom grpo_tui.preflight.static import Source\n"
+        "from grpo_tui.preflight.run import QUICK, check\n"
+        "from grpo_tui.config.resolve import inspect_config\n"
         "from grpo_tui.demo import DEMO_CONFIG\n"
-        "assert check(Source(DEMO_CONFIG), parts=QUICK).ok\n"
+        "assert check(inspect_config(DEMO_CONFIG), parts=QUICK).ok\n"
         "print([m for m in ('torch', 'transformers', 'trl', 'datasets', 'tokenizers') if m in sys.modules])\n"
     )
     done = subprocess.run(

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from grpo_tui.config.draft import Draft
+from grpo_tui.config.resolve import inspect_config
 from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.preflight.run import QUICK, check
-from grpo_tui.preflight.static import Launch, Source
+from grpo_tui.preflight.static import Launch
 from tests.preflight.machines import A100, machine
 
 FAULTS = (
@@ -62,7 +63,7 @@ def test_fixes_applied_as_they_are_offered_leave_nothing(seed: int, tmp_path: Pa
     file.write_text(f"model_name_or_path: {DEMO_MODEL}\n{body}\n{SECTION}")
     for _ in range(ROUNDS):
         seen = check(
-            Source(file), Launch(root=tmp_path / "run"), parts=QUICK, machine=machine(A100, vllm=None)
+            inspect_config(file), Launch(root=tmp_path / "run"), parts=QUICK, machine=machine(A100, vllm=None)
         )
         said = [finding for finding in seen.findings if finding.severity != "info"]
         assert all(finding.fix is not None for finding in said), [(f.id, f.field) for f in said]

@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from grpo_tui.preflight.static import Launch, Source, static_check
+from grpo_tui.config.resolve import inspect_config
+from grpo_tui.preflight.static import Launch, static_check
 
 
 def ids_of(folder: Path, line: str) -> dict[str, object]:
     """What `check` finds of the run folder, with its fix."""
     file = folder / "c.yaml"
     file.write_text(f"model_name_or_path: m\n{line}\n")
-    found = static_check(Source(file), Launch(root=folder / "run")).findings
+    found = static_check(inspect_config(file), Launch(root=folder / "run")).findings
     return {f.id: f.fix and f.fix.to_json() for f in found if f.id.startswith("folder.")}
 
 
@@ -65,7 +66,7 @@ def test_a_checkpoint_of_another_shape_is_told_with_its_own(
 def test_a_folder_that_no_file_system_takes_is_told(tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
     file.write_text("model_name_or_path: m\nlearning_rate: fast\n")
-    found = static_check(Source(file), Launch(root=tmp_path / ("x" * 300))).findings
+    found = static_check(inspect_config(file), Launch(root=tmp_path / ("x" * 300))).findings
     assert {"folder.unusable", "config.type"} <= {f.id for f in found}
 
 

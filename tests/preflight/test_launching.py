@@ -12,9 +12,10 @@ import pytest
 import yaml
 
 from grpo_tui.config.accelerate_file import options_of
+from grpo_tui.config.resolve import inspect_config
 from grpo_tui.core.findings import Finding
 from grpo_tui.preflight import machine_findings
-from grpo_tui.preflight.static import Launch, Source, static_check
+from grpo_tui.preflight.static import Launch, static_check
 from tests.preflight.machines import A100, machine
 from tests.preflight.test_rules import BASE
 
@@ -26,8 +27,8 @@ def found(folder: Path, words: str, gpus: int = 2, world: int | None = 2, **chan
     file = folder / "c.yaml"
     section = {**BASE["grpo_tui"], "launcher": words}
     file.write_text(yaml.safe_dump({**BASE, **change, "grpo_tui": section}))
-    start = Launch(world, tuple(words.split()), folder / "run")
-    checked = static_check(Source(file), start, machine(*[A100] * gpus))
+    start = Launch(tuple(words.split()), folder / "run")
+    checked = static_check(inspect_config(file, world_size=world), start, machine(*[A100] * gpus))
     return [f for f in checked.findings if not f.id.startswith(("batch.", "config.beside"))]
 
 

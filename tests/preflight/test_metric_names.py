@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 import yaml
 
+from grpo_tui.config.resolve import inspect_config
 from grpo_tui.config.rules_training import evaluated, reward_names
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.settings import Settings
 from grpo_tui.config.trl_fields import FACTORIES, SCRIPT_NAMES
 from grpo_tui.core.findings import Finding
 from grpo_tui.demo import DEMO_DIR, DEMO_MODEL
-from grpo_tui.preflight.static import Launch, Source, static_check
+from grpo_tui.preflight.static import Launch, static_check
 from grpo_tui.rewards.loading import load_rewards
 from tests.preflight.machines import A100, machine
 from tests.train.tiny import make_trainer
@@ -41,7 +42,7 @@ def found(folder: Path, change: dict[str, Any]) -> list[Finding]:
     file = folder / "c.yaml"
     values = {key: value for key, value in {**BASE, **change}.items() if value is not None}
     file.write_text(yaml.safe_dump(values))
-    checked = static_check(Source(file), Launch(root=folder / "run"), machine(A100))
+    checked = static_check(inspect_config(file), Launch(root=folder / "run"), machine(A100))
     best = ("metric_for_best_model", "greater_is_better", "load_best_model_at_end", "lr_scheduler_type")
     return [f for f in checked.findings if f.field in best and f.id != "config.range"]
 
@@ -60,8 +61,8 @@ def test_the_names_are_those_that_trl_itself_logs(tmp_path: Path, change: dict[s
     rewards = [{"name": name, "source": f"a.{name}"} for name in ("correctness", "format_reward")]
     file = tmp_path / "c.yaml"
     file.write_text(yaml.safe_dump({**BASE, **change, "grpo_tui": {"dataset": "x", "rewards": rewards}}))
-    inspected = Source(file).inspect(1)
-    names = {f"eval_{name}" for name in evaluated(Settings.of(inspected, 1))}
+    inspected = inspect_config(file)
+    names = {f"eval_{name}" for name in evaluated(inspected.settings)}
     logged.pop("eval_model_preparation_time", None)  # logged only without a training before it
     assert names == {name for name in logged if name.startswith("eval_")}
 
@@ -72,7 +73,7 @@ def test_the_names_of_rewards_are_those_that_they_are_loaded_under(tmp_path: Pat
     named = {"reward_funcs": list(SCRIPT_NAMES), "grpo_tui": section}
     file = tmp_path / "c.yaml"
     file.write_text(yaml.safe_dump({**BASE, **named}))
-    config = Source(file).inspect(1).config
+    config = inspect_config(file).config
     assert isinstance(config, RunConfig)
     assert reward_names(Settings.of_config(config)) == tuple(r.name for r in load_rewards(config))
 

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from grpo_tui.config.draft import Draft
+from grpo_tui.config.resolve import inspect_config
 from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.preflight.report import Preflight
 from grpo_tui.preflight.run import QUICK, check
-from grpo_tui.preflight.static import Launch, Source
+from grpo_tui.preflight.static import Launch
 from tests.preflight.machines import A100, machine
 
 HEAD = f"model_name_or_path: {DEMO_MODEL}\nmax_steps: 20\nsave_steps: 10\nreward_funcs: [accuracy_reward]\n"
@@ -120,7 +121,7 @@ def looked(folder: Path, body: str, section: str = "") -> tuple[Draft, Preflight
     if not file.exists():
         file.write_text(f"{HEAD}{body}\n{TAIL}{section}")
     start = Launch(root=folder / "run")
-    return Draft.open(file), check(Source(file), start, parts=QUICK, machine=machine(A100))
+    return Draft.open(file), check(inspect_config(file), start, parts=QUICK, machine=machine(A100))
 
 
 @pytest.mark.parametrize("body", FAULTS)

@@ -11,6 +11,7 @@ import yaml
 
 from grpo_tui.cli.check import before_start
 from grpo_tui.cli.errors import CommandError
+from grpo_tui.config.resolve import inspect_config
 from grpo_tui.config.rules import yaml_said
 from grpo_tui.config.section import Section
 from grpo_tui.config.settings import Settings
@@ -21,7 +22,7 @@ from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.preflight import run
 from grpo_tui.preflight.facts import Facts, ModelFacts, Whereabouts
 from grpo_tui.preflight.model_findings import facts_findings
-from grpo_tui.preflight.static import Launch, Source, static_check
+from grpo_tui.preflight.static import Launch, static_check
 from tests.preflight.machines import A100, machine
 from tests.preflight.test_rules import BASE
 
@@ -32,7 +33,8 @@ def found(folder: Path, text: str, world: int = 1) -> list[Finding]:
     (folder / "rows.jsonl").write_text('{"prompt": "q", "solution": "1"}\n' * 40)
     file = folder / "c.yaml"
     file.write_text(text)
-    return errors_of(static_check(Source(file), Launch(world, root=folder / "run"), GPU).findings)
+    inspected = inspect_config(file, world_size=world)
+    return errors_of(static_check(inspected, Launch(root=folder / "run"), GPU).findings)
 
 
 def test_an_adapter_folder_is_refused_by_the_quick_check_in_the_words_of_the_full_one(tmp_path: Path) -> None:
@@ -42,7 +44,7 @@ def test_an_adapter_folder_is_refused_by_the_quick_check_in_the_words_of_the_ful
     text = yaml.safe_dump({**BASE, "model_name_or_path": str(adapter)})
     (quick,) = found(tmp_path, text)
     assert (quick.id, quick.line) == ("model.adapter", 4)
-    source, start = Source(tmp_path / "c.yaml"), Launch(root=tmp_path / "run")
+    source, start = inspect_config(tmp_path / "c.yaml"), Launch(root=tmp_path / "run")
     full = run.check(source, start, machine=GPU, parts=("static", "model"))
     assert [f for f in full.findings if f.id == "model.adapter"] == [quick]
 
@@ -62,11 +64,11 @@ def test_a_start_tells_every_error_that_check_tells(tmp_path: Path) -> None:
     text = yaml.safe_dump({**BASE, "use_cpu": True, "bf16": False}) + "learning_rte: 1\nbeta: -1\n"
     found(tmp_path, text.replace("learning_rte: 1\n", "reward_weights: [1, 2]\n"))
     (tmp_path / "rows.jsonl").write_text('{"question": "q", "solution": "1"}\n' * 40)
-    source, start = Source(tmp_path / "c.yaml"), Launch(root=tmp_path / "run")
+    source, start = inspect_config(tmp_path / "c.yaml"), Launch(root=tmp_path / "run")
     errors = errors_of(run.check(source, start).findings)
     assert {f.field for f in errors} >= {"beta", "reward_weights", "grpo_tui.dataset"}
     with pytest.raises(CommandError) as refused:
-        before_start(source, start, quick=False, force=False)
+        before_start(source, start, tmp_path / "c.yaml", quick=False, force=False)
     assert f"{len(errors)} errors" in str(refused.value)
 
 

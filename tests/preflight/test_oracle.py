@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
+from grpo_tui.config.resolve import inspect_config
 from grpo_tui.demo import DEMO_MODEL
-from grpo_tui.preflight.static import Launch, Source, static_check
+from grpo_tui.preflight.static import Launch, static_check
 from tests import PATIENCE_S
 from tests.preflight.machines import A100, machine
 
@@ -216,7 +217,7 @@ def config(folder: Path, values: dict[str, Any]) -> Path:
 
 def test_the_judge_takes_the_sound_config(judged: dict[str, str | None], tmp_path: Path) -> None:
     assert judged["sound"] is None
-    found = static_check(Source(config(tmp_path, SOUND)), Launch(root=tmp_path / "run"), MACHINE)
+    found = static_check(inspect_config(config(tmp_path, SOUND)), Launch(root=tmp_path / "run"), MACHINE)
     assert [f for f in found.findings if f.severity != "info"] == []
 
 
@@ -227,7 +228,7 @@ def test_what_trl_refuses_is_found_with_its_key(
     field, change = {**REFUSED, **REFUSED_LATE}[name]
     assert judged[name] is not None, "TRL takes it; the rule has to go"
     found = static_check(
-        Source(config(tmp_path, {**SOUND, **change})), Launch(root=tmp_path / "run"), MACHINE
+        inspect_config(config(tmp_path, {**SOUND, **change})), Launch(root=tmp_path / "run"), MACHINE
     )
     errors = [f for f in found.findings if f.severity == "error"]
     assert not found.ok

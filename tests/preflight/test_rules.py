@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from grpo_tui.config.draft import Draft
+from grpo_tui.config.resolve import inspect_config
 from grpo_tui.config.section import Section
 from grpo_tui.config.settings import REMOVE, Settings
 from grpo_tui.config.trl_fields import load_fields
@@ -22,7 +23,7 @@ from grpo_tui.preflight.model_findings import facts_findings
 from grpo_tui.preflight.package_versions import window
 from grpo_tui.preflight.report import Preflight
 from grpo_tui.preflight.run import check
-from grpo_tui.preflight.static import Launch, Source
+from grpo_tui.preflight.static import Launch
 from tests.preflight.machines import A100, T4, machine, serving
 
 BASE: dict[str, Any] = {
@@ -37,13 +38,20 @@ HUB = "Qwen/Qwen2.5-0.5B-Instruct"
 
 
 def look(
-    folder: Path, change: dict[str, Any], where: Machine | None = None, start: Launch | None = None
+    folder: Path,
+    change: dict[str, Any],
+    where: Machine | None = None,
+    start: Launch | None = None,
+    world: int | None = 1,
 ) -> Preflight:
     (folder / "rows.jsonl").write_text('{"prompt": "q", "solution": "1"}\n' * 40)
     file = folder / "c.yaml"
     file.write_text(yaml.safe_dump({**copy.deepcopy(BASE), **change}, sort_keys=False))
     return check(
-        Source(file), start or Launch(root=folder / "run"), parts=("static",), machine=where or machine(A100)
+        inspect_config(file, world_size=world),
+        start or Launch(root=folder / "run"),
+        parts=("static",),
+        machine=where or machine(A100),
     )
 
 
@@ -365,7 +373,7 @@ def test_a_rule_finds_its_fault_and_its_fix_takes_it_away(name: str, tmp_path: P
     assert mine[0].fix is not None
     draft = Draft.open(tmp_path / "c.yaml")
     draft.apply(mine[0])
-    source, start = Source(tmp_path / "c.yaml", draft.text), Launch(root=tmp_path / "run")
+    source, start = inspect_config(tmp_path / "c.yaml", text=draft.text), Launch(root=tmp_path / "run")
     after = check(source, start, parts=("static",), machine=where)
     assert (rule, field) not in {(f.id, f.field) for f in after.findings}
 
@@ -429,7 +437,7 @@ def test_a_disk_that_the_checkpoints_would_fill_is_told_with_what_saves_less(tmp
     def told(free: int, **change: Any) -> list[Any]:
         look(tmp_path, change)
         where, start = replace(machine(A100), free=lambda path: free), Launch(root=tmp_path / "run")
-        found = check(Source(tmp_path / "c.yaml"), start, parts=("static", "plan"), machine=where)
+        found = check(inspect_config(tmp_path / "c.yaml"), start, parts=("static", "plan"), machine=where)
         disk = [f for f in found.findings if f.id == "plan.disk"]
         return [(f.severity, f.fix and (f.fix.field, f.fix.value)) for f in disk]
 
@@ -522,18 +530,18 @@ def test_what_answers_on_the_port_of_a_server_and_is_none_is_named(tmp_path: Pat
 
 
 def test_several_processes_need_a_free_port_and_a_whole_batch(tmp_path: Path) -> None:
-    start = Launch(2, ("accelerate", "launch", "--num_processes", "2"), tmp_path / "run")
+    start = Launch(("accelerate", "launch", "--num_processes", "2"), tmp_path / "run")
     two = machine(A100, A100, taken=(29500,))
-    (found,) = look(tmp_path, {}, two, start).findings
+    (found,) = look(tmp_path, {}, two, start, 2).findings
     assert found.id == "launch.port"
     assert found.message == (
         "port 29500, where the processes meet, is in use by process 77 (python of ana). Add "
         "`--main_process_port 29501` to the launcher"
     )
-    other = Launch(2, (*start.launcher, "--main_process_port", "29511"), tmp_path / "run")
-    assert look(tmp_path, {}, two, other).findings == ()
-    three = Launch(3, ("torchrun", "--nproc_per_node", "3"), tmp_path / "run")
-    whole = look(tmp_path, {"per_device_train_batch_size": 4}, machine(A100, A100, A100), three)
+    other = Launch((*start.launcher, "--main_process_port", "29511"), tmp_path / "run")
+    assert look(tmp_path, {}, two, other, 2).findings == ()
+    three = Launch(("torchrun", "--nproc_per_node", "3"), tmp_path / "run")
+    whole = look(tmp_path, {"per_device_train_batch_size": 4}, machine(A100, A100, A100), three, 3)
     assert {f.id for f in whole.findings} == {"batch.indivisible"}
 
 
@@ -549,8 +557,8 @@ def test_several_processes_need_a_free_port_and_a_whole_batch(tmp_path: Path) ->
 def test_a_launcher_that_starts_one_process_on_the_cpu_is_found(
     words: tuple[str, ...], severity: str | None, tmp_path: Path
 ) -> None:
-    start = Launch(2, words, tmp_path / "run")
-    found = look(tmp_path, {"use_cpu": True, "bf16": False}, machine(), start)
+    start = Launch(words, tmp_path / "run")
+    found = look(tmp_path, {"use_cpu": True, "bf16": False}, machine(), start, 2)
     assert [f.severity for f in found.findings if f.id == "launch.cpu"] == ([severity] if severity else [])
 
 
@@ -595,8 +603,8 @@ def test_what_belongs_to_fsdp_1_is_unused_in_version_2_alone(
     version: dict[str, int], unused: bool, tmp_path: Path
 ) -> None:
     given = {"fsdp": "full_shard", "fsdp_config": {**version, "fsdp_use_orig_params": True}}
-    start = Launch(2, ("accelerate", "launch"), tmp_path / "run")
-    found = look(tmp_path, given, machine(A100), start).findings
+    start = Launch(("accelerate", "launch"), tmp_path / "run")
+    found = look(tmp_path, given, machine(A100), start, 2).findings
     told = [finding.field for finding in found if finding.id == "config.unused"]
     assert told == ["fsdp_config.fsdp_use_orig_params"] * unused
 
@@ -631,6 +639,6 @@ NESTED = [
 def test_nothing_that_a_mapping_may_hold_ends_a_check(name: str, tmp_path: Path) -> None:
     beside = {"fsdp": True, "use_liger_kernel": True, "lr_scheduler_type": "polynomial"}
     for value in (*ODD, {"lr_end": "x", "min_lr": [1], "temperature": {}, "split_batches": "no"}):
-        start = Launch(None, ("accelerate", "launch"), tmp_path / "run")
-        found = look(tmp_path, {**beside, name: value}, machine(A100), start)
+        start = Launch(("accelerate", "launch"), tmp_path / "run")
+        found = look(tmp_path, {**beside, name: value}, machine(A100), start, None)
         assert found.done[0] == "static"

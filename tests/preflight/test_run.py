@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from grpo_tui.config.resolve import inspect_config
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.section import RewardEntry, Section
 from grpo_tui.core.findings import Finding
@@ -19,7 +20,7 @@ from grpo_tui.preflight.facts import DataFacts, Facts
 from grpo_tui.preflight.report import Preflight
 from grpo_tui.preflight.rewards import RewardLook, split_models
 from grpo_tui.preflight.run import Children, Memory, check
-from grpo_tui.preflight.static import Launch, Source
+from grpo_tui.preflight.static import Launch
 from tests.preflight.machines import A100, machine
 
 SLOW = Finding("rewards.slow", "warning", "grpo_tui.rewards.0", 9, "takes long")
@@ -53,7 +54,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Source:
+def source(tmp_path: Path) -> Path:
     (tmp_path / "rows.jsonl").write_text('{"prompt": "q", "answer": "1"}\n' * 60)
     (tmp_path / "own.py").write_text(
         "def right(completions, answer, **kw): return [0.0 for _ in completions]\n"
@@ -64,14 +65,14 @@ def source(tmp_path: Path) -> Source:
         "max_completion_length: 40\n"
         "grpo_tui:\n  dataset: rows.jsonl\n  rewards: [{name: right, source: own.py:right}]\n"
     )
-    return Source(file)
+    return file
 
 
-def test_each_part_is_told_with_all_that_was_known_before(
-    asked: Asked, source: Source, tmp_path: Path
-) -> None:
+def test_each_part_is_told_with_all_that_was_known_before(asked: Asked, source: Path, tmp_path: Path) -> None:
     told: list[Preflight] = []
-    found = check(source, Launch(root=tmp_path / "run"), tell=told.append, machine=machine(A100))
+    found = check(
+        inspect_config(source), Launch(root=tmp_path / "run"), tell=told.append, machine=machine(A100)
+    )
     assert set(told[0].done) == {"static", "plan"}
     assert {f.id for f in told[0].findings} == set()
     assert {f.id for f in found.findings} == {"rewards.slow", "data.duplicates"}
@@ -81,12 +82,12 @@ def test_each_part_is_told_with_all_that_was_known_before(
 
 
 def test_what_was_found_is_remembered_until_a_file_changes(
-    asked: Asked, source: Source, tmp_path: Path
+    asked: Asked, source: Path, tmp_path: Path
 ) -> None:
     memory, start = Memory(), Launch(root=tmp_path / "run")
 
     def again() -> tuple[int, int]:
-        found = check(source, start, machine=machine(A100), memory=memory)
+        found = check(inspect_config(source), start, machine=machine(A100), memory=memory)
         assert {f.id for f in found.findings} == {"rewards.slow", "data.duplicates"}
         return asked.data, asked.rewards
 
@@ -97,13 +98,16 @@ def test_what_was_found_is_remembered_until_a_file_changes(
     with (tmp_path / "rows.jsonl").open("a") as rows:
         rows.write('{"prompt": "new", "answer": "2"}\n')
     assert again() == (3, 3)
-    source.path.write_text(source.path.read_text() + "  holdout: 4\n")
+    source.write_text(source.read_text() + "  holdout: 4\n")
     assert again() == (4, 4)
 
 
-def test_a_part_that_is_not_wanted_is_not_looked_at(asked: Asked, source: Source, tmp_path: Path) -> None:
+def test_a_part_that_is_not_wanted_is_not_looked_at(asked: Asked, source: Path, tmp_path: Path) -> None:
     found = check(
-        source, Launch(root=tmp_path / "run"), machine=machine(A100), parts=("static", "data", "plan")
+        inspect_config(source),
+        Launch(root=tmp_path / "run"),
+        machine=machine(A100),
+        parts=("static", "data", "plan"),
     )
     assert (asked.data, asked.rewards) == (1, 0)
     assert found.done == ("static", "data", "plan")
@@ -111,16 +115,16 @@ def test_a_part_that_is_not_wanted_is_not_looked_at(asked: Asked, source: Source
 
 
 def test_the_processes_are_not_asked_when_no_config_is_left(
-    asked: Asked, source: Source, tmp_path: Path
+    asked: Asked, source: Path, tmp_path: Path
 ) -> None:
-    source.path.write_text("learning_rte: 1.0\n" + source.path.read_text())
-    found = check(source, Launch(root=tmp_path / "run"), machine=machine(A100))
+    source.write_text("learning_rte: 1.0\n" + source.read_text())
+    found = check(inspect_config(source), Launch(root=tmp_path / "run"), machine=machine(A100))
     assert not found.ok
     assert not found.can_be_forced
     assert (asked.data, asked.rewards) == (0, 0)
 
 
-def test_an_end_on_purpose_ends_the_real_processes(source: Source, tmp_path: Path) -> None:
+def test_an_end_on_purpose_ends_the_real_processes(source: Path, tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text("import time\ntime.sleep(600)\n")
     cancel = threading.Event()
     said: list[str] = []
@@ -132,7 +136,7 @@ def test_an_end_on_purpose_ends_the_real_processes(source: Source, tmp_path: Pat
 
     with Children() as kept:
         found = check(
-            source,
+            inspect_config(source),
             Launch(root=tmp_path / "run"),
             machine=machine(A100),
             cancel=cancel,

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from grpo_tui.cli.saved_run import launcher_words, world_size
+from grpo_tui.cli.saved_run import launcher_words, own_world_size
+from grpo_tui.config.resolve import inspect_config
 from grpo_tui.demo import DEMO_CONFIG, DEMO_DIR, DEMO_MODEL
 from grpo_tui.preflight.run import QUICK, Children, check
-from grpo_tui.preflight.static import Launch, Source
+from grpo_tui.preflight.static import Launch
 from tests.preflight.machines import A100, machine, serving
 
 PRESETS = sorted(p for p in Path("configs").glob("*.yaml") if not p.name.endswith(".cases.yaml"))
@@ -139,25 +140,26 @@ def test_nothing_is_found_on_an_example_of_trl(name: str, tmp_path: Path) -> Non
         section["eval_dataset"] = "more.jsonl"
     file = tmp_path / "example.yaml"
     file.write_text(yaml.safe_dump({**BASE, **EXAMPLES[name], "grpo_tui": section}))
-    found = check(Source(file), Launch(root=tmp_path / "run"), parts=QUICK, machine=HOST)
+    found = check(inspect_config(file), Launch(root=tmp_path / "run"), parts=QUICK, machine=HOST)
     assert [f for f in found.findings if f.id not in LACKING] == []
 
 
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda path: path.stem)
 def test_a_preset_is_clean_but_for_what_the_machine_lacks(preset: Path, tmp_path: Path) -> None:
-    inspected = Source(preset).inspect(None)
-    words = launcher_words(inspected.section.launcher)
-    size = world_size(words)
-    model = str(inspected.parts["ModelConfig"]["model_name_or_path"])
-    host = machine(*(A100,) * max(8, size or 1), accounts=("wandb",), answers=serving(model))
-    found = check(Source(preset), Launch(size, words, tmp_path / "run"), parts=QUICK, machine=host)
+    inspected = inspect_config(preset, world_size=own_world_size)
+    settings = inspected.settings
+    host = machine(
+        *(A100,) * max(8, settings.world_size or 1), accounts=("wandb",), answers=serving(settings.model)
+    )
+    start = Launch(launcher_words(settings.section.launcher), tmp_path / "run")
+    found = check(inspected, start, parts=QUICK, machine=host)
     assert [f for f in found.findings if f.id not in LACKING and f.severity != "info"] == []
 
 
 def test_the_demonstration_is_clean_with_its_model_data_and_rewards(
     children: Children, tmp_path: Path
 ) -> None:
-    found = check(Source(DEMO_CONFIG), Launch(root=tmp_path / "run"), children=children)
+    found = check(inspect_config(DEMO_CONFIG), Launch(root=tmp_path / "run"), children=children)
     assert [f for f in found.findings if f.severity != "info"] == []
     assert found.done == ("static", "model", "data", "rewards", "plan")
     assert [item.mark for item in found.checklist] == ["yes"] * 4 + ["idle"]  # no tracker is set
@@ -182,7 +184,7 @@ def test_a_plain_config_on_the_demo_model_is_clean_with_its_rows(children: Child
         "max_completion_length: 40\n"
         "grpo_tui:\n  dataset: rows.jsonl\n  rewards: [{name: right, source: own.py:right}]\n"
     )
-    found = check(Source(file), Launch(root=tmp_path / "run"), children=children)
+    found = check(inspect_config(file), Launch(root=tmp_path / "run"), children=children)
     assert [f for f in found.findings if f.severity != "info"] == []
 
 
@@ -195,7 +197,9 @@ def test_a_reward_model_is_not_loaded_and_said_to_be_left_out(children: Children
     text = text.replace("dataset: task", f"dataset: {DEMO_DIR}/task")
     file = tmp_path / "judged.yaml"
     file.write_text(f"reward_model_name_or_path: {tmp_path}\n{text}")
-    found = check(Source(file), Launch(root=tmp_path / "run"), children=children, parts=("static", "rewards"))
+    found = check(
+        inspect_config(file), Launch(root=tmp_path / "run"), children=children, parts=("static", "rewards")
+    )
     assert [f for f in found.findings if f.severity != "info"] == []
     left = [f for f in found.advice if f.id == "rewards.model"]
     assert [(f.field, f.line) for f in left] == [("reward_model_name_or_path", 1)]
