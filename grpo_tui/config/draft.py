@@ -38,7 +38,7 @@ from grpo_tui.config.fields import SECTION, FieldValue, all_fields, field_values
 from grpo_tui.config.meant import meant_mapping
 from grpo_tui.config.presets import folder as presets_folder
 from grpo_tui.config.presets import preset_of
-from grpo_tui.config.resolve import Inspected, inspect_config
+from grpo_tui.config.resolve import Inspected, WorldSize, inspect_config
 from grpo_tui.config.yaml_edit import (
     EditError,
     get_value,
@@ -308,7 +308,7 @@ class Draft:
         path: The absolute path, None if the draft was never saved.
         preset: Preset file that it was made from, either as passed or from a line `# preset: NAME`.
         overrides: `K=V` texts, as for `--set`. They change values, never the text.
-        world_size: Number of training processes for the batch arithmetic. None skips that check.
+        world_size: Number of training processes for the batch arithmetic, as for `inspect_config`.
         saved_text: Last known text on disk, None if there is no file.
         version: Increases with every change of text, overrides or world size.
     """
@@ -321,7 +321,7 @@ class Draft:
         saved: tuple[str, str] | None = None,
         preset: Path | None = None,
         overrides: Sequence[str] = (),
-        world_size: int | None = 1,
+        world_size: WorldSize = 1,
         clock: Callable[[], float] | None = None,
     ) -> None:
         self.path = path.expanduser().absolute() if path is not None else None
@@ -343,7 +343,7 @@ class Draft:
         *,
         preset: Path | None = None,
         overrides: Sequence[str] = (),
-        world_size: int | None = 1,
+        world_size: WorldSize = 1,
     ) -> Draft:
         """Open a file, which may contain invalid YAML (see `problem`).
 

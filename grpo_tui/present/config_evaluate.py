@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -21,13 +21,14 @@ from grpo_tui.config.draft import Draft, value_of_words
 from grpo_tui.config.fields import GROUPS, SECTION, FieldValue, all_fields, grouped, top_field
 from grpo_tui.config.plan import Device, ModelShape, Plan, Surroundings, plan
 from grpo_tui.config.resolve import Inspected
+from grpo_tui.config.section import Section
 from grpo_tui.config.trl_fields import FieldsUnavailableError, NoDefault
 from grpo_tui.config.yaml_edit import get_value, split_key
 from grpo_tui.config.yaml_edit_values import block_lines, inline
 from grpo_tui.core.findings import Finding, errors_first
 from grpo_tui.core.statistics import is_number
 from grpo_tui.core.text import one_line
-from grpo_tui.present.config_view import NO_FIELD, ConfigView, FieldRow, Origin, worst
+from grpo_tui.present.config_view import NO_FIELD, FieldRow, OpenConfig, Origin, Snapshot, worst
 
 Kind = Literal["toggle", "choose", "line", "text", "yaml"]
 
@@ -117,143 +118,85 @@ def free_folder(findings: Iterable[Finding]) -> Path | None:
 
 MOST_VALUE = 400
 
-Judge = Callable[[Inspected, "ConfigRanks"], Iterable[Finding]]
+Judge = Callable[[Snapshot, Inspected], Iterable[Finding]]
 """Returns findings about a config beyond those of parsing it."""
-Planner = Callable[[Inspected, "ConfigRanks"], "Plan | None"]
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigRanks:
-    """The training processes of a config.
-
-    Attributes:
-        launcher: Command that starts them; empty for one process.
-        count: Number of processes; None when the command does not say.
-    """
-
-    launcher: tuple[str, ...] = ()
-    count: int | None = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """The state of a config in the editor.
-
-    Attributes:
-        number: Counts changes, to recognize outdated results.
-        path: The file, which may not exist yet. Relative names in the config refer to its folder.
-        saved: Text of the file; None when there is none yet.
-        preset: Preset it started from, if any.
-        title: Shown while it has no file.
-        overrides: `K=V` arguments of the command line.
-        launcher: Launcher of the command line; if empty, that of the config.
-    """
-
-    number: int
-    text: str
-    path: Path
-    saved: str | None = None
-    preset: Path | None = None
-    title: str = ""
-    overrides: tuple[str, ...] = ()
-    launcher: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluation:
-    """An evaluated snapshot; `values` are those of the last text that could be parsed."""
-
-    snapshot: Snapshot
-    view: ConfigView
-    inspected: Inspected
-    values: Mapping[str, FieldValue] = field(default_factory=dict)
-    plan: Plan | None = None
-    ranks: ConfigRanks = field(default_factory=ConfigRanks)
+Planner = Callable[[Snapshot, Inspected], "Plan | None"]
 
 
 def evaluate(
     snapshot: Snapshot,
-    before: Evaluation | None = None,
+    before: OpenConfig | None = None,
     judge: Judge | None = None,
     planner: Planner | None = None,
-) -> Evaluation:
+) -> OpenConfig:
     """Evaluate a snapshot.
 
     Args:
-        before: The previous evaluation. Its fields are kept if the text cannot be parsed.
+        before: The previous state. Its fields are kept if the text cannot be parsed.
         judge: Adds findings beyond those of parsing.
         planner: Plans for a machine. Without it the plan is based on the config alone.
     """
-    draft, ranks = _read(snapshot)
+    draft = read(snapshot)
     problem, inspected = draft.problem, draft.inspected
-    found = judge(inspected, ranks) if judge is not None and problem is None else inspected.findings
+    found = judge(snapshot, inspected) if judge is not None and problem is None else inspected.findings
     findings = tuple(errors_first(found))
     try:
         values = draft.values()
     except FieldsUnavailableError:
         values = {}
-    if problem is not None and before is not None:
-        values, fields = before.values, before.view.fields
-    elif problem is not None:
-        fields = ()
-    else:
+    if problem is None:
         fields = _rows(snapshot, inspected, values, findings)
-    view = ConfigView(
-        title=snapshot.title or snapshot.path.name,
-        path=snapshot.path if snapshot.saved is not None else None,
+        planned = planner(snapshot, inspected) if planner is not None else None
+        planned = planned or plan_of_parts(inspected)
+    elif before is not None:
+        values, fields, planned = before.values, before.fields, before.plan
+    else:
+        fields, planned = (), None
+    return OpenConfig(
+        snapshot=snapshot,
+        inspected=inspected,
+        values=values,
         fields=fields,
         findings=findings,
-        unsaved=snapshot.text != snapshot.saved,
         broken=problem,
         lines=_lines(inspected),
+        plan=planned,
         whole=judge is not None or problem is not None,
     )
-    if problem is not None:
-        planned = before.plan if before is not None else None
-    else:
-        planned = (planner(inspected, ranks) if planner is not None else None) or plan_of_parts(
-            inspected, ranks
-        )
-    return Evaluation(snapshot, view, inspected, values, planned, ranks)
 
 
-def _read(snapshot: Snapshot) -> tuple[Draft, ConfigRanks]:
+def read(snapshot: Snapshot) -> Draft:
     """Parse the text for as many processes as the launcher starts."""
 
-    def read(count: int | None) -> Draft:
-        return Draft(
-            snapshot.text,
-            snapshot.path,
-            preset=snapshot.preset,
-            overrides=snapshot.overrides,
-            world_size=count,
-        )
+    def ranks(section: Section) -> int | None:
+        try:
+            return ranks_of(launcher_of(snapshot, section))
+        except AccelerateFileError:  # reported by the check of the launcher
+            return None
 
-    count = _count(snapshot.launcher)
-    draft = read(count)
-    own = draft.inspected.settings.section.launcher
-    if snapshot.launcher or own is None:
-        return draft, ConfigRanks(snapshot.launcher, count)
-    words = tuple(shlex.split(own))
-    count = _count(words)
-    return read(count), ConfigRanks(words, count)
+    return Draft(
+        snapshot.text,
+        snapshot.path,
+        preset=snapshot.preset,
+        overrides=snapshot.overrides,
+        world_size=ranks,
+    )
 
 
-def _count(words: tuple[str, ...]) -> int | None:
-    try:
-        return ranks_of(words)
-    except AccelerateFileError:  # reported by the check of the launcher
-        return None
+def launcher_of(snapshot: Snapshot, section: Section) -> tuple[str, ...]:
+    """Return the command that starts the training processes; empty for one process."""
+    return snapshot.launcher or tuple(shlex.split(section.launcher or ""))
 
 
 def plan_of_parts(
-    inspected: Inspected, ranks: ConfigRanks, shape: ModelShape | None = None, device: Device | None = None
+    inspected: Inspected, shape: ModelShape | None = None, device: Device | None = None
 ) -> Plan | None:
     """Return the plan of a config that may be incomplete: invalid values count as defaults."""
-    if not inspected.settings.fields:
+    settings = inspected.settings
+    if not settings.fields:
         return None
     try:
-        return plan(inspected.settings, Surroundings(ranks.count or 1, model=shape, device=device))
+        return plan(settings, Surroundings(settings.world_size or 1, model=shape, device=device))
     except (ArithmeticError, ValueError, TypeError):
         return None
 

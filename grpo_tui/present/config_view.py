@@ -1,4 +1,4 @@
-"""Content of the Config pane: rows of the form, findings, notes, help on a field."""
+"""The state of an open config as the Config pane shows it: rows of the form, findings, notes, help."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from grpo_tui.core.findings import SEVERITIES, Finding
 
 if TYPE_CHECKING:
     from grpo_tui.config.draft import Problem
+    from grpo_tui.config.fields import FieldValue
+    from grpo_tui.config.plan.making import Plan
+    from grpo_tui.config.resolve import Inspected
     from grpo_tui.core.findings import Finding, Severity
 
 
@@ -66,25 +69,55 @@ FormRow = FieldRow | GroupRow
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigView:
-    """An open config.
+class Snapshot:
+    """The text in the editor, and where it is from.
 
     Attributes:
-        title: The file's name, or what it was made from.
-        path: The file; None for a config that was never saved.
+        number: Counts changes, to recognize outdated results.
+        path: The file, which may not exist yet. Relative names in the config refer to its folder.
+        saved: Text of the file; None when there is none yet.
+        preset: Preset it started from, if any.
+        overrides: `K=V` arguments of the command line.
+        launcher: Launcher of the command line; if empty, that of the config.
+    """
+
+    number: int
+    text: str
+    path: Path
+    saved: str | None = None
+    preset: Path | None = None
+    overrides: tuple[str, ...] = ()
+    launcher: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OpenConfig:
+    """The state of an open config: its text, what a start would make of it, and what is found about it.
+
+    Attributes:
+        snapshot: The text that all of this is about.
+        inspected: The text as far as it could be read.
+        values: Every field. `values`, `fields` and `plan` are those of the last text that could be parsed.
+        fields: Rows of the form.
         broken: Why the text cannot be parsed, and where; None when it can.
         lines: Line number of each field in the text, from 1.
         whole: Whether all checks that need no loading have run.
     """
 
-    title: str
-    path: Path | None
+    snapshot: Snapshot
+    inspected: Inspected
+    values: Mapping[str, FieldValue]
     fields: tuple[FieldRow, ...]
     findings: tuple[Finding, ...]
-    unsaved: bool
     broken: Problem | None
     lines: Mapping[str, int]
-    whole: bool = True
+    plan: Plan | None
+    whole: bool
+
+    @property
+    def unsaved(self) -> bool:
+        """Whether the text differs from the file."""
+        return self.snapshot.text != self.snapshot.saved
 
     def counts(self) -> tuple[int, int]:
         """Return the number of errors and of warnings."""

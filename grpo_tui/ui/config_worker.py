@@ -9,7 +9,6 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from grpo_tui.preflight.machine import Machine
     from grpo_tui.preflight.report import Preflight
     from grpo_tui.preflight.run import Children, Memory
-    from grpo_tui.present.config_evaluate import ConfigRanks, Evaluation, Snapshot
+    from grpo_tui.present.config_view import OpenConfig, Snapshot
 
 
 class ConfigCheck:
@@ -46,11 +45,11 @@ class ConfigCheck:
         self._memory: Memory | None = None
         self._children: Children | None = None
 
-    def run(self, snapshot: Snapshot, ranks: ConfigRanks, root: Path | None) -> None:
+    def run(self, snapshot: Snapshot, root: Path | None) -> None:
         """Check a config and post each result once known. `root` is the run folder, if the user named one."""
-        from grpo_tui.config.resolve import inspect_config
         from grpo_tui.preflight.run import Children, Memory, check
         from grpo_tui.preflight.static import Launch
+        from grpo_tui.present.config_evaluate import launcher_of, read
 
         with self._turn:
             if self._closed:
@@ -68,11 +67,10 @@ class ConfigCheck:
                 self._post(ConfigChecked(snapshot, found, whole=False))
 
             try:
+                inspected = read(snapshot).inspected
                 found = check(
-                    inspect_config(
-                        snapshot.path, snapshot.overrides, world_size=ranks.count, text=snapshot.text
-                    ),
-                    Launch(ranks.launcher, root),
+                    inspected,
+                    Launch(launcher_of(snapshot, inspected.settings.section), root),
                     tell=tell,
                     progress=say,
                     cancel=self._cancel,
@@ -114,7 +112,7 @@ class ConfigWorker:
     def __init__(self, post: Callable[[Message], object], roots: Sequence[Path] = ()) -> None:
         self._post, self._roots = post, roots
         self._jobs: Jobs[Snapshot] = Jobs()
-        self._before: Evaluation | None = None
+        self._before: OpenConfig | None = None
         self._followed: tuple[Path | None, Stamp] = (None, None)
         """The file and its last known state. Replaced as one tuple, because both threads use it."""
         self._machine: Machine | None = None
@@ -176,14 +174,13 @@ class ConfigWorker:
             self._before = evaluate(snapshot, known)
             self._post(ConfigEvaluated(self._before))
             self._look_around(self._before)
-        judge, planner = partial(self._judge, snapshot), partial(self._plan, snapshot)
-        self._before = evaluate(snapshot, known, judge, planner)
+        self._before = evaluate(snapshot, known, self._judge, self._plan)
         self._post(ConfigEvaluated(self._before))
         if self._look_around(self._before):
-            self._before = evaluate(snapshot, known, judge, planner)
+            self._before = evaluate(snapshot, known, self._judge, self._plan)
             self._post(ConfigEvaluated(self._before))
 
-    def _look_around(self, evaluation: Evaluation) -> bool:
+    def _look_around(self, state: OpenConfig) -> bool:
         """Collect what the plan needs to know. Return whether that included anything new about the model."""
         from grpo_tui.config.plan.model import read_shape
         from grpo_tui.preflight.machine import this_machine
@@ -191,37 +188,37 @@ class ConfigWorker:
 
         if self._machine is None:
             self._machine = this_machine()
-        model = _model_of(evaluation.inspected)
+        model = state.inspected.settings.model
         if not model or model in self._shapes:
             return False
         self._shapes[model] = read_shape(model)
         self._rates[model] = known_rates(self._roots, model)
         return True
 
-    def _judge(self, snapshot: Snapshot, inspected: Inspected, ranks: ConfigRanks) -> Sequence[Finding]:
+    def _judge(self, snapshot: Snapshot, inspected: Inspected) -> Sequence[Finding]:
         """Return findings that need nothing loaded, or those of a full check of the same text."""
         from grpo_tui.preflight.static import Launch, static_check
-        from grpo_tui.present.config_evaluate import start_beside
+        from grpo_tui.present.config_evaluate import launcher_of, start_beside
 
         if self.checked is not None and self.checked[0] == snapshot.text:
             return start_beside(self.checked[1].findings)
-        start = Launch(ranks.launcher, self.run_dir)
+        start = Launch(launcher_of(snapshot, inspected.settings.section), self.run_dir)
         return start_beside(static_check(inspected, start, self._machine).findings)
 
-    def _plan(self, snapshot: Snapshot, inspected: Inspected, ranks: ConfigRanks) -> Plan | None:
+    def _plan(self, snapshot: Snapshot, inspected: Inspected) -> Plan | None:
         """Plan the run on this machine, using counts from a full check if there was one."""
         from grpo_tui.config.plan.model import read_shape
         from grpo_tui.preflight.facts import Facts
         from grpo_tui.preflight.folder import root_of
         from grpo_tui.preflight.planning import plan_of
-        from grpo_tui.present.config_evaluate import plan_of_parts
+        from grpo_tui.present.config_evaluate import launcher_of, plan_of_parts
 
         config, machine = inspected.config, self._machine
         if machine is None:
             return None
         if config is None:
-            model = _model_of(inspected)
-            return plan_of_parts(inspected, ranks, self._shapes.get(model) or read_shape(model), self.device)
+            model = inspected.settings.model
+            return plan_of_parts(inspected, self._shapes.get(model) or read_shape(model), self.device)
         facts = self.checked[1].facts if self.checked is not None else Facts()
         same_model = facts.model is not None and facts.model.where.name == config.model
         return plan_of(
@@ -229,16 +226,12 @@ class ConfigWorker:
             facts if same_model else replace(facts, model=None),
             machine,
             self.run_dir or root_of(inspected.settings, snapshot.path),
-            world_size=ranks.count,
-            launcher=ranks.launcher,
+            world_size=inspected.settings.world_size,
+            launcher=launcher_of(snapshot, inspected.settings.section),
             shape=None if same_model else self._shapes.get(config.model),
             rates=self._rates.get(config.model, ()),
             device=self.device,
         )
-
-
-def _model_of(inspected: Inspected) -> str:
-    return inspected.settings.model
 
 
 def stamp_of(file: Path) -> Stamp:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from grpo_tui.preflight.gold_rewards import GoldReward
     from grpo_tui.preflight.report import Preflight
     from grpo_tui.present.big_chart import BigChartView
-    from grpo_tui.present.config_evaluate import Evaluation, Snapshot
+    from grpo_tui.present.config_view import OpenConfig, Snapshot
     from grpo_tui.present.results_view import Results
     from grpo_tui.present.rewards_view import RewardsView
     from grpo_tui.present.runs_view import ResumeOffer, RunRow
@@ -183,9 +183,9 @@ class CaseKept(Message):
 class ConfigEvaluated(Newest):
     """An evaluated config."""
 
-    def __init__(self, evaluation: Evaluation) -> None:
+    def __init__(self, state: OpenConfig) -> None:
         super().__init__()
-        self.evaluation = evaluation
+        self.state = state
 
 
 class CheckAt(Newest):

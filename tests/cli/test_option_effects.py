@@ -369,7 +369,7 @@ def _nothing_heavy(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("score", "aggregate"):
         monkeypatch.setattr(NoLab, name, lambda *_, **__: scored, raising=False)
 
-    def check(source: Any, start: Any, *, progress: Any, parts: Sequence[str]) -> Shown:
+    def check(inspected: Any, start: Any, *, progress: Any, parts: Sequence[str]) -> Shown:
         FOUND.start, FOUND.parts = start, tuple(parts)
         return FOUND
 

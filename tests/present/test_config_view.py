@@ -9,8 +9,17 @@ import pytest
 
 from grpo_tui.config.plan import Device, MemoryPart, MemoryPlan
 from grpo_tui.core.findings import Finding, Fix
-from grpo_tui.present.config_evaluate import Evaluation, Snapshot, evaluate, refusal, way_of
-from grpo_tui.present.config_view import NO_FIELD, FieldRow, GroupRow, field_of, form_rows, notes
+from grpo_tui.present.config_evaluate import evaluate, refusal, way_of
+from grpo_tui.present.config_view import (
+    NO_FIELD,
+    FieldRow,
+    GroupRow,
+    OpenConfig,
+    Snapshot,
+    field_of,
+    form_rows,
+    notes,
+)
 from grpo_tui.present.plan_text import plan_lines
 
 TEXT = """\
@@ -26,12 +35,12 @@ grpo_tui:
 """
 
 
-def look(text: str, saved: str | None = TEXT, **more: object) -> Evaluation:
+def look(text: str, saved: str | None = TEXT, **more: object) -> OpenConfig:
     return evaluate(Snapshot(1, text, Path("/nowhere/toy.yaml"), saved, **more))  # type: ignore[arg-type]
 
 
-def row(found: Evaluation, name: str) -> FieldRow:
-    return next(field for field in found.view.fields if field.name == name)
+def row(found: OpenConfig, name: str) -> FieldRow:
+    return next(field for field in found.fields if field.name == name)
 
 
 @pytest.mark.parametrize(
@@ -66,28 +75,28 @@ def test_a_value_of_the_preset_says_so_until_it_is_changed(tmp_path: Path) -> No
     found = look(TEXT.replace("num_generations: 8", "num_generations: 4"), None, preset=preset)
     assert row(found, "max_steps").origin == "preset"
     assert row(found, "num_generations").origin == "edited"
-    assert found.view.unsaved
+    assert found.unsaved
 
 
 def test_a_finding_marks_its_field_and_its_line() -> None:
     found = look(TEXT + "loss_type: grpoo\nnum_generation: 4\n")
     assert row(found, "loss_type").severity == "error"
     assert row(found, "num_generation").group == NO_FIELD
-    assert set(notes(found.view.findings)) == {10, 11}
-    assert found.view.counts() == (2, 0)
+    assert set(notes(found.findings)) == {10, 11}
+    assert found.counts() == (2, 0)
 
 
 def test_a_text_that_is_no_yaml_keeps_the_fields_and_says_where() -> None:
     before = look(TEXT)
     found = evaluate(replace(before.snapshot, text=TEXT + "a: [1\n"), before)
-    assert found.view.broken is not None
-    assert found.view.broken.line in (10, 11)
-    assert found.view.fields == before.view.fields
+    assert found.broken is not None
+    assert found.broken.line in (10, 11)
+    assert found.fields == before.fields
     assert found.plan == before.plan
 
 
 def test_the_form_shows_the_few_that_matter_what_is_set_and_what_was_found() -> None:
-    fields = look(TEXT + "loss_type: grpoo\nwarmup_steps: 3\n").view.fields
+    fields = look(TEXT + "loss_type: grpoo\nwarmup_steps: 3\n").fields
     few = form_rows(fields, ())
     names = [one.name for one in few if isinstance(one, FieldRow)]
     assert "warmup_steps" in names
@@ -100,7 +109,7 @@ def test_the_form_shows_the_few_that_matter_what_is_set_and_what_was_found() -> 
 
 
 def test_a_search_shows_what_it_found_and_no_other_group() -> None:
-    rows = form_rows(look(TEXT).view.fields, (), {"adam_beta1", "beta"})
+    rows = form_rows(look(TEXT).fields, (), {"adam_beta1", "beta"})
     assert [one.name if isinstance(one, FieldRow) else one.title for one in rows] == [
         "Optimization", "adam_beta1", "GRPO", "beta",
     ]  # fmt: skip
@@ -155,7 +164,7 @@ def test_what_does_not_fit_is_refused_with_a_sentence(name: str, words: str, fit
     assert (refusal(name, words) == "") is fits
 
 
-def said(found: Evaluation) -> list[str]:
+def said(found: OpenConfig) -> list[str]:
     return [
         "   ".join("".join(text for text, _ in part) for _, part in line) for line in plan_lines(found.plan)
     ]
@@ -173,10 +182,10 @@ def test_the_plan_says_completions_steps_and_what_is_missing() -> None:
 def test_the_plan_counts_the_processes_that_the_launcher_starts() -> None:
     four = TEXT + '  launcher: "accelerate launch --multi_gpu --num_processes 4"\n'
     found = look(four)
-    assert found.ranks.count == 4
+    assert found.inspected.settings.world_size == 4
     assert "32 completions a step" in said(found)[0]
     asked = look(TEXT, launcher=("torchrun", "--nproc_per_node", "2"))
-    assert asked.ranks.count == 2
+    assert asked.inspected.settings.world_size == 2
     assert "16 completions a step" in said(asked)[0]
 
 

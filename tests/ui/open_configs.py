@@ -76,9 +76,9 @@ async def looked_at(pilot: Any) -> ConfigScreen:
     await until(
         pilot,
         lambda: (
-            screen.evaluation is not None
-            and screen.evaluation.snapshot.number == screen.number
-            and screen.evaluation.view.whole
+            screen.state is not None
+            and screen.state.snapshot.number == screen.number
+            and screen.state.whole
             and "checking …" not in shown(app)
         ),
     )

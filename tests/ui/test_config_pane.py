@@ -15,7 +15,7 @@ from textual.widgets import Input
 from grpo_tui.config.resolve import load_config
 from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.preflight.report import Preflight
-from grpo_tui.present.config_evaluate import ConfigRanks, Snapshot
+from grpo_tui.present.config_view import Snapshot
 from grpo_tui.ui import preferences
 from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.config_worker import ConfigCheck
@@ -244,7 +244,7 @@ async def test_text_that_is_no_yaml_stays_editable_and_says_where() -> None:
         screen = pane(app)
         area = screen.query_one(YamlArea)
         await until(pilot, lambda: area.has_focus)
-        assert area.cursor_location[0] + 1 == screen.view.broken.line
+        assert area.cursor_location[0] + 1 == screen.state.broken.line
         assert "TRL" not in shown(app), "no field shows a default that the file does not have"
         assert "start" not in shown(app).splitlines()[-1]
         area.go_to(10)
@@ -429,8 +429,8 @@ async def test_the_key_that_the_question_before_a_start_names_lists_the_warnings
     app = app_with(config_file(CONFIG.replace("learning_rate: 1.0e-6", "learning_rate: 1.0e-2")))
     async with app.run_test(size=SIZE) as pilot:
         screen = await looked_at(pilot)
-        assert screen.view is not None
-        assert screen.view.counts()[:2] == (0, 1)
+        assert screen.state is not None
+        assert screen.state.counts()[:2] == (0, 1)
         await pilot.press("R")
         await until(pilot, lambda: "1 warning: l lists it" in shown(app))
         await pilot.press("l")
@@ -450,9 +450,9 @@ async def test_a_folder_that_holds_a_run_is_no_error_and_a_start_goes_beside_it(
     monkeypatch.setattr(app, "open_run", opened.append)
     async with app.run_test(size=SIZE) as pilot:
         screen = await looked_at(pilot)
-        assert screen.view is not None
-        assert screen.view.counts()[0] == 0
-        assert any("toy-2" in found.message for found in screen.view.findings)
+        assert screen.state is not None
+        assert screen.state.counts()[0] == 0
+        assert any("toy-2" in found.message for found in screen.state.findings)
         await pilot.press("R")
         await until(pilot, lambda: "start training?" in shown(app))
         assert "runs/toy-2" in shown(app)
@@ -474,7 +474,7 @@ def test_a_check_after_one_that_was_stopped_looks_at_everything(monkeypatch: pyt
     checks = ConfigCheck(posted.append)
     snapshot = Snapshot(1, CONFIG, Path("toy.yaml"))
     for _ in range(2):
-        checks.run(snapshot, ConfigRanks(), None)
+        checks.run(snapshot, None)
         checks.cancel()
     checks.close()
     assert stopped == [False, False]
@@ -560,8 +560,8 @@ async def test_a_check_that_was_ended_is_not_said_to_have_looked_at_everything(
 async def test_a_check_that_fails_says_why_and_can_be_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
 
-    def check(source: Any, start: Any, *, memory: Any, **more: Any) -> Preflight:
-        calls.append((source.path, source.text, memory))
+    def check(inspected: Any, start: Any, *, memory: Any, **more: Any) -> Preflight:
+        calls.append((inspected.file, inspected.settings.get("max_steps"), memory))
         if len(calls) == 1:
             raise RuntimeError("the checker ended\x1b[2J")
         return Preflight(None, ())
@@ -577,7 +577,7 @@ async def test_a_check_that_fails_says_why_and_can_be_begun_again(monkeypatch: p
         assert "checked at" not in shown(app)
         await pilot.press("c")
         await until(pilot, lambda: isinstance(app.screen, CheckScreen))
-    assert [call[:2] for call in calls] == [(path, CONFIG)] * 2
+    assert [call[:2] for call in calls] == [(path, 20)] * 2
     assert calls[0][2] is calls[1][2] is not None, "what was found stays known"
 
 
@@ -610,8 +610,8 @@ async def test_the_memory_of_a_model_that_is_here_is_planned_in_spite_of_an_erro
     app = app_with(config_file(CONFIG.replace("acme/toy-0.5b", str(DEMO_MODEL)) + "  holdot: 3\n"))
     async with app.run_test(size=SIZE) as pilot:
         screen = await looked_at(pilot)
-        assert screen.view is not None
-        assert screen.view.counts()[0] == 1
+        assert screen.state is not None
+        assert screen.state.counts()[0] == 1
         plan = "\n".join(
             "".join(span.text for _, part in row for span in part) for row in screen.start.plan_rows()
         )
@@ -640,13 +640,13 @@ async def test_an_answer_to_an_older_text_is_passed_over() -> None:
     app = app_with(config_file())
     async with app.run_test(size=SIZE) as pilot:
         screen = await looked_at(pilot)
-        old = screen.evaluation
+        old = screen.state
         assert old is not None
         screen.number += 1
-        screen.evaluation = None
+        screen.state = None
         screen.post_message(ConfigEvaluated(old))
         await pilot.pause()
-        assert screen.evaluation is None
+        assert screen.state is None
 
 
 async def test_rewards_shows_those_of_the_same_file() -> None:
@@ -684,7 +684,7 @@ async def test_while_a_config_is_read_its_name_shows_and_not_that_none_is_open()
         await until(pilot, lambda: isinstance(app.screen, ConfigScreen))
         screen = pane(app)
         await until(pilot, lambda: screen.draft is not None)
-        screen.evaluation = None  # as it is until the thread has answered
+        screen.state = None  # as it is until the thread has answered
         screen.show()
         await until(pilot, lambda: "Opening toy.yaml …" in shown(app))
         assert "begins a config" not in shown(app)
@@ -726,7 +726,7 @@ async def test_a_hostile_file_is_painted_and_not_obeyed(size: tuple[int, int]) -
     app = app_with(config_file(HOSTILE, "[b]x\x1b.yaml"))
     async with app.run_test(size=size) as pilot:
         await until(
-            pilot, lambda: pane(app).evaluation is not None if isinstance(app.screen, ConfigScreen) else False
+            pilot, lambda: pane(app).state is not None if isinstance(app.screen, ConfigScreen) else False
         )
         for keys in ((), ("l",), ("escape", "tab"), ("escape", "d"), ("escape",)):
             await pilot.press(*keys)

@@ -168,7 +168,7 @@ async def test_a_foreign_config_is_checked_as_far_as_that_runs_nothing(
 
 def unlooked(screen: ConfigScreen) -> set[str | None]:
     """The keys of what the check did not look at."""
-    found = screen.view.findings if screen.view is not None else ()
+    found = screen.state.findings if screen.state is not None else ()
     return {finding.field for finding in found if finding.id == NOT_RUN}
 
 

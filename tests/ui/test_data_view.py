@@ -335,7 +335,7 @@ async def test_it_opens_over_the_panes_that_have_a_config(pane: str, key: str) -
     async with app.run_test(size=(120, 40)) as pilot:
         screen: Any = app.screen
         if pane == "config":
-            await until(pilot, lambda: screen.evaluation is not None)
+            await until(pilot, lambda: screen.state is not None)
         else:
             await pilot.press("3")
             await until(pilot, lambda: isinstance(app.screen, RewardsScreen))

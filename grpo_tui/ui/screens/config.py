@@ -17,7 +17,16 @@ from textual.widgets import Input
 
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.text import one_line
-from grpo_tui.present.config_view import NO_FIELD, FieldHelp, FieldRow, GroupRow, field_of, form_rows, notes
+from grpo_tui.present.config_view import (
+    NO_FIELD,
+    FieldHelp,
+    FieldRow,
+    GroupRow,
+    Snapshot,
+    field_of,
+    form_rows,
+    notes,
+)
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.config_worker import ConfigWorker
 from grpo_tui.ui.messages import (
@@ -56,8 +65,7 @@ if TYPE_CHECKING:
 
     from grpo_tui.config.draft import Draft
     from grpo_tui.config.fields import FieldValue
-    from grpo_tui.present.config_evaluate import Evaluation, Snapshot
-    from grpo_tui.present.config_view import ConfigView
+    from grpo_tui.present.config_view import OpenConfig
     from grpo_tui.present.train_view import TrainView
 
 LOOK_S = 0.5
@@ -92,7 +100,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         self.draft: Draft | None = None
         self.request: ConfigRequest | None = None
         self.worker: ConfigWorker | None = None
-        self.evaluation: Evaluation | None = None
+        self.state: OpenConfig | None = None
         self.number = 0
         self._typing: Timer | None = None
 
@@ -129,7 +137,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         self._asked = True
         if request is not None:
             self.files.open_request(request)
-        if self.evaluation is None:
+        if self.state is None:
             self.show()
 
     def _look(self) -> None:
@@ -145,9 +153,9 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
 
     def on_config_evaluated(self, message: ConfigEvaluated) -> None:
         """Show the evaluation. Ignore one of an older text."""
-        if message.evaluation.snapshot.number == self.number:
-            first, self.evaluation = self.evaluation is None, message.evaluation
-            broken = message.evaluation.view.broken
+        if message.state.snapshot.number == self.number:
+            first, self.state = self.state is None, message.state
+            broken = message.state.broken
             if first and broken is not None:
                 self.to_line(broken.line or 1)
             self.show()
@@ -156,62 +164,66 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
 
     def show(self) -> None:
         self._fit()
-        view = self.view
+        state = self.state
         self.show_state()
-        self.query_one(YamlArea).note(notes(view.findings) if view is not None else {})
+        self.query_one(YamlArea).note(notes(state.findings) if state is not None else {})
         self.show_form()
         self.query_one(PlanStrip).show(self.start.plan_rows())
 
     def show_state(self) -> None:
         summary = self.query_one(ConfigSummary)
-        summary.view, summary.busy, summary.state = self.view, self.start.busy_line(), self.start.state_line()
+        summary.config, summary.busy, summary.state = (
+            self.state,
+            self.start.busy_line(),
+            self.start.state_line(),
+        )
         if self._asked:
             summary.opening = self.request.path.name if self.request is not None else ""
         summary.changed()
 
     def show_form(self, keep: str | None = None) -> None:
         """Update the form, with the cursor on the field `keep`."""
-        form, view = self.query_one(ConfigForm), self.view
+        form, state = self.query_one(ConfigForm), self.state
         form.words = self._words
         form.waits = self._waits()
-        form.show(form_rows(view.fields, self._opened, self._found) if view is not None else (), keep)
+        form.show(form_rows(state.fields, self._opened, self._found) if state is not None else (), keep)
         self.show_chosen()
 
     def show_chosen(self, refusal: str = "") -> None:
         """Show help for the field under the cursor of the form or the text."""
-        name, view = self.chosen_name(), self.view
-        if view is not None and view.broken is not None:
+        name, state = self.chosen_name(), self.state
+        if state is not None and state.broken is not None:
             on_text = self.query_one(YamlArea).has_focus
-            refusal = one_line(view.broken.words(), 200) + ("" if on_text else "; tab goes to the text")
+            refusal = one_line(state.broken.words(), 200) + ("" if on_text else "; tab goes to the text")
         self.query_one(HelpStrip).show(self.help_of(name) if name is not None else None, refusal)
         self.tell_keys()
 
     def _waits(self) -> list[Line]:
         if self.draft is None:
             return EMPTY if self._asked else []
-        return UNREAD if self.view is not None else []
+        return UNREAD if self.state is not None else []
 
     def chosen_name(self) -> str | None:
         """Return the field under the cursor of the focused side; None if there is none."""
-        view, area = self.view, self.query_one(YamlArea)
-        if view is None:
+        state, area = self.state, self.query_one(YamlArea)
+        if state is None:
             return None
         if not area.has_focus:
             row = self.query_one(ConfigForm).chosen
             return row.name if isinstance(row, FieldRow) else None
         line = area.cursor_location[0] + 1
-        above = [(at, name) for name, at in view.lines.items() if at <= line]
+        above = [(at, name) for name, at in state.lines.items() if at <= line]
         if not above:
             return None
         nearest = max(at for at, _ in above)
-        names = {field.name for field in view.fields}
+        names = {field.name for field in state.fields}
         inside = next(name for at, name in above if at == nearest)
         while inside and inside not in names:
             inside = inside.rpartition(".")[0]
         return inside or None
 
     def tell_keys(self) -> None:
-        footer, view = self.query_one(Footer), self.view
+        footer, state = self.query_one(Footer), self.state
         parts: list[str] = []
         if self.query_one(YamlArea).has_focus:
             parts = ["text", "typing"]
@@ -219,15 +231,15 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
             parts = ["search", "typing"]
         elif self.query_one(FormField).has_focus:
             parts = ["field", "typing"]
-        elif view is None:
+        elif state is None:
             parts = ["empty"] if self.draft is None else []
-        elif not view.fields:
+        elif not state.fields:
             parts = ["unread"]
         else:
             parts = ["form"]
             parts += ["search"] if self._found is not None else []
-            parts += ["edited"] if view.unsaved else []
-            parts += ["found"] if view.findings else []
+            parts += ["edited"] if state.unsaved else []
+            parts += ["found"] if state.findings else []
             parts += ["fixable"] if self.chosen_fix() is not None else []
             parts += ["fixables"] if len(self._mendable()) > 1 else []
         footer.parts = tuple(parts)
@@ -238,11 +250,11 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         narrow = self.app.size.width < 100
         text = self.query_one(YamlArea)
         on_text = text.has_focus
-        text.display = self.view is not None and (not narrow or on_text)
+        text.display = self.state is not None and (not narrow or on_text)
         self.query_one(ConfigForm).display = not narrow or not on_text
         height = self.app.size.height
-        self.query_one(HelpStrip).display = self.view is not None and height >= 16
-        self.query_one(PlanStrip).display = self.view is not None and height >= 20
+        self.query_one(HelpStrip).display = self.state is not None and height >= 16
+        self.query_one(PlanStrip).display = self.state is not None and height >= 20
         self.query_one(HelpStrip).styles.height = 5 if height < 30 else 7 if height < 46 else 10
 
     def on_resize(self) -> None:
@@ -253,9 +265,9 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
 
     def on_cursor_list_highlighted(self) -> None:
         """Show the selected field's help, and scroll the text to its line."""
-        name, view = self.chosen_name(), self.view
-        if name is not None and view is not None and name in view.lines:
-            self.query_one(YamlArea).go_to(view.lines[name])
+        name, state = self.chosen_name(), self.state
+        if name is not None and state is not None and name in state.lines:
+            self.query_one(YamlArea).go_to(state.lines[name])
         self.show_chosen()
 
     def on_yaml_area_moved(self, event: YamlArea.Moved) -> None:
@@ -272,7 +284,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
 
     def action_config_other(self) -> None:
         area, form = self.query_one(YamlArea), self.query_one(ConfigForm)
-        if self.view is None:
+        if self.state is None:
             return
         if area.has_focus:
             self.action_config_back()
@@ -295,12 +307,12 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
 
     def to_form(self, name: str | None = None) -> None:
         """Focus the form with the cursor on a field, opening its group if needed."""
-        form, view = self.query_one(ConfigForm), self.view
+        form, state = self.query_one(ConfigForm), self.state
         form.display = True
         form.focus()
-        if name is not None and view is not None:
-            row = next((f for f in view.fields if f.name == name), None)
-            if row is not None and row not in form_rows(view.fields, self._opened, self._found):
+        if name is not None and state is not None:
+            row = next((f for f in state.fields if f.name == name), None)
+            if row is not None and row not in form_rows(state.fields, self._opened, self._found):
                 self._opened.add(row.group)
                 self._found, self._words = None, ""
         self.show_form(name)
@@ -308,9 +320,9 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         self.call_after_refresh(self.show)
 
     def action_config_all(self) -> None:
-        view = self.view
-        if view is not None:
-            groups = {field.group for field in view.fields}
+        state = self.state
+        if state is not None:
+            groups = {field.group for field in state.fields}
             self._opened = set() if self._opened >= groups else groups
             self.show_form()
 
@@ -322,7 +334,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
     # -- searching -------------------------------------------------------------------------------
 
     def action_config_search(self) -> None:
-        if self.view is not None:
+        if self.state is not None:
             search = self.query_one("#config-search", Input)
             search.display = True
             search.focus()
@@ -361,10 +373,10 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
             self.shell.copy(name, self.written(name))
 
     def action_config_findings(self) -> None:
-        view = self.view
-        if view is not None and view.findings:
-            self.app.push_screen(FindingsScreen(view.findings), self.chosen_finding)
-        elif view is not None:
+        state = self.state
+        if state is not None and state.findings:
+            self.app.push_screen(FindingsScreen(state.findings), self.chosen_finding)
+        elif state is not None:
             self.app.notify("No findings.")
 
     def chosen_finding(self, answer: tuple[str, Finding] | None) -> None:
@@ -380,11 +392,11 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
 
     def go_to(self, finding: Finding) -> None:
         """Go to the finding's field, or to its line if it has no field."""
-        view = self.view
-        if view is None:
+        state = self.state
+        if state is None:
             return
-        name = field_of(finding, {field.name for field in view.fields})
-        if name is not None and view.broken is None:
+        name = field_of(finding, {field.name for field in state.fields})
+        if name is not None and state.broken is None:
             self.to_form(name)
         elif finding.line is not None:
             self.to_line(finding.line)
@@ -397,19 +409,19 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         self.call_after_refresh(self.show)
 
     def action_step_finding(self, by: int) -> None:
-        view = self.view
-        if view is None:
+        state = self.state
+        if state is None:
             return
-        names = [field.name for field in view.fields]
+        names = [field.name for field in state.fields]
         row = self.query_one(ConfigForm).chosen
-        marked = [n for n, field in enumerate(view.fields) if field.severity in ("error", "warning")]
+        marked = [n for n, field in enumerate(state.fields) if field.severity in ("error", "warning")]
         if not marked:
             self.app.notify("No field has a finding.")
             return
         if isinstance(row, FieldRow):
             at = names.index(row.name)
         else:
-            at = next((n for n, f in enumerate(view.fields) if row is not None and f.group == row.title), 0)
+            at = next((n for n, f in enumerate(state.fields) if row is not None and f.group == row.title), 0)
             at -= by > 0
         beyond = [n for n in marked if (n > at if by > 0 else n < at)]
         self.to_form(names[(beyond or marked)[0 if by > 0 else -1]])
@@ -424,11 +436,11 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         return next((finding for finding in self.findings_of(name) if finding.fix is not None), None)
 
     def findings_of(self, name: str) -> tuple[Finding, ...]:
-        view = self.view
-        if view is None:
+        state = self.state
+        if state is None:
             return ()
-        names = {field.name for field in view.fields}
-        return tuple(f for f in view.findings if field_of(f, names) == name)
+        names = {field.name for field in state.fields}
+        return tuple(f for f in state.findings if field_of(f, names) == name)
 
     def action_config_fix(self) -> None:
         finding = self.chosen_fix()
@@ -442,7 +454,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
     def _mendable(self) -> list[Finding]:
         from grpo_tui.config.draft import mendable
 
-        return [found for found in self.view.findings if mendable(found)] if self.view is not None else []
+        return [found for found in self.state.findings if mendable(found)] if self.state is not None else []
 
     def action_config_fix_all(self) -> None:
         found = self._mendable()
@@ -514,11 +526,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         """Return fields with all of the words in name, help or advice, best match first."""
         from grpo_tui.config.field_search import search_fields
 
-        return [found.name for found in search_fields(words)] if self.evaluation is not None else []
-
-    @property
-    def view(self) -> ConfigView | None:
-        return self.evaluation.view if self.evaluation is not None else None
+        return [found.name for found in search_fields(words)] if self.state is not None else []
 
     def changed(self, *, typed: bool = False) -> None:
         """Show the draft's text and evaluate it. With `typed` the text area is left as it is."""
@@ -530,8 +538,6 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         self.worker.evaluate(self.snapshot())
 
     def snapshot(self) -> Snapshot:
-        from grpo_tui.present.config_evaluate import Snapshot
-
         draft, request = self.draft, self.request
         assert draft is not None
         assert request is not None
@@ -571,10 +577,10 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
 
     def readable(self) -> bool:
         """Return whether fields can be changed. If not, say why."""
-        view = self.view
-        if view is None or view.broken is None:
-            return view is not None
-        line = f" (line {view.broken.line})" if view.broken.line is not None else ""
+        state = self.state
+        if state is None or state.broken is None:
+            return state is not None
+        line = f" (line {state.broken.line})" if state.broken.line is not None else ""
         self.app.notify(f"The text cannot be read{line}. Press tab to edit it.", severity="warning")
         return False
 
@@ -615,7 +621,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
 
     def value_of(self, name: str) -> FieldValue | None:
         """Return a field's current value; None for an unknown key."""
-        return self.evaluation.values.get(name) if self.evaluation is not None else None
+        return self.state.values.get(name) if self.state is not None else None
 
     def put_words(self, name: str, words: str) -> None:
         """Set a field to what was typed or chosen. Empty input restores the default."""

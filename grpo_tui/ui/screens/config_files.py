@@ -74,7 +74,7 @@ class ConfigFiles:
 
     def take_draft(self, draft: Draft, request: ConfigRequest) -> None:
         assert self.screen.worker is not None
-        self.screen.draft, self.screen.request, self.screen.evaluation, self._thrown_away = (
+        self.screen.draft, self.screen.request, self.screen.state, self._thrown_away = (
             draft,
             request,
             None,
@@ -290,7 +290,8 @@ class ConfigFiles:
                 self._throw_away()
                 go_on()
 
-        name = one_line(self.screen.view.title if self.screen.view is not None else "the config", 40)
+        state = self.screen.state
+        name = one_line(state.snapshot.path.name if state is not None else "the config", 40)
         sentences = [f"{name} has unsaved changes."]
         self.screen.app.push_screen(MenuDialog("unsaved changes", choices, sentences), answered)
 
@@ -310,8 +311,8 @@ class ConfigFiles:
 
     def diff(self) -> None:
         """Compare with the saved file, the preset, TRL's defaults or a run."""
-        draft, view = self.screen.draft, self.screen.view
-        if draft is None or view is None or not self.screen.readable():
+        draft, state = self.screen.draft, self.screen.state
+        if draft is None or state is None or not self.screen.readable():
             return
         choices: list[Choice] = []
         if draft.saved_text is not None:

@@ -52,14 +52,14 @@ class ConfigStart:
         """When the displayed check completed; None if it was stopped before."""
 
     def plan_rows(self) -> list[list[tuple[int, Line]]]:
-        evaluation = self.screen.evaluation
-        if evaluation is None:
+        state = self.screen.state
+        if state is None:
             return []
         from grpo_tui.present.plan_text import plan_lines
 
         return [
             [(rank, [Span(text, role) for text, role in part]) for rank, part in line]
-            for line in plan_lines(evaluation.plan, looking=not evaluation.view.whole)
+            for line in plan_lines(state.plan, looking=not state.whole)
         ]
 
     def busy_line(self) -> Line:
@@ -91,7 +91,7 @@ class ConfigStart:
         from grpo_tui.present.plan_text import devices
 
         worker = self.screen.worker
-        if worker is None or self.screen.view is None:
+        if worker is None or self.screen.state is None:
             return
         gpus = worker.machine.gpus if worker.machine is not None else ()
         listed = devices([(gpu.index, gpu.name, gpu.total_bytes, gpu.free_bytes) for gpu in gpus])
@@ -108,7 +108,7 @@ class ConfigStart:
 
     def check(self) -> None:
         """Check model, tokenizer, data, rewards and servers. Only one check runs at a time."""
-        config = self.screen.evaluation.inspected.config if self.screen.evaluation is not None else None
+        config = self.screen.state.inspected.config if self.screen.state is not None else None
         codes = needed(config) if config is not None and not self._busy else ()
         if codes:  # after a no, whatever needs no such code is still checked
             self.screen.post_message(ConsentAsked(codes, self._start_check, self._start_check))
@@ -116,14 +116,14 @@ class ConfigStart:
             self._start_check()
 
     def _start_check(self) -> None:
-        request, evaluation = self.screen.request, self.screen.evaluation
-        if request is None or evaluation is None or self._busy or not self.screen.readable():
+        request, state = self.screen.request, self.screen.state
+        if request is None or state is None or self._busy or not self.screen.readable():
             return
         if self._check is None:
             self._check = ConfigCheck(self.screen.post_message)
         self._checking, self._checked_at = True, None
         self._is_busy("checking")
-        job = partial(self._check.run, self.screen.snapshot(), evaluation.ranks, request.run_dir)
+        job = partial(self._check.run, self.screen.snapshot(), request.run_dir)
         self.screen.run_worker(job, thread=True, group="check", exit_on_error=False)
 
     def check_at(self, message: CheckAt) -> None:
@@ -176,17 +176,17 @@ class ConfigStart:
     # -- the start -------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        view, draft = self.screen.view, self.screen.draft
-        if view is None or draft is None or self._busy or not self.screen.readable():
+        state, draft = self.screen.state, self.screen.draft
+        if state is None or draft is None or self._busy or not self.screen.readable():
             return
-        config = self.screen.evaluation.inspected.config if self.screen.evaluation is not None else None
-        errors = errors_of(view.findings)
+        config = state.inspected.config
+        errors = errors_of(state.findings)
         if draft.edited:
             self._ask_save(self.begin)
         elif errors or config is None:
             self._ask_errors(errors, config)
         else:
-            self._ask_start(config, view.counts()[1])
+            self._ask_start(config, state.counts()[1])
 
     def _ask_save(self, then: Callable[[], None]) -> None:
         def answered(answer: str | None) -> None:
@@ -232,8 +232,8 @@ class ConfigStart:
         """Return the folder for the run: another one if the configured folder already has a run."""
         from grpo_tui.present.config_evaluate import free_folder
 
-        view = self.screen.view
-        free = free_folder(view.findings) if view is not None else None
+        state = self.screen.state
+        free = free_folder(state.findings) if state is not None else None
         return free if free is not None else self._configured_folder(config)
 
     def _configured_folder(self, config: RunConfig) -> Path:
@@ -244,7 +244,7 @@ class ConfigStart:
         """Return whether a start uses another folder than the config names."""
         from grpo_tui.present.config_evaluate import free_folder
 
-        return self.screen.view is not None and free_folder(self.screen.view.findings) is not None
+        return self.screen.state is not None and free_folder(self.screen.state.findings) is not None
 
     def _answered(self, answer: str | None) -> None:
         if answer == "list":
@@ -255,7 +255,7 @@ class ConfigStart:
             self._start(force=answer == "force")
 
     def _ask_seeds(self) -> None:
-        config = self.screen.evaluation.inspected.config if self.screen.evaluation is not None else None
+        config = self.screen.state.inspected.config if self.screen.state is not None else None
         if config is None:
             return
 
@@ -267,17 +267,17 @@ class ConfigStart:
         self.screen.app.push_screen(SeedsDialog(folder), answered)
 
     def _start(self, *, force: bool, seeds: Sequence[int] = ()) -> None:
-        request, evaluation = self.screen.request, self.screen.evaluation
-        if request is None or evaluation is None or evaluation.inspected.config is None:
+        request, state = self.screen.request, self.screen.state
+        if request is None or state is None or state.inspected.config is None:
             return
         if self._asks_consent(partial(self._start, force=force, seeds=seeds)):
             return
         if seeds:  # each in a folder of its own, whatever is in the configured one
-            folder = self._configured_folder(evaluation.inspected.config)
+            folder = self._configured_folder(state.inspected.config)
             words = [*self._train_words(request), "--seeds", ",".join(map(str, seeds))]
             folder = folder.with_name(f"{folder.name}-seed-{seeds[0]}")
         else:
-            folder = self.run_folder_of(evaluation.inspected.config)
+            folder = self.run_folder_of(state.inspected.config)
             words = self._train_words(replace(request, run_dir=folder) if self._moved() else request)
         if force:
             words.append("--force")
@@ -290,8 +290,8 @@ class ConfigStart:
 
     def _asks_consent(self, again: Callable[[], None]) -> bool:
         """Ask about code that a start would run and that is not the user's own. Return whether it asked."""
-        request, evaluation = self.screen.request, self.screen.evaluation
-        config = evaluation.inspected.config if evaluation is not None else None
+        request, state = self.screen.request, self.screen.state
+        config = state.inspected.config if state is not None else None
         if request is None or config is None:
             return False
         launcher = [] if request.launcher is not None else [config.section.launcher or ""]
@@ -379,20 +379,20 @@ class ConfigStart:
         request = self.screen.files.rewards_request()
         if request is not None:
             self.screen.shell.show_rewards(request)
-        elif self.screen.view is not None:
+        elif self.screen.state is not None:
             self.screen.app.notify("Press W to save it first.")
 
     def data(self) -> None:
-        evaluation = self.screen.evaluation
-        if evaluation is None:
+        state = self.screen.state
+        if state is None:
             return
-        config = evaluation.inspected.config
+        config = state.inspected.config
         if config is None:
             self.screen.app.notify("Fix the config error before opening the data. Press l to list it.")
             return
         from grpo_tui.ui.screens.data import DataScreen
 
-        self.screen.app.push_screen(DataScreen(evaluation.snapshot.path, config=config))
+        self.screen.app.push_screen(DataScreen(state.snapshot.path, config=config))
 
 
 def _placed(finding: Finding) -> str:

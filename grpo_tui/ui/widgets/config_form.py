@@ -25,7 +25,7 @@ from grpo_tui.ui.widgets.yaml_area import SIGNS
 
 if TYPE_CHECKING:
     from grpo_tui.core.findings import Fix
-    from grpo_tui.present.config_view import ConfigView, FieldHelp
+    from grpo_tui.present.config_view import FieldHelp, OpenConfig
 
 ORIGIN_W = 9
 """Cells of `● edited` and one space."""
@@ -220,7 +220,7 @@ class FormField(Input):
 class ConfigSummary(LinePane):
     """File name, whether it is saved, findings; at the right what is running."""
 
-    view: ConfigView | None = None
+    config: OpenConfig | None = None
     busy: Line = ()
     state: Line = ()
     """When the last full check was."""
@@ -228,31 +228,32 @@ class ConfigSummary(LinePane):
     """Name of the file being opened. Empty for none; None before a file was requested."""
 
     def lines(self, width: int, height: int) -> list[Line]:
-        view = self.view
-        if view is None and self.opening is None:
+        config = self.config
+        if config is None and self.opening is None:
             return []
-        if view is None:
+        if config is None:
             words = f" Opening {one_line(self.opening)} …" if self.opening else " No config is open."
             return [[Span(words, "strong")]]
-        title = from_here(view.path) if view.path is not None else view.title
+        path = config.snapshot.path
+        title = from_here(path) if config.snapshot.saved is not None else path.name
         left: list[tuple[int, Line]] = [(0, [Span(f" {one_line(title, max(12, width // 2 - 8))}", "strong")])]
-        if view.unsaved:
+        if config.unsaved:
             left.append((1, [Span("● unsaved", "attention")]))
-        right: list[Span] = [*self.busy] or self._found(view)
-        left += [(2, self._found(view))] if self.busy else [(3, self.state)] if self.state else []
+        right: list[Span] = [*self.busy] or self._found(config)
+        left += [(2, self._found(config))] if self.busy else [(3, self.state)] if self.state else []
         return [spread(fitting(left, width - width_of(right) - 1), right, width)]
 
-    def _found(self, view: ConfigView) -> list[Span]:
-        if view.broken is not None:
-            line = f" line {view.broken.line}" if view.broken.line is not None else ""
+    def _found(self, config: OpenConfig) -> list[Span]:
+        if config.broken is not None:
+            line = f" line {config.broken.line}" if config.broken.line is not None else ""
             return [Span(f"✗ not readable{line}  ", "bad")]
-        errors, warnings = view.counts()
+        errors, warnings = config.counts()
         found: list[Span] = []
         if errors:
             found.append(Span(f"✗ {plural(errors, 'error')}  ", "bad", "screen.config_findings"))
         if warnings:
             found.append(Span(f"⚠ {plural(warnings, 'warning')}  ", "attention", "screen.config_findings"))
-        if not view.whole:
+        if not config.whole:
             found.append(Span("checking …  ", "dim"))
         return found or [Span("✓ no errors in the file  ", "good")]
 
