@@ -16,62 +16,43 @@ from grpo_tui.cli.saved_run import (
     saved_run,
     world_size,
 )
-from grpo_tui.config.plan import Device, Plan, Surroundings, plan, read_shape
+from grpo_tui.config.plan import Device
 from grpo_tui.config.plan.memory import CARDS, card
 from grpo_tui.config.resolve import inspect_config, inspect_saved
 from grpo_tui.config.run_config import ConfigError, RunConfig
-from grpo_tui.config.settings import Settings
 from grpo_tui.core.text import one_line
 from grpo_tui.preflight.facts import Facts
 from grpo_tui.preflight.machine import this_machine
-from grpo_tui.preflight.planning import device_of, shape_of_facts
+from grpo_tui.preflight.planning import plan_of
 from grpo_tui.preflight.report import Part
 from grpo_tui.preflight.static import Launch
-from grpo_tui.present.known_rates import known_rates, measured
+from grpo_tui.present.known_rates import known_rates
 from grpo_tui.present.plan_text import plan_list
 
 
 def plan_config(parsed: Any) -> int:
     """`grpo-tui plan CONFIG`."""
     config, words = _config(parsed)
-    made = plan_on(config, words, parsed)
+    device = _device(parsed.gpu) if parsed.gpu else None
+    accelerate_config(words)  # a plan would pass over a file that cannot be read
+    made = plan_of(
+        config,
+        _counted(config, words, parsed) if parsed.count else Facts(),
+        this_machine(),
+        config.run_root,
+        world_size=parsed.world_size or world_size(words),
+        launcher=words,
+        rates=known_rates([Path.cwd(), config.run_root.absolute().parent], config.model),
+        device=device,
+        rows=parsed.rows,
+        prompt_tokens=parsed.prompt_tokens,
+    )
     if parsed.json:
         print_json(made.to_json())
         return OK
     for line in plan_list(made):
         print(line)
     return OK
-
-
-def plan_on(config: RunConfig, words: tuple[str, ...], parsed: Any) -> Plan:
-    """Return the plan of a config for this machine or for the GPU of `--gpu`."""
-    machine = this_machine()
-    device = (
-        _device(parsed.gpu)
-        if parsed.gpu
-        else device_of(config, machine, alone=not words and (parsed.world_size or 1) == 1)
-    )
-    root = config.run_root
-    facts = _counted(config, words, parsed) if parsed.count else Facts()
-    data = facts.data if facts.data is not None and not facts.data.problem else None
-    lengths = data.prompt_tokens if data is not None else None
-    lora = Settings.of_config(config).flag("use_peft")
-    known = measured(config.model, device, lora=lora)
-    rates = known_rates([Path.cwd(), root.absolute().parent], config.model)
-    return plan(
-        config,
-        Surroundings(
-            world_size=parsed.world_size or world_size(words) or 1,
-            rows=parsed.rows or (data.train_rows if data is not None else None),
-            prompt_tokens=parsed.prompt_tokens or (lengths.most if lengths is not None else None),
-            model=shape_of_facts(facts.model) or read_shape(config.model),
-            device=device,
-            accelerate=accelerate_config(words),
-            correction=known.correction,
-            free_bytes=machine.free(root.absolute()),
-            rates=(*rates, *known.rates),
-        ),
-    )
 
 
 def _counted(config: RunConfig, words: tuple[str, ...], parsed: Any) -> Facts:

@@ -39,17 +39,20 @@ def plan_of(
     shape: ModelShape | None = None,
     rates: tuple[Rate, ...] | None = None,
     device: Device | None = None,
+    rows: int | None = None,
+    prompt_tokens: int | None = None,
 ) -> Plan:
     """Plan the run of a config.
 
     Args:
-        facts: without facts about the data, the plan has no epochs.
+        facts: without facts about the data or `rows`, the plan has no epochs.
         root: run folder, for the free disk space.
         world_size: number of training processes. 1 is assumed when None.
         launcher: its words, for how the ranks share the model. The config's when empty.
         shape: the model's sizes. When None, from the facts or else the model's folder.
         rates: speed of earlier runs on this machine. Looked up when None.
         device: device that must hold the run. Chosen when None.
+        rows, prompt_tokens: number of rows and the longest prompt. From the facts when None.
     """
     data = facts.data if facts.data is not None and not facts.data.problem else None
     lengths = data.prompt_tokens if data is not None else None
@@ -62,8 +65,8 @@ def plan_of(
         config,
         Surroundings(
             world_size=world_size or 1,
-            rows=data.train_rows if data is not None else None,
-            prompt_tokens=lengths.most if lengths is not None else None,
+            rows=rows or (data.train_rows if data is not None else None),
+            prompt_tokens=prompt_tokens or (lengths.most if lengths is not None else None),
             model=shape or shape_of_facts(facts.model) or read_shape(config.model),
             device=device,
             accelerate=_accelerate(words),
