@@ -125,7 +125,7 @@ def _tried(path: Path, names: list[str], config: RunConfig | None, limit_s: floa
 
 def _config(path: Path) -> RunConfig:
     """Load a config that may have no reward yet."""
-    from grpo_tui.config.resolve import inspect_config
+    from grpo_tui.config.resolve import config_of, inspect_config
     from grpo_tui.config.run_config import ConfigError
     from grpo_tui.core.findings import errors_of
 
@@ -135,19 +135,7 @@ def _config(path: Path) -> RunConfig:
     errors = [error for error in errors_of(found.findings) if error.id != "config.missing-reward"]
     if errors:
         raise CommandError(str(ConfigError(tuple(errors), found.file)))
-    settings = found.settings
-    parts = settings.parts
-    return RunConfig(
-        path=found.file,
-        model=str(parts["ModelConfig"].get("model_name_or_path", "")),
-        grpo=dict(parts["GRPOConfig"]),
-        model_args=dict(parts["ModelConfig"]),
-        script=dict(parts["GRPOScriptArguments"]),
-        mixture=dict(parts["DatasetMixtureConfig"]),
-        section=settings.section,
-        raw=dict(settings.document.values),
-        cwd=str(Path.cwd()),
-    )
+    return config_of(found.settings, found.file, Path.cwd())
 
 
 def _tell(path: Path, stage: Stage, task: Task, weights: Mapping[str, float], parsed: Any) -> None:

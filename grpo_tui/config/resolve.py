@@ -275,20 +275,24 @@ def _inspect(
     beyond = errors_of(section_findings) or any(f.id in BEYOND_OVERRIDE for f in errors_of(findings))
     config = None
     if not beyond:
-        config = RunConfig(
-            path=file,
-            model=parts["ModelConfig"]["model_name_or_path"],
-            grpo=parts["GRPOConfig"],
-            model_args=parts["ModelConfig"],
-            script=parts["GRPOScriptArguments"],
-            mixture=parts["DatasetMixtureConfig"],
-            section=section,
-            findings=tuple(findings),
-            raw=document.values,
-            env=resolver.env,
-            cwd=str(places.cwd),
-        )
+        config = config_of(settings, file, places.cwd)
+        config = replace(config, findings=tuple(findings), env=resolver.env)
     return Inspected(file, settings, tuple(findings), config)
+
+
+def config_of(settings: Settings, file: Path | None, cwd: Path) -> RunConfig:
+    """Return the settings as a config, complete or not, without environment and findings."""
+    return RunConfig(
+        path=file,
+        model=settings.model,
+        grpo=dict(settings.parts["GRPOConfig"]),
+        model_args=dict(settings.parts["ModelConfig"]),
+        script=dict(settings.parts["GRPOScriptArguments"]),
+        mixture=dict(settings.parts["DatasetMixtureConfig"]),
+        section=settings.section,
+        raw=dict(settings.document.values),
+        cwd=str(cwd),
+    )
 
 
 def _world_size(asked: WorldSize, section: Section) -> int | None:
