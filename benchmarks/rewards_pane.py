@@ -54,9 +54,9 @@ async def _measure(folder: Path, rounds: int) -> tuple[list[float], list[float]]
     checked: list[float] = []
     async with app.run_test(size=(120, 40)) as pilot:
         screen: Any = app.screen
-        await _until(lambda: screen.scored is not None and screen.scored.whole)
+        await _until(lambda: screen.scored is not None and screen.scored.about.whole)
         screen.worker.replace(samples(), "")
-        await _until(lambda: len(screen.scored.rows) == 1000 and screen.scored.whole)
+        await _until(lambda: len(screen.scored.rows) == 1000 and screen.scored.about.whole)
         for number in range(rounds):
             await asyncio.sleep(0.3)
             weight = 2.0 + number % 7 + number / 100  # below 10, so that it is shown with two decimals
@@ -64,7 +64,7 @@ async def _measure(folder: Path, rounds: int) -> tuple[list[float], list[float]]
             start = time.perf_counter()
             await _until(lambda weight=weight: f"→{weight:.2f}" in _painted(app))
             shown.append(time.perf_counter() - start)
-            await _until(lambda: screen.scored.whole and screen._busy is None)
+            await _until(lambda: screen.scored.about.whole and screen._busy is None)
             checked.append(time.perf_counter() - start)
         await pilot.pause()
     return shown, checked

@@ -16,7 +16,6 @@ from typing import Any
 
 from rich.cells import cell_len
 
-from grpo_tui.core.findings import Finding
 from grpo_tui.core.statistics import both_finite, signal_of, within_groups
 from grpo_tui.core.text import completion_text, one_line, prompt_text, safe, shorten
 from grpo_tui.present.formatting import MISSING, compact, digits_apart, digits_for, fixed
@@ -102,51 +101,18 @@ class SampleGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class RewardsView:
-    """Everything the pane shows of one scoring.
+class Circumstances:
+    """What the pane says of a scoring besides its report.
 
     Attributes:
         title: Whose rewards these are.
         origin: Where the samples come from.
-        groups: In the order of their first samples.
-        findings: Errors first; not `whole` while checks still run.
-        scale: How advantages are scaled (`scale_rewards`).
-        aggregation: How rewards are combined (`multi_objective_aggregation`).
-        own_modes: Whether these two come from the config.
         scored_at: Wall clock.
         took_s: Time from the request, or from saving the file, to the scores.
-        changed: Number of scores that differ from before.
         reason: Why it was scored, such as `rewards.py saved`.
         whole: Whether the findings are complete.
-        text_w: Characters of the longest completion in a row.
+        own_modes: Whether scaling and aggregation come from the config.
     """
-
-    title: str
-    origin: str
-    columns: tuple[FunctionColumn, ...]
-    rows: tuple[SampleRow, ...]
-    groups: tuple[SampleGroup, ...]
-    findings: tuple[Finding, ...]
-    scale: str
-    aggregation: str
-    scored_at: float = 0.0
-    took_s: float = 0.0
-    changed: int = 0
-    reason: str = ""
-    whole: bool = True
-    own_modes: bool = True
-    digits: int = 2
-    text_w: int = 0
-
-    def counts(self) -> tuple[int, int]:
-        """Return the number of errors and of warnings."""
-        severities = [finding.severity for finding in self.findings]
-        return severities.count("error"), severities.count("warning")
-
-
-@dataclass(frozen=True, slots=True)
-class Circumstances:
-    """What `rewards_view` needs besides the report. The attributes are those of `RewardsView`."""
 
     title: str = ""
     origin: str = ""
@@ -157,6 +123,31 @@ class Circumstances:
     own_modes: bool = True
     muted: frozenset[int] = frozenset()
     gold_column: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RewardsView:
+    """A report as the pane lays it out.
+
+    Attributes:
+        groups: In the order of their first samples.
+        changed: Number of scores that differ from before.
+        text_w: Characters of the longest completion in a row.
+    """
+
+    report: Report
+    about: Circumstances
+    columns: tuple[FunctionColumn, ...]
+    rows: tuple[SampleRow, ...]
+    groups: tuple[SampleGroup, ...]
+    changed: int
+    digits: int
+    text_w: int
+
+    def counts(self) -> tuple[int, int]:
+        """Return the number of errors and of warnings."""
+        severities = [finding.severity for finding in self.report.findings]
+        return severities.count("error"), severities.count("warning")
 
 
 def rewards_view(
@@ -188,20 +179,12 @@ def rewards_view(
         for i, sample in enumerate(report.scored.samples)
     )
     return RewardsView(
-        title=about.title,
-        origin=about.origin,
+        report=report,
+        about=about,
         columns=_columns(report, about.muted, differs),
         rows=rows,
         groups=_groups(report, about.gold_column),
-        findings=report.findings,
-        scale=report.aggregation.scale_rewards,
-        aggregation=report.aggregation.multi_objective_aggregation,
-        scored_at=about.scored_at,
-        took_s=about.took_s,
         changed=sum(len(values) for values in differs.values()),
-        reason=about.reason,
-        whole=about.whole,
-        own_modes=about.own_modes,
         digits=digits_apart(report.aggregate.totals),
         text_w=max((len(row.text) for row in rows), default=0),
     )

@@ -490,7 +490,7 @@ class LabWorker:
         own = self._config is not None and modes == Aggregation.of(self._config)
         self._about = replace(self._about, whole=whole, muted=self._muted, own_modes=own)
         view = rewards_view(found, self._before, self._about)
-        self._post(LabScored(view, found, tuple(self._samples), self._origin))
+        self._post(LabScored(view, tuple(self._samples), self._origin))
 
     def _modes(self) -> Aggregation:
         assert self._config is not None

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from grpo_tui.rewards.probes import ProbeReport
     from grpo_tui.rewards.sample_sources import Origin
     from grpo_tui.rewards.samples import Sample
-    from grpo_tui.rewards.scoring import Report
 
 
 class Newest(Message):
@@ -125,11 +124,9 @@ class LabIdle(Message):
 class LabScored(Newest):
     """A report on the scored samples."""
 
-    def __init__(
-        self, view: RewardsView, report: Report, samples: tuple[Sample, ...], origin: Origin
-    ) -> None:
+    def __init__(self, view: RewardsView, samples: tuple[Sample, ...], origin: Origin) -> None:
         super().__init__()
-        self.view, self.report, self.samples, self.origin = view, report, samples, origin
+        self.view, self.samples, self.origin = view, samples, origin
 
 
 class LabTrouble(Message):

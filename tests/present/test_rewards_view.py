@@ -122,7 +122,7 @@ def test_findings_are_counted_and_stay_errors_first() -> None:
     found = (Finding("a", "error", None, None, "x"), Finding("b", "warning", None, None, "y"))
     view = rewards_view(made_report(findings=found))
     assert view.counts() == (1, 1)
-    assert [f.severity for f in view.findings] == ["error", "warning"]
+    assert [f.severity for f in view.report.findings] == ["error", "warning"]
 
 
 def test_a_muted_function_is_marked_and_keeps_what_it_gave() -> None:

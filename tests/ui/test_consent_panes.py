@@ -46,7 +46,7 @@ async def asked(pilot: Any, answer: str, *names: str) -> None:
 def scored_now(screen: RewardsScreen) -> bool:
     """Whether functions were called, and all that follows is done."""
     view = screen.scored
-    return view is not None and view.whole and view.reason != "as recorded" and not screen._busy
+    return view is not None and view.about.whole and view.about.reason != "as recorded" and not screen._busy
 
 
 @pytest.mark.parametrize("no", ["n", "enter", "escape"])

@@ -157,8 +157,8 @@ async def test_modes_turn_and_the_advantages_follow(tmp_path: Path) -> None:
     app = app_for(file, "correctness")
 
     def state(screen: Any) -> tuple[str, str, bool]:
-        view = screen.scored
-        return view.scale, view.aggregation, view.own_modes
+        modes, own = screen.report.aggregation, screen.scored.about.own_modes
+        return modes.scale_rewards, modes.multi_objective_aggregation, own
 
     def first(screen: Any) -> float:
         return float(screen.scored.rows[0].advantage)

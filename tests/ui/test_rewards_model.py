@@ -65,7 +65,9 @@ async def test_b_lets_the_model_answer_rows_and_shows_the_baseline_over_its_answ
         assert "no problems found" in text
         assert "mixed, by rate" in text
         await pilot.press("escape")
-        await until(pilot, lambda: app.screen is screen and screen.scored is not None and screen.scored.whole)
+        await until(
+            pilot, lambda: app.screen is screen and screen.scored is not None and screen.scored.about.whole
+        )
         assert len(screen.samples) == 16 * 8
         assert len({sample.group for sample in screen.samples}) == 16
         assert "the model before training" in shown(app)

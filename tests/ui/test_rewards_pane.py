@@ -72,7 +72,9 @@ async def scored(pilot: Any) -> RewardsScreen:
     """Wait until the scores are there and the checks have ended."""
     screen = pilot.app.screen
     assert isinstance(screen, RewardsScreen)
-    await until(pilot, lambda: screen.scored is not None and screen.scored.whole and screen._busy is None)
+    await until(
+        pilot, lambda: screen.scored is not None and screen.scored.about.whole and screen._busy is None
+    )
     return screen
 
 
@@ -357,7 +359,7 @@ async def test_what_the_run_recorded_shows_at_once_and_is_scored_when_the_lab_is
         assert screen.scored is not None
         recorded = screen.scored
         assert {column.seconds for column in recorded.columns} == {None}, "nothing was called"
-        assert not recorded.whole, "nothing is said to be right before it was looked at"
+        assert not recorded.about.whole, "nothing is said to be right before it was looked at"
         assert len(recorded.columns) > 1
         assert {row.total for row in recorded.rows} != {None}
         assert any(row.advantage for row in recorded.rows)

@@ -47,7 +47,7 @@ RAISED = (
 
 def message(report: Report, before: Report | None = None, reason: str = "") -> LabScored:
     about = Circumstances("demo.yaml", "reference and wrong answers", NOW, 0.24, reason, gold_column="answer")
-    return LabScored(rewards_view(report, before, about), report, report.scored.samples, Origin())
+    return LabScored(rewards_view(report, before, about), report.scored.samples, Origin())
 
 
 def edited() -> LabScored:

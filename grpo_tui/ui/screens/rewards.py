@@ -82,7 +82,6 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
         self.samples: tuple[Sample, ...] = ()
         self.origin: Origin | None = None
         self.scored: RewardsView | None = None
-        self.report: Report | None = None
         self.worker: LabWorker | None = None
         self.goes_to: int | None = None
         """Index of the sample to select with the next scores."""
@@ -142,13 +141,18 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
             self.worker.take(request.origin)  # the loaded rewards score the run's completions
             return
         self._request = request
-        self.scored = self.report = None
+        self.scored = None
         self.samples = ()
         self.query_one(SampleTable).waits = []
         self.worker.open(request.config, request.origin or Origin(), request.title)
         self._show()
 
     # -- messages from the lab -------------------------------------------------------------------
+
+    @property
+    def report(self) -> Report | None:
+        """The scores that are shown, with what was found."""
+        return self.scored.report if self.scored is not None else None
 
     def on_lab_busy(self, message: LabBusy) -> None:
         self._busy = message
@@ -167,10 +171,10 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
     def on_lab_scored(self, message: LabScored) -> None:
         changed = tuple(column.name for column in message.view.columns) != self._names
         other = changed or _loaded_anew(self.scored, message.view)
-        self.scored, self.report, self.samples = message.view, message.report, message.samples
+        self.scored, self.samples = message.view, message.samples
         self.origin = message.origin
         self._trouble = ""
-        self.take_weights(message.view, tuple(f.info.weight for f in message.report.scored.functions))
+        self.take_weights(message.view)
         if changed:
             self._order = self._order if isinstance(self._order, str) else None
         if other:  # the probe results are of the previous rewards
@@ -571,11 +575,11 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
         """Whether the weights have the focus and the keys change them."""
         return self._rows.has_focus
 
-    def take_weights(self, view: RewardsView, first: tuple[float, ...]) -> None:
+    def take_weights(self, view: RewardsView) -> None:
         """Adopt the weights of a scoring if its functions are not the previous ones."""
         names = tuple(column.name for column in view.columns)
-        self._first = first
-        if view.own_modes:
+        self._first = tuple(result.info.weight for result in view.report.scored.functions)
+        if view.about.own_modes:
             self._modes = None
         if names != self._names:
             self._names = names
@@ -723,9 +727,9 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
 
 def _loaded_anew(before: RewardsView | None, now: RewardsView) -> bool:
     """Return whether the rewards were reloaded between two scorings."""
-    if before is None or not now.reason.endswith((" saved", " again")):
+    if before is None or not now.about.reason.endswith((" saved", " again")):
         return False
-    return (before.scored_at, before.took_s) != (now.scored_at, now.took_s)
+    return (before.about.scored_at, before.about.took_s) != (now.about.scored_at, now.about.took_s)
 
 
 def _kind_of(sample: Sample) -> str:

@@ -37,6 +37,7 @@ from grpo_tui.ui.widgets.groups import advantage_cell
 if TYPE_CHECKING:
     from grpo_tui.core.findings import Finding
     from grpo_tui.present.rewards_view import FunctionColumn, RewardsView, SampleDetail, SampleRow, Saw
+    from grpo_tui.rewards.score_report import Aggregation
 
 LEAST_TEXT = 18
 """Minimum width of the completion, whatever the number of functions."""
@@ -362,10 +363,10 @@ class RewardsSummary(LinePane):
             return [Span(f" {self.title or 'No rewards are open.'}", "strong")]
         groups = "" if len(view.groups) == len(view.rows) else f" in {plural(len(view.groups), 'group')}"
         left: list[tuple[int, Line]] = [
-            (0, [Span(f" {one_line(view.title, 36)}", "strong")]),
+            (0, [Span(f" {one_line(view.about.title, 36)}", "strong")]),
             (1, [Span(plural(len(view.rows), "sample") + groups)]),
-            (2, [Span(view.origin, "dim")]),
-            (3, [Span(modes_words(view), "dim" if view.own_modes else "attention")]),
+            (2, [Span(view.about.origin, "dim")]),
+            (3, [Span(modes_words(view.report.aggregation), "dim" if view.about.own_modes else "attention")]),
         ]
         right = self._found(view, width)
         return spread(fitting(left, width - sum(len(s.text) for s in right) - 1), right, width)
@@ -377,10 +378,10 @@ class RewardsSummary(LinePane):
             line.append(Span(f"✗ {plural(errors, 'error')}  ", "bad"))
         if warnings:
             line.append(Span(f"⚠ {plural(warnings, 'warning')}  ", "attention"))
-        if not view.whole:
+        if not view.about.whole:
             line.append(Span("checking …  ", "dim"))
         sound = not self.probed.startswith("⚠")
-        if view.whole and not line and sound and not self.trouble:
+        if view.about.whole and not line and sound and not self.trouble:
             line.append(Span("✓ no faults found  ", "good"))
         if self.probed:
             room = width - sum(len(span.text) for span in line) - LEFT_W
@@ -398,34 +399,36 @@ class RewardsSummary(LinePane):
             return ()
         if self.weighing:
             return self._modes(view)
-        scored = f" scored at {clock(view.scored_at)} in {_took(view.took_s)}"
-        left = [Span(scored if view.took_s else " not scored here", "dim")]
-        if not view.own_modes:
-            left.append(Span(f"   {modes_words(view)}, unlike the config", "attention"))
-        if view.reason:
-            left.append(Span(f"   {view.reason}", "text"))
+        scored = f" scored at {clock(view.about.scored_at)} in {_took(view.about.took_s)}"
+        left = [Span(scored if view.about.took_s else " not scored here", "dim")]
+        if not view.about.own_modes:
+            left.append(Span(f"   {modes_words(view.report.aggregation)}, unlike the config", "attention"))
+        if view.about.reason:
+            left.append(Span(f"   {view.about.reason}", "text"))
         if view.changed:
             left.append(Span(f"   {plural(view.changed, 'score')} changed, old→new", "accent"))
-        elif view.reason.endswith("saved"):
+        elif view.about.reason.endswith("saved"):
             left.append(Span("   no score changed", "dim"))
         return left
 
     def _modes(self, view: RewardsView) -> Line:
-        scaled = view.aggregation == "sum_then_normalize"
+        modes = view.report.aggregation
+        scale = f" scale {modes.scale_rewards}" + (" (not used)" if modes.normalized else "")
+        combined = modes.multi_objective_aggregation
         line = [
             Span(" b", "key", "screen.rewards_scale"),
-            Span(f" scale {view.scale}" + ("" if scaled else " (not used)"), "text" if scaled else "dim"),
-            Span(f"   {WORDS.get(view.aggregation, view.aggregation)}", "text", "screen.rewards_combine"),
+            Span(scale, "dim" if modes.normalized else "text"),
+            Span(f"   {WORDS.get(combined, combined)}", "text", "screen.rewards_combine"),
         ]
-        if not view.own_modes:
+        if not view.about.own_modes:
             line.append(Span("   differs from the config", "attention"))
         return line
 
 
-def modes_words(view: RewardsView) -> str:
+def modes_words(modes: Aggregation) -> str:
     """Describe how totals become advantages. `scale` is omitted where TRL does not use it."""
-    words = WORDS.get(view.aggregation, view.aggregation)
-    return f"scale {view.scale}; {words}" if view.aggregation == "sum_then_normalize" else words
+    words = WORDS.get(modes.multi_objective_aggregation, modes.multi_objective_aggregation)
+    return words if modes.normalized else f"scale {modes.scale_rewards}; {words}"
 
 
 def _took(seconds: float) -> str:
@@ -442,9 +445,9 @@ class FindingLines(LineScroll):
         self._trouble = ""
 
     def show(self, view: RewardsView | None, trouble: str) -> None:
-        self._findings = view.findings if view is not None else ()
+        self._findings = view.report.findings if view is not None else ()
         self._trouble = trouble
-        self._whole = view is None or view.whole
+        self._whole = view is None or view.about.whole
         self.changed()
 
     def fit(self, most: int) -> None:
