@@ -20,6 +20,7 @@ from grpo_tui.config.plan import Device
 from grpo_tui.config.plan.memory import CARDS, card
 from grpo_tui.config.resolve import inspect_config, inspect_saved
 from grpo_tui.config.run_config import ConfigError, RunConfig
+from grpo_tui.config.settings import Settings
 from grpo_tui.core.text import one_line
 from grpo_tui.preflight.facts import Facts
 from grpo_tui.preflight.machine import this_machine
@@ -36,11 +37,10 @@ def plan_config(parsed: Any) -> int:
     device = _device(parsed.gpu) if parsed.gpu else None
     accelerate_config(words)  # a plan would pass over a file that cannot be read
     made = plan_of(
-        config,
+        Settings.of_config(config, parsed.world_size or world_size(words)),
         _counted(config, words, parsed) if parsed.count else Facts(),
         this_machine(),
         config.run_root,
-        world_size=parsed.world_size or world_size(words),
         launcher=words,
         rates=known_rates([Path.cwd(), config.run_root.absolute().parent], config.model),
         device=device,

@@ -278,7 +278,7 @@ def _planned(config: RunConfig, spec: RunSpec, seen: Seen, device: Device) -> Pl
     longest = seen.longest or Settings.of_config(config).whole("max_completion_length")
     world = seen.memory.get("world_size")
     return plan(
-        replace(config, grpo={**config.grpo, "max_completion_length": longest}),
+        Settings.of_config(replace(config, grpo={**config.grpo, "max_completion_length": longest})),
         Surroundings(
             world_size=int(world) if world is not None and is_number(world) else 1,
             prompt_tokens=seen.prompt_tokens,

@@ -16,7 +16,6 @@ from grpo_tui.config.accelerate_file import AccelerateFileError, accelerate_sett
 from grpo_tui.config.plan import Device, MemoryPlan, ModelShape, Plan, Rate, Surroundings, plan, read_shape
 from grpo_tui.config.plan.memory import WORDS
 from grpo_tui.config.plan.model import QK_NORM
-from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.settings import Settings
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.text import one_line
@@ -29,12 +28,11 @@ from grpo_tui.supervisor.gpus import held_by_others
 
 
 def plan_of(
-    config: RunConfig,
+    settings: Settings,
     facts: Facts,
     machine: Machine,
     root: Path,
     *,
-    world_size: int | None = 1,
     launcher: Sequence[str] = (),
     shape: ModelShape | None = None,
     rates: tuple[Rate, ...] | None = None,
@@ -47,7 +45,6 @@ def plan_of(
     Args:
         facts: without facts about the data or `rows`, the plan has no epochs.
         root: run folder, for the free disk space.
-        world_size: number of training processes. 1 is assumed when None.
         launcher: its words, for how the ranks share the model. The config's when empty.
         shape: the model's sizes. When None, from the facts or else the model's folder.
         rates: speed of earlier runs on this machine. Looked up when None.
@@ -56,18 +53,18 @@ def plan_of(
     """
     data = facts.data if facts.data is not None and not facts.data.problem else None
     lengths = data.prompt_tokens if data is not None else None
-    words = launcher or shlex.split(config.section.launcher or "")
-    device = device or device_of(config, machine, alone=not words and (world_size or 1) == 1)
-    known = measured(config.model, device, lora=config.model_args.get("use_peft") is True)
+    words, world_size = launcher or shlex.split(settings.section.launcher or ""), settings.world_size or 1
+    device = device or device_of(settings, machine, alone=not words and world_size == 1)
+    known = measured(settings.model, device, lora=settings.flag("use_peft"))
     if rates is None:
-        rates = known_rates((root.absolute().parent,), config.model)
+        rates = known_rates((root.absolute().parent,), settings.model)
     return plan(
-        config,
+        settings,
         Surroundings(
-            world_size=world_size or 1,
+            world_size=world_size,
             rows=rows or (data.train_rows if data is not None else None),
             prompt_tokens=prompt_tokens or (lengths.most if lengths is not None else None),
-            model=shape or shape_of_facts(facts.model) or read_shape(config.model),
+            model=shape or shape_of_facts(facts.model) or read_shape(settings.model),
             device=device,
             accelerate=_accelerate(words),
             correction=known.correction,
@@ -85,16 +82,16 @@ def _accelerate(words: Sequence[str]) -> dict[str, Any] | None:
         return None
 
 
-def device_of(config: RunConfig, machine: Machine, *, alone: bool) -> Device | None:
+def device_of(settings: Settings, machine: Machine, *, alone: bool) -> Device | None:
     """Return the device that must hold the run: a GPU, or the machine's memory with `use_cpu`.
 
     Args:
         alone: whether a single process trains. It uses the GPU with the most room. Of several ranks, even the
             one with the least room must hold its part.
     """
-    if config.grpo.get("use_cpu"):
+    if settings.get("use_cpu"):
         return Device("CPU", int(psutil.virtual_memory().total), "cpu")
-    named = [gpu for gpu in machine.gpus if str(gpu.index) in config.section.gpus]
+    named = [gpu for gpu in machine.gpus if str(gpu.index) in settings.section.gpus]
     now = {gpu.index: gpu for gpu in machine.gpus_now()}
     found = []
     for gpu in named or machine.gpus:

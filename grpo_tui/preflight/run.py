@@ -178,15 +178,14 @@ class _Flight:
         )
 
     def _plan(self) -> Plan | None:
-        config = self.first.config
-        if config is None or "plan" not in self.parts:
+        if self.first.config is None or "plan" not in self.parts:
             return None
         refused = {f.id for f in errors_of(self.first.findings)}
         if any(name.startswith("batch.") for name in refused):
             return None  # conflicting sizes cannot be planned
         if self.made is None or self.made[0] is not self.facts:
-            size, launcher = self.settings.world_size, self.start.launcher
-            made = plan_of(config, self.facts, self.machine, self.root, world_size=size, launcher=launcher)
+            launcher = self.start.launcher
+            made = plan_of(self.settings, self.facts, self.machine, self.root, launcher=launcher)
             self.made = (self.facts, made)
         return self.made[1]
 

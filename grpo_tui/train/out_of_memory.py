@@ -14,6 +14,7 @@ import psutil
 
 from grpo_tui.config.plan import Device, MemoryPlan
 from grpo_tui.config.run_config import RunConfig
+from grpo_tui.config.settings import Settings
 from grpo_tui.preflight.facts import Facts
 from grpo_tui.preflight.machine import Machine, this_machine
 from grpo_tui.preflight.planning import plan_of
@@ -140,13 +141,11 @@ class MemoryAdvice:
 
     def _planned(self, device: Device) -> MemoryPlan | None:
         try:
-            machine, size = self._machine or this_machine(), world_size()
             return plan_of(
-                self._config,
+                Settings.of_config(self._config, world_size()),
                 Facts(),
-                machine,
+                self._machine or this_machine(),
                 self._root,
-                world_size=size,
                 launcher=self._launcher,
                 rates=(),
                 device=device,

@@ -213,23 +213,22 @@ class ConfigWorker:
         from grpo_tui.preflight.planning import plan_of
         from grpo_tui.present.config_evaluate import launcher_of, plan_of_parts
 
-        config, machine = inspected.config, self._machine
+        settings, machine = inspected.settings, self._machine
+        model = settings.model
         if machine is None:
             return None
-        if config is None:
-            model = inspected.settings.model
+        if inspected.config is None:
             return plan_of_parts(inspected, self._shapes.get(model) or read_shape(model), self.device)
         facts = self.checked[1].facts if self.checked is not None else Facts()
-        same_model = facts.model is not None and facts.model.where.name == config.model
+        same_model = facts.model is not None and facts.model.where.name == model
         return plan_of(
-            config,
+            settings,
             facts if same_model else replace(facts, model=None),
             machine,
-            self.run_dir or root_of(inspected.settings, snapshot.path),
-            world_size=inspected.settings.world_size,
-            launcher=launcher_of(snapshot, inspected.settings.section),
-            shape=None if same_model else self._shapes.get(config.model),
-            rates=self._rates.get(config.model, ()),
+            self.run_dir or root_of(settings, snapshot.path),
+            launcher=launcher_of(snapshot, settings.section),
+            shape=None if same_model else self._shapes.get(model),
+            rates=self._rates.get(model, ()),
             device=self.device,
         )
 

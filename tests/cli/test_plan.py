@@ -173,7 +173,7 @@ def test_what_does_not_fit_has_a_smaller_setting(
     inspected = inspect_config(DEMO_CONFIG, ["use_cpu=false", *changes], world_size=1)
     assert inspected.config is not None
     machine = Machine(gpus=(GpuFacts(0, "a card", total_bytes=memory_bytes),))
-    made = plan_of(inspected.config, Facts(), machine, cache / "run")
+    made = plan_of(inspected.settings, Facts(), machine, cache / "run")
     found = [f for f in plan_findings(inspected.settings, made) if f.id == "plan.memory"]
     assert [(f.fix.field, f.fix.value) for f in found if f.fix] == ([] if fix is None else [fix])
 
@@ -218,7 +218,7 @@ def test_a_gpu_that_another_process_holds_is_no_room_and_the_holder_is_named(
     inspected = inspect_config(DEMO_CONFIG, ["use_cpu=false", *changes], world_size=ranks)
     assert inspected.config is not None
     machine = cards_of(*used)
-    made = plan_of(inspected.config, Facts(), machine, cache / "run", world_size=ranks, launcher=launcher)
+    made = plan_of(inspected.settings, Facts(), machine, cache / "run", launcher=launcher)
     assert made.memory is not None
     assert made.memory.fits is not held
     found = [f for f in plan_findings(inspected.settings, made) if f.id.startswith("plan.memory")]

@@ -224,13 +224,13 @@ SIZES = (
 @pytest.mark.parametrize("name", [name for name in PRESETS if name != "demo"])
 def test_the_plan_of_a_preset_fits_the_hardware_that_it_names(name: str) -> None:
     preset = PRESETS[name]
-    config = inspect_config(preset.path, world_size=ranks(name)).config
-    numbers = QWEN[re.search(r"-([\d.]+B)-", config.model)[1]]
+    settings = inspect_config(preset.path, world_size=ranks(name)).settings
+    numbers = QWEN[re.search(r"-([\d.]+B)-", settings.model)[1]]
     sizes = dict(zip((*SIZES, "vocab_size", "tie_word_embeddings"), numbers, strict=True))
     device = card(re.search(r"(\d+) GB", preset.gpu)[1] + "GB")
-    words = launcher_words(config.section.launcher)
+    words = launcher_words(settings.section.launcher)
     made = plan(
-        config,
+        settings,
         Surroundings(
             world_size=ranks(name),
             model=shape_of({**sizes, "max_position_embeddings": 32768}),

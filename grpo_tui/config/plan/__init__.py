@@ -1,6 +1,6 @@
 """Estimate a run before it starts: prompts, steps, memory, hours, disk.
 
-`plan(config, Surroundings(…))` returns a frozen `Plan`. Model, data and GPU are not touched.
+`plan(settings, Surroundings(…))` returns a frozen `Plan`. Model, data and GPU are not touched.
 """
 
 from __future__ import annotations

@@ -24,7 +24,6 @@ from grpo_tui.config.plan.time import (
     learning_rates,
     plan_checkpoints,
 )
-from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.settings import Settings
 
 
@@ -121,9 +120,8 @@ class Plan:
         }
 
 
-def plan(config: RunConfig | Settings, around: Surroundings | None = None) -> Plan:
+def plan(settings: Settings, around: Surroundings | None = None) -> Plan:
     """Plan a run."""
-    settings = Settings.of_config(config) if isinstance(config, RunConfig) else config
     around = around or Surroundings()
     batches = read_batches(settings, around.world_size)
     steps = count_steps(settings, batches, around.rows)
