@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from grpo_tui.cli.errors import OK, CommandError
+from grpo_tui.cli.errors import OK, CommandError, reported
 from grpo_tui.cli.plain import print_json
 from grpo_tui.cli.saved_run import (
     accelerate_config,
@@ -18,7 +18,7 @@ from grpo_tui.cli.saved_run import (
 )
 from grpo_tui.config.plan import Device
 from grpo_tui.config.plan.memory import CARDS, card
-from grpo_tui.config.resolve import inspect_config, inspect_saved
+from grpo_tui.config.resolve import inspect_config, inspect_saved, startable
 from grpo_tui.config.run_config import ConfigError, RunConfig
 from grpo_tui.config.settings import Settings
 from grpo_tui.core.text import one_line
@@ -89,6 +89,5 @@ def _config(parsed: Any) -> tuple[RunConfig, tuple[str, ...]]:
         _, spec, saved = saved_run(path)
         return overridden(saved, parsed.overrides), launcher_of_run(spec, saved, parsed.overrides)
     found = inspect_config(path, parsed.overrides, world_size=None)
-    if found.config is None:
-        raise CommandError(str(ConfigError(found.findings, path)))
-    return found.config, launcher_words(found.settings.section.launcher)
+    with reported(ConfigError):
+        return startable(found, force=True), launcher_words(found.settings.section.launcher)

@@ -11,7 +11,7 @@ from grpo_tui.cli.errors import CommandError, reported
 from grpo_tui.cli.words import sets
 from grpo_tui.config import accelerate_file
 from grpo_tui.config.accelerate_file import AccelerateFileError, accelerate_settings, ranks_of
-from grpo_tui.config.resolve import inspect_saved, reload_config
+from grpo_tui.config.resolve import inspect_saved, startable
 from grpo_tui.config.run_config import ConfigError, RunConfig
 from grpo_tui.config.section import Section
 from grpo_tui.core.text import shell_word
@@ -46,10 +46,8 @@ def overridden(
     """
     if not overrides:
         return saved
-    if force and (config := inspect_saved(saved, overrides, world_size=size).config) is not None:
-        return config
     with reported(ConfigError):
-        return reload_config(saved, overrides, world_size=size)
+        return startable(inspect_saved(saved, overrides, world_size=size), force=force)
 
 
 def launcher_of_run(spec: RunSpec, saved: RunConfig, overrides: Sequence[str]) -> tuple[str, ...]:

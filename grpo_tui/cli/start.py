@@ -21,7 +21,7 @@ from grpo_tui.cli.words import sets
 from grpo_tui.config.adapters import adapter_mismatch
 from grpo_tui.config.batch import generation_batch_size
 from grpo_tui.config.draft_file import DraftFileError, read_text
-from grpo_tui.config.resolve import inspect_config, inspect_saved, load_config
+from grpo_tui.config.resolve import inspect_config, inspect_saved, startable
 from grpo_tui.config.run_config import ConfigError, RunConfig, describe
 from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.rewards.consent import required_to_start
@@ -348,12 +348,8 @@ def _told_already(config: RunConfig) -> RunConfig:
 
 def _load(path: Path, overrides: list[str], size: int | None = 1, *, force: bool = False) -> RunConfig:
     """Return the config of a file. With `force`, accept errors as long as a config results."""
-    if force:
-        config = inspect_config(path, overrides, world_size=size).config
-        if config is not None:
-            return config
     with reported(ConfigError):
-        return load_config(path, overrides, world_size=size)
+        return startable(inspect_config(path, overrides, world_size=size), force=force)
 
 
 def _fresh(root: Path) -> RunFolder:

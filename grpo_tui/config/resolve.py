@@ -191,18 +191,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = (), *, world_size: 
     Raises:
         ConfigError: The file cannot start a run. `findings` has all errors.
     """
-    return _without_errors(inspect_config(path, overrides, world_size=world_size))
-
-
-def reload_config(config: RunConfig, overrides: Sequence[str], *, world_size: WorldSize = 1) -> RunConfig:
-    """Check a stored config again with more overrides, without its file, which may have changed.
-
-    File names are resolved from where it was first loaded.
-
-    Raises:
-        ConfigError: The overrides are invalid.
-    """
-    return _without_errors(inspect_saved(config, overrides, world_size=world_size))
+    return startable(inspect_config(path, overrides, world_size=world_size))
 
 
 def inspect_config(
@@ -235,7 +224,10 @@ def inspect_config(
 def inspect_saved(
     config: RunConfig, overrides: Sequence[str] = (), *, world_size: WorldSize = 1
 ) -> Inspected:
-    """Inspect a stored config, as `inspect_config` does with a file."""
+    """Inspect a stored config, as `inspect_config` does with a file, which may have changed.
+
+    File names are resolved from where it was first loaded.
+    """
     document = yaml_lines.YamlDocument(copy.deepcopy(config.raw))
     cwd = Path(config.cwd or Path.cwd())
     places = Places(config.path.parent if config.path is not None else cwd, cwd)
@@ -245,8 +237,13 @@ def inspect_saved(
     return replace(found, config=replace(found.config, origin=config.origin))
 
 
-def _without_errors(inspected: Inspected) -> RunConfig:
-    if inspected.config is None or errors_of(inspected.findings):
+def startable(inspected: Inspected, *, force: bool = False) -> RunConfig:
+    """Return the config. With `force`, accept errors as long as a config results.
+
+    Raises:
+        ConfigError: It cannot start a run. `findings` has all errors.
+    """
+    if inspected.config is None or (errors_of(inspected.findings) and not force):
         raise ConfigError(inspected.findings, inspected.file)
     return inspected.config
 

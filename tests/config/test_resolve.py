@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from grpo_tui.config import ConfigError, RunConfig, load_config
-from grpo_tui.config.resolve import reload_config
+from grpo_tui.config.resolve import inspect_saved, startable
 from grpo_tui.config.run_config import redacted
 
 GOOD = "model_name_or_path: some/model\ndataset_name: some/data\nreward_funcs: [accuracy_reward]\n"
@@ -351,13 +351,13 @@ def test_a_saved_config_is_reloaded_the_same_from_anywhere_without_its_file(tmp_
     saved = RunConfig.from_json(json.dumps(load_config(file).to_json()))
     file.unlink()
     monkeypatch.chdir(away)
-    again = reload_config(saved, ["beta=0.5"])
+    again = startable(inspect_saved(saved, ["beta=0.5"]))
     assert again.grpo == {**saved.grpo, "beta": 0.5}
     assert again.grpo["lr_scheduler_kwargs"] == {"min_lr": 1e-7, "s": "1e-7"}
     assert (again.model, again.cwd) == (str(home / "m"), str(home))
     assert again.section.rewards[0].params == {"slope": 0.01}
     with pytest.raises(ConfigError, match="Did you mean beta"):
-        reload_config(saved, ["betta=0.5"])
+        startable(inspect_saved(saved, ["betta=0.5"]))
 
 
 def test_a_file_that_is_no_config_at_all_is_answered_at_once_and_shortly(tmp_path) -> None:
