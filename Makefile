@@ -57,6 +57,8 @@ format: $(STAMP) ## let ruff mend what it can
 test: export OMP_NUM_THREADS ?= 1
 test: export TOKENIZERS_PARALLELISM = false
 test: export HF_HUB_OFFLINE = 1
+# Bytecode is kept, whatever the shell says, or every worker and every program that a test starts compiles all again.
+test: export PYTHONDONTWRITEBYTECODE =
 test: lint ## lint, then the whole suite
 	TERM=xterm-256color $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -21,12 +23,19 @@ def state_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
         yield
 
 
+@pytest.fixture(scope="session")
+def preference_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """New empty folders, without the search for a free name that thousands of them would slow down."""
+    parent = tmp_path_factory.mktemp("preferences")
+    return (parent / str(number) for number in itertools.count())
+
+
 @pytest.fixture(autouse=True)
-def preferences_of_their_own(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def preferences_of_their_own(preference_folders: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """An empty folder for preferences, also for the programs a test starts."""
-    monkeypatch.setenv("GRPO_TUI_CONFIG_DIR", str(tmp_path_factory.mktemp("preferences")))
+    folder = next(preference_folders)
+    folder.mkdir()
+    monkeypatch.setenv("GRPO_TUI_CONFIG_DIR", str(folder))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -35,11 +44,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path not in long)
 
 
+# Garbage is looked for less often, from the first import on, and never in what is loaded: a fifth of what
+# imports, the collection and a screen's test take.
+gc.set_threshold(50_000, 20, 50)
+
+
 def pytest_collection_finish() -> None:
-    """Look for garbage less often, and never in what is loaded: a fifth of what a screen's test takes."""
+    """Leave what is loaded out of the search for garbage."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
 
 
 PRINTING = ("cli", "rewards")

@@ -18,9 +18,14 @@ from grpo_tui.train.build import build_trainer
 pytestmark = pytest.mark.slow
 
 
-def rows(folder: Path, fault: str, steps: int) -> list[dict[str, Any]]:
+SMALL = ("per_device_train_batch_size=4", "num_generations=4", "max_completion_length=4")
+"""A step as short as it can be, where a fault does not depend on what is learned in it."""
+
+
+def rows(folder: Path, fault: str, steps: int, overrides: tuple[str, ...] = ()) -> list[dict[str, Any]]:
     """Train the demonstration with a fault; what TRL logs of each step."""
-    config = load_config(DEMO_CONFIG, (f"max_steps={steps}", *FAULTS[fault].overrides_in(folder)))
+    settings = (f"max_steps={steps}", *FAULTS[fault].overrides_in(folder), *overrides)
+    config = load_config(DEMO_CONFIG, settings)
     trainer = build_trainer(config, load_rewards(config), load_prompts(config), folder)
     trainer.train()
     return [row for row in trainer.state.log_history if "reward" in row]
@@ -71,7 +76,7 @@ def test_a_temperature_near_zero_gives_groups_of_one_text(tmp_path: Path) -> Non
 
 
 def test_a_schedule_that_ends_early_leaves_the_last_steps_without_a_rate(tmp_path: Path) -> None:
-    rate = [row["learning_rate"] for row in rows(tmp_path, "lr-ended", RATE_ENDS_AT + 2)]
+    rate = [row["learning_rate"] for row in rows(tmp_path, "lr-ended", RATE_ENDS_AT + 2, SMALL)]
     assert rate[0] == 2e-4
     assert 0 < rate[RATE_ENDS_AT - 1] < 2e-4
     assert rate[RATE_ENDS_AT:] == [0, 0]
