@@ -323,7 +323,11 @@ async def test_a_file_changed_on_disk_is_read_anew_or_asked_for() -> None:
         screen = await on_field(pilot, "max_steps")
         path.write_text(CONFIG.replace("20", "30"))
         screen.post_message(DiskChanged(path, gone=False))
+        app.take_rewards_request()
         await until(pilot, lambda: screen.draft is not None and "max_steps: 30" in screen.draft.text)
+        request = app.take_rewards_request()
+        assert request is not None, "Rewards loads the new text when it is shown again"
+        assert request.config().grpo["max_steps"] == 30
         await pilot.press("delete")
         path.write_text(CONFIG.replace("20", "40"))
         screen.post_message(DiskChanged(path, gone=False))

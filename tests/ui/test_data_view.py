@@ -238,6 +238,11 @@ async def test_a_search_goes_from_match_to_match() -> None:
             await pilot.press(key)
             await until(pilot, lambda n=number: f"match {n} of 3 rows" in shown(app))  # type: ignore[misc]
         assert "row 21 of 30" in shown(app)
+        for row, number in ((9, 2), (10, 3), (22, 1)):  # from the row on the screen on, and around the end
+            app.screen.go_to(row)  # type: ignore[attr-defined]
+            await until(pilot, lambda n=row: f"row {n} of 30" in shown(app))  # type: ignore[misc]
+            await pilot.press("slash", *"apples", "enter")
+            await until(pilot, lambda n=number: f"match {n} of 3 rows" in shown(app))  # type: ignore[misc]
         await pilot.press("escape")
         await until(pilot, lambda: "match" not in shown(app))
         await pilot.press("slash", *"pears", "enter")

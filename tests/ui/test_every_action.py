@@ -11,6 +11,7 @@ from textual.widgets import Input
 
 from grpo_tui.core import records as r
 from grpo_tui.core.text import safe
+from grpo_tui.present.formatting import percent
 from grpo_tui.ui.actions import ACTIONS, action, on_pane
 from grpo_tui.ui.requests import rewards_of_run
 from grpo_tui.ui.screens.answers import AnswersScreen
@@ -322,7 +323,12 @@ async def test_of_generations(run: RecordedRun, monkeypatch: pytest.MonkeyPatch)
         await act("course.back", on_top(app, GenerationsScreen))
         await act("generations.prompts", on_top(app, PromptsScreen))
         await until(pilot, lambda: "training prompts." in shown(app))
-        chosen = app.screen.query_one(PromptTable).rows[0][0]
+        table = app.screen.query_one(PromptTable)
+        chosen = table.rows[0][0]
+        for one, _ in table.rows[:5]:
+            rates = f"{one.kind:<11}{one.visits:7,}{percent(one.first):>7}{percent(one.last):>7}"
+            assert rates in shown(app)
+        assert any(one.first != one.last for one, _ in table.rows[:5])
         await pilot.press("enter")
         await until(pilot, lambda: app.screen is screen and screen.line.startswith("group=="))
         await until(pilot, lambda: screen.found.groups == chosen.visits)

@@ -137,7 +137,11 @@ async def test_the_remedies_for_an_ended_run_go_into_a_config_after_a_yes(
         await opened(pilot)
         await pilot.press("f")
         await until(pilot, lambda: isinstance(app.screen, RunFindingsScreen))
-        await pilot.press("enter", "equals_sign")
+        await pilot.press("enter")
+        await until(
+            pilot, lambda: "▸ Set learning_rate back to 1e-05" in shown(app)
+        )  # no key stands beside it
+        await pilot.press("equals_sign")
         await until(pilot, lambda: isinstance(app.screen, YesNo))
         assert "max_completion_length 512" in shown(app)
         await pilot.press("y")

@@ -27,7 +27,7 @@ from grpo_tui.ui.widgets.group_table import GroupTable, completion_columns
 from grpo_tui.ui.widgets.reader import Reader
 from tests.rewards.labs import write
 from tests.ui.conftest import app_on, opened, shown, until
-from tests.ui.recorded_run import FUNCTIONS, GROUPS, HOSTILE, SIZE, RecordedRun, recorded
+from tests.ui.recorded_run import FUNCTIONS, GROUPS, HOSTILE, NOW, SIZE, RecordedRun, recorded
 
 WIDE = (160, 44)
 
@@ -155,6 +155,13 @@ async def test_a_query_that_is_not_understood_says_where_and_changes_nothing(run
         await until(pilot, lambda: "column 8" in shown(app))
         assert screen_of(app).found is before
         await pilot.press("escape")
+        assert screen_of(app).query_one(Input).value == "", "what is typed is what is listed"
+        assert screen_of(app).part == "list"
+        await asked(pilot, "step<=3")
+        await pilot.press("slash", *" and", "escape")
+        assert screen_of(app).query_one(Input).value == screen_of(app).found.line == "step<=3"
+        await pilot.press("escape")
+        await until(pilot, lambda: screen_of(app).found.line == "")
         await typed(pilot, "rewards.correctnes>0")
         await until(pilot, lambda: "correctness" in shown(app).splitlines()[1])
 
@@ -291,19 +298,28 @@ async def test_the_course_of_the_run_and_of_the_prompt(run: RecordedRun) -> None
 
 
 @pytest.mark.parametrize(
-    ("keys", "name", "holds"),
+    ("line", "keys", "name", "holds"),
     [
-        ((), "all.jsonl", 57 * GROUPS * SIZE),
-        (("enter",), "group.csv", 1 + SIZE),
-        (("enter", "enter"), "one.md", 18),
+        ("", (), "all.jsonl", 57 * GROUPS * SIZE),
+        ("", ("enter",), "group.csv", 1 + SIZE),
+        ("", ("enter", "enter"), "one.md", 18),
+        ("superseded", (), "all.jsonl", 7 * GROUPS * SIZE),
+        ("superseded", ("enter",), "group.csv", 1 + SIZE),
+        ("superseded", ("enter", "enter"), "one.md", 19),  # a line more: superseded
     ],
 )
 async def test_what_is_found_is_written(
-    run: RecordedRun, tmp_path: Path, keys: tuple[str, ...], name: str, holds: int
+    run: RecordedRun, tmp_path: Path, line: str, keys: tuple[str, ...], name: str, holds: int
 ) -> None:
+    if line:
+        run.write(r.AttemptStarted(2, NOW, "here", 1, 50, 120))
     app = app_on(run.folder.root)
     async with app.run_test(size=WIDE) as pilot:
         await at_generations(pilot)
+        if line:
+            await asked(pilot, line)
+            await until(pilot, lambda: screen_of(app).found.groups == 7 * GROUPS)
+            await until(pilot, lambda: (card := screen_of(app).card) is not None and card.step > 50)
         await pilot.press(*keys, "E")
         await until(pilot, lambda: isinstance(app.screen, PathDialog))
         app.screen.query_one(Input).value = name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from grpo_tui.ui.screens.hardware import HardwareScreen
 from grpo_tui.ui.screens.train import TrainScreen
 from tests.ui import machines
 from tests.ui.conftest import app_on, opened, shown, until
-from tests.ui.recorded_run import RecordedRun, recorded
+from tests.ui.recorded_run import NOW, RecordedRun, recorded
 from tests.ui.test_pictures import SIZES, ready
 
 Compare = Callable[..., bool]
@@ -105,6 +106,18 @@ async def test_eight_gpus_fit_at_80x24_and_everything_else_is_a_scroll_away(run:
         assert "81234" in line_of(text, "ada  ")
         assert "[@click=app.quit]x␛]52;c;x␇" in text
         assert "\x1b" not in text
+
+
+async def test_figures_of_a_slow_driver_say_how_old_they_are(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        machines.put(run, replace(machines.eight(), gpus_at=NOW - 5))
+        await until(pilot, lambda: "⚠ GPU 3 idle" in shown(app))
+        await pilot.press("u")
+        await until(pilot, lambda: "8 × NVIDIA H100" in shown(app))
+        assert "as of" not in shown(app)
+        machines.put(run, replace(machines.eight(), gpus_at=NOW - 70))
+        await until(pilot, lambda: "as of 1m10s ago" in line_of(shown(app), "8 × NVIDIA H100"))
 
 
 async def test_without_a_gpu_the_screen_says_so_and_shows_the_rest(run: RecordedRun) -> None:

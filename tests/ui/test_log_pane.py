@@ -153,6 +153,28 @@ async def test_metrics_and_progress_bars_are_folded_and_enter_unfolds_them(run: 
         assert "new line" not in shown(app)
 
 
+async def test_a_folded_stretch_at_the_end_is_opened_and_stays_while_more_is_printed(
+    run: RecordedRun,
+) -> None:
+    fill(run)
+    run.write(*[r.LogLine(NOW, f"{{'loss': {i}}}") for i in range(7)])
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(100, 40)) as pilot:
+        await in_log(pilot, "▸ 7 lines of metrics and progress bars")
+        log = log_of(app)
+        assert log.follows
+        log.action_last()
+        await pilot.press("enter")
+        await until(pilot, lambda: log.selected is not None and log.selected.text == "{'loss': 0}")
+        assert not log.follows
+        run.write(*[r.LogLine(NOW, f"said later {i}") for i in range(60)])
+        await until(pilot, lambda: "60 new lines, G follows" in shown(app))
+        assert log.selected is not None
+        assert log.selected.text == "{'loss': 0}"
+        await pilot.press("G")
+        await until(pilot, lambda: log.follows and "said later 59" in shown(app))
+
+
 async def test_a_long_line_is_cut_found_and_opened_whole(run: RecordedRun) -> None:
     fill(run)
     app = app_on(run.folder.root)

@@ -107,6 +107,29 @@ async def test_arrows_choose_another_row(run: RecordedRun) -> None:
         )
 
 
+async def test_typing_chooses_the_best_match_and_no_words_what_was_chosen_at_first(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: "step 57" in shown(app))
+        app.screen.query_one("#chart-2", Chart).focus()
+        key = app.screen.query_one("#chart-2", Chart).key
+        await pilot.press("x")
+        await until(pilot, lambda: app.screen.query_one(MetricWords).complete)
+        picker = app.screen
+        assert isinstance(picker, MetricPicker)
+        assert picker._selected_key() == key
+        await pilot.press(*"reward")
+        await until(pilot, lambda: picker._selected_key() == "reward")
+        await pilot.press("down", "down")
+        chosen = picker._selected_key()
+        assert chosen != "reward"
+        await pilot.press("s")
+        rows = picker.query_one(MetricList).rows
+        await until(pilot, lambda: picker._selected_key() == matching(rows, "rewards")[0].key != chosen)
+        await pilot.press(*["backspace"] * 7)
+        await until(pilot, lambda: picker._selected_key() == key)
+
+
 async def test_words_that_nothing_holds_say_so_and_enter_chooses_nothing(run: RecordedRun) -> None:
     app = app_on(run.folder.root)
     async with app.run_test(size=(80, 24)) as pilot:

@@ -24,7 +24,7 @@ from tests.foreign import foreign_run
 from tests.ship.folders import checkpoint
 from tests.ui.conftest import app_on, opened, shown, until
 from tests.ui.kept_comparison import child_of, keep_comparison, waiting_child
-from tests.ui.recorded_run import RecordedRun, recorded
+from tests.ui.recorded_run import NOW, RecordedRun, recorded
 
 SIZE = (120, 40)
 
@@ -220,6 +220,33 @@ async def test_a_comparison_goes_on_in_other_panes_and_is_stopped_by_its_key(
         await pilot.press("S")
         await until(pilot, lambda: said(app, "Stopped. What was generated is kept: D continues."))
         assert "comparing done@60" not in shown(app)
+
+
+DONE = 'print(open("body.json").read())'
+
+
+async def test_a_comparison_that_ends_is_shown_instead_of_the_older_one_turned_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("grpo_tui.ui.comparing.Child", child_of(DONE))
+    run = recorded(Path("runs") / "done", "finished")
+    run.close()
+    remember(run.folder.root)
+    checkpoint(run.folder.root, 60)
+    keep_comparison(run.folder.root, "older", at=NOW - 200)
+    file = keep_comparison(run.folder.root, "newer", at=NOW - 100)
+    body = json.loads(file.read_text().splitlines()[-1])
+    Path("body.json").write_text(json.dumps(body.get("result", body)))
+    app = app_on(run.folder.root)
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await results(pilot)
+        assert "comparison 1 of 2, newest first" in shown(app)
+        await pilot.press("right_square_bracket")
+        await until(pilot, lambda: "comparison 2 of 2, newest first" in shown(app))
+        await pilot.press("D")
+        await until(pilot, lambda: screen._comparing is None and bool(app._notifications))
+        assert mentioned(app, "better than the base")
+        await until(pilot, lambda: "comparison 1 of 2, newest first" in shown(app))
 
 
 async def test_a_comparison_that_fails_says_why_and_names_the_selected_model(

@@ -76,9 +76,9 @@ async def test_a_file_is_begun_and_the_next_reward_added_until_one_is_fooled(
         await until(pilot, lambda: isinstance(app.screen, NewFileDialog) and "rewards_2.py" in shown(app))
 
 
-@pytest.mark.parametrize("spoilt", [False, True])
+@pytest.mark.parametrize(("spoilt", "of_a_run"), [(False, False), (True, False), (False, True)])
 async def test_the_next_reward_is_put_into_the_open_config_or_said_not_to_be(
-    spoilt: bool, tmp_path: Path
+    spoilt: bool, of_a_run: bool, tmp_path: Path
 ) -> None:
     start_file(tmp_path / "r.py", Task())
     (tmp_path / "rows.jsonl").write_text(
@@ -89,14 +89,21 @@ async def test_the_next_reward_is_put_into_the_open_config_or_said_not_to_be(
         f"model_name_or_path: {DEMO_MODEL}\ngrpo_tui:\n  dataset: rows.jsonl\n  rewards:\n"
         "    - {name: correctness, source: r.py:correctness, weight: 2.0}  # mine\n"
     )
-    request = RewardsRequest("my.yaml", lambda: load_config(path, (), world_size=None))
+    before, owner = path.read_text(), tmp_path / "run" if of_a_run else None
+    request = RewardsRequest("my.yaml", lambda: load_config(path, (), world_size=None), run=owner)
     app = GrpoApp([tmp_path], None, rewards=request, clock=lambda: NOW)
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         screen = await scored(pilot)
         assert "Consider 3 to 5 small rewards" in shown(app)
         await pilot.press("ctrl+n")
         await until(pilot, lambda: isinstance(app.screen, NextRewardScreen))
-        await until(pilot, lambda: "enter add to r.py and my.yaml" in shown(app))
+        to = "enter add to r.py   y" if of_a_run else "enter add to r.py and my.yaml   y"
+        await until(pilot, lambda: to in shown(app))
+        if of_a_run:
+            await pilot.press("enter")
+            await until(pilot, lambda: "strict_format is in r.py; no config uses it yet" in shown(app))
+            assert path.read_text() == before
+            return
         if spoilt:
             path.write_text("grpo_tui: [")
         await pilot.press("enter")

@@ -175,8 +175,11 @@ async def test_the_detail_follows_the_cursor(run: RecordedRun) -> None:
 async def test_resuming_asks_once_and_names_what_it_continues(monkeypatch: pytest.MonkeyPatch) -> None:
     resumed: list[Path] = []
 
+    answer = threading.Event()
+
     def resume(path: Path) -> tuple[bool, str]:
         resumed.append(path)
+        answer.wait(20)
         return False, "not in a test"
 
     monkeypatch.setattr("grpo_tui.ui.starting.resume_run", resume)
@@ -195,8 +198,14 @@ async def test_resuming_asks_once_and_names_what_it_continues(monkeypatch: pytes
             await pilot.press("R")
             await until(pilot, lambda: "resume failed-one?" in shown(app))
         await pilot.press("y")
-        await until(pilot, lambda: "was not resumed" in shown(app))
+        await until(pilot, lambda: bool(resumed))
         assert [path.name for path in resumed] == ["failed-one"], "only after yes"
+        await pilot.press("R")
+        await until(pilot, lambda: "failed-one is being resumed. Please wait." in shown(app))
+        answer.set()
+        await until(pilot, lambda: "was not resumed" in shown(app))
+        await pilot.press("R")
+        await until(pilot, lambda: "resume failed-one?" in shown(app))
 
 
 async def test_a_refused_resume_says_why() -> None:

@@ -377,14 +377,16 @@ async def test_the_footer_names_the_keys_of_what_has_the_focus(run: RecordedRun)
         await until(pilot, lambda: named() == of_groups)
 
 
+@pytest.mark.parametrize("keys", [(), ("space",), ("space", "1")])
 async def test_another_run_that_is_opened_takes_the_one_before_off_the_screen(
-    run: RecordedRun, tmp_path: Path
+    run: RecordedRun, keys: tuple[str, ...], tmp_path: Path
 ) -> None:
     app, other = app_on(run.folder.root), tmp_path / "other"
     other.mkdir()
     async with app.run_test(size=(100, 40)) as pilot:
         await opened(pilot)
         await until(pilot, lambda: "newest group ── step 57" in shown(app))
+        await pilot.press(*keys)
         app.open_run(other)
         assert app.view is None, "nothing of the run before is steered or shown"
         await until(pilot, lambda: "step 57" not in shown(app))
