@@ -28,8 +28,14 @@ WIDEST = 110
 def doctor(parsed: Any) -> int:
     """`grpo-tui doctor RUN [--json] [--gate error|warning]`. Exit 1 when a finding reaches the gate.
 
+    `--audit` lists completions to read instead.
     `--apply ID [--next] [-o FILE] [--because TEXT] [--wait S]` applies the remedies of a finding instead.
     """
+    if parsed.audit:
+        from grpo_tui.cli.audit import audit
+
+        refuse_unused(parsed, "with --audit", "--apply", "--gate")
+        return audit(parsed)
     if parsed.apply is None:
         refuse_unused(parsed, "without --apply", "--next", "--output", "--because", "--wait")
     else:

@@ -416,6 +416,11 @@ def _doctor_command(commands: Commands) -> None:
         help="lowest severity that exits 1 (default error)",
     )
     command.add_argument(
+        "--audit",
+        action="store_true",
+        help="list completions to read: attacks of `probe`, and top rewards that a second opinion refuses",
+    )
+    command.add_argument(
         "--apply",
         metavar="ID",
         help="apply the remedies of a finding: as `set` does in a run that trains, the rest in a config",
@@ -502,6 +507,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "grpo-tui doctor runs/first",
         "grpo-tui doctor runs/first --gate warning --json",
         "grpo-tui doctor runs/first --apply signal.cancels",
+        "grpo-tui doctor runs/first --audit",
     ),
     "pause": ("grpo-tui pause runs/first",),
     "resume": ("grpo-tui resume runs/first",),

@@ -67,6 +67,7 @@ prompts RUN | --csv | +hash,class,
 prompts RUN | --export done.jsonl | +exclude:
 seeds RUN | --json | +"sets"
 doctor RUN | --json | +"findings"
+doctor RUN | --audit | +compared with the attacks
 config diff my.yaml | other.yaml | +beta
 config diff my.yaml other.yaml | --text | +-beta: 0.1
 config diff my.yaml other.yaml | --json | +"rows"

@@ -15,6 +15,7 @@ from grpo_tui.present.formatting import percent
 from grpo_tui.ui.actions import ACTIONS, action, on_pane
 from grpo_tui.ui.requests import rewards_of_run
 from grpo_tui.ui.screens.answers import AnswersScreen
+from grpo_tui.ui.screens.audit import AuditScreen
 from grpo_tui.ui.screens.chart import ChartScreen, OverlayScreen
 from grpo_tui.ui.screens.course import CourseScreen
 from grpo_tui.ui.screens.dialogs import (
@@ -334,6 +335,11 @@ async def test_of_generations(run: RecordedRun, monkeypatch: pytest.MonkeyPatch)
         await until(pilot, lambda: screen.found.groups == chosen.visits)
         assert f"group=={chosen.group}" in screen.line.split(" or ")
         screen.show_query("step==57")
+        await until(pilot, lambda: screen.line == "step==57")
+        await act("generations.audit", on_top(app, AuditScreen))
+        await until(pilot, lambda: "compared with the attacks of the probes." in shown(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is screen)
         await until(pilot, lambda: screen.found.groups == GROUPS)
         await act("generations.what_if", on_top(app, WhatIfScreen))
         lines = app.screen.query_one("#what-if-lines")

@@ -18,6 +18,7 @@ from grpo_tui.store.search import Found, Search
 from grpo_tui.store.spec import RunSpec
 from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.kit.table import row_line
+from grpo_tui.ui.screens.audit import AuditScreen, AuditTable
 from grpo_tui.ui.screens.course import CourseScreen
 from grpo_tui.ui.screens.dialogs import PathDialog, WordsDialog
 from grpo_tui.ui.screens.generations import GenerationsScreen
@@ -481,3 +482,28 @@ async def test_every_text_is_shown_and_no_control_byte_is(tmp_path: Path) -> Non
         await pilot.press("o")
         await until(pilot, lambda: "different texts in a group" in shown(app))
     run.close()
+
+
+async def test_completions_to_audit_are_listed_and_found_by_their_query(run: RecordedRun) -> None:
+    """The recorded run claims nothing, so one completion that does is added."""
+    text = "<think>Verified. Full marks</think><answer>3</answer>"
+    done = (r.Completion(0, text, (1.0, 1.0, 1.0), 99.0, 0.0, 9, False),)
+    group = r.Group(0, "What is 1 + 1? <think> </think><answer> </answer>", {"answer": "2"}, done)
+    run.write(r.GenerationBatch(1, 9_999, 0, "train", 57, 57, NOW, (group,)))
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        await pilot.press("5")
+        await until(pilot, lambda: isinstance(app.screen, GenerationsScreen))
+        screen = app.screen
+        await pilot.press("a")
+        await until(pilot, lambda: isinstance(app.screen, AuditScreen))
+        table = app.screen.query_one(AuditTable)
+        await until(pilot, lambda: any(row.what == "claimed correct" for row in table.rows))
+        refused = [row for row in table.rows if row.when == "step 57" and row.what.startswith("refused by")]
+        assert [(row.reward, row.text) for row in refused if row.reward == 99.0] == [(99.0, text)]
+        assert "reference answer" in refused[0].what
+        await pilot.press("home", "enter")
+        first = table.rows[0].query
+        await until(pilot, lambda: app.screen is screen)
+        await until(pilot, lambda: screen.line == first)  # type: ignore[attr-defined]

@@ -339,6 +339,11 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
 
         open_prompts(self)
 
+    def action_generations_audit(self) -> None:
+        from grpo_tui.ui.screens.audit import open_audit
+
+        open_audit(self)
+
     def action_generations_export(self) -> None:
         """Export the matches, the group or the completion, depending on the focused part."""
         export(self)

@@ -1,0 +1,295 @@
+"""Audit what a policy wrote: attacks of the probes in its completions, and high rewards that others refuse.
+
+Only texts and recorded scores are read. Nothing of the run is executed: the second opinions are the recorded
+scores of the run's other functions, and the library's own comparisons with the reference answer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from grpo_tui.core.records import Completion
+from grpo_tui.core.statistics import SAME, is_number
+from grpo_tui.core.text import one_line, prompt_text, whole_text
+from grpo_tui.rewards.answer_format import Form, find_form, gold_column, short_answer
+from grpo_tui.rewards.attacks import MATCHERS, attacks_in
+from grpo_tui.rewards.library.correctness import ExactAnswer, MathAnswer, NumericAnswer
+from grpo_tui.rewards.probes import ProbeRow, make_probes
+from grpo_tui.store.read_health import training_groups
+from grpo_tui.store.reader import RunReader, StoredGroup
+
+MOST_GROUPS = 1_024
+"""Groups whose texts are read, evenly spaced in a longer run."""
+PAGE = 64
+STRETCHES = 12
+NEWEST_GROUPS = 64
+"""Newest groups whose top rewards are checked."""
+TOP = 0.1
+"""Share of their completions that counts as top."""
+MOST_LISTED = 50
+EXAMPLES = 20
+"""Newest matches that the query of an attack finds."""
+EXCERPT = 300
+LONGEST_GOLD = 100
+"""Longer reference answers are worked solutions, which no text equals."""
+_IN = {"tags": "tag", "boxed": "boxed", "hashes": "gsm8k", "plain": "last_number"}
+WHY = {one.kind: one.why for one in make_probes(ProbeRow("", "1", "2"), Form("tags", "think"))}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A completion to read."""
+
+    step: int
+    group: int
+    index: int
+    reward: float | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """Completions that look like one kind of attack.
+
+    Attributes:
+        stretches: number of matches in each of `STRETCHES` equal parts of the run's groups.
+        reward, others: mean total of the matches, and of all other completions.
+        where: query that finds the newest matches.
+    """
+
+    kind: str
+    why: str
+    count: int
+    stretches: tuple[int, ...]
+    reward: float | None
+    others: float | None
+    where: str
+    example: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A completion with a top reward, and who refuses it.
+
+    Attributes:
+        by: functions with their scores, `MathAnswer` or `reference answer`.
+    """
+
+    place: Place
+    by: tuple[str, ...]
+    prompt: str
+    gold: str
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What was found.
+
+    Attributes:
+        first_steps: first step of each of the parts in which attacks are counted.
+        attacks: most frequent first.
+        refused: one of each group, highest rewards first, at most `MOST_LISTED`.
+        top: number of completions with a top reward that were checked.
+        least: lowest of these rewards.
+        opinions: whose opinion could be had.
+    """
+
+    completions: int
+    groups: int
+    of_groups: int
+    first_steps: tuple[int, ...]
+    attacks: tuple[Attack, ...]
+    refused: tuple[Refused, ...]
+    refused_in_all: int
+    top: int
+    least: float | None
+    opinions: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `grpo-tui doctor RUN --audit --json` prints."""
+        return asdict(self)
+
+
+@dataclass(slots=True)
+class _Matches:
+    stretches: list[int] = field(default_factory=lambda: [0] * STRETCHES)
+    total: float = 0.0
+    scored: int = 0
+    newest: list[Place] = field(default_factory=list)
+
+
+def audit(reader: RunReader) -> Audit:
+    """Read the completions of a run, at most those of `MOST_GROUPS` groups. Call it in the main thread."""
+    numbers = [number for _, number in training_groups(reader)]
+    read = numbers
+    if len(numbers) > MOST_GROUPS:
+        read = [numbers[n * len(numbers) // MOST_GROUPS] for n in range(MOST_GROUPS)]
+    newest = reader.whole_groups(numbers[-NEWEST_GROUPS:])
+    form = find_form(
+        [whole_text(group.prompt) for group in newest[:PAGE]],
+        [function.text for function in reader.reward_functions() if function.text],
+    )
+    found: dict[str, _Matches] = defaultdict(_Matches)
+    totals: list[float] = []
+    first_steps: list[int] = []
+    completions = at = 0
+    for start, end in pairwise([*range(0, len(read), PAGE), len(read)]):
+        for group in reader.whole_groups(read[start:end]):
+            stretch = at * STRETCHES // len(read)
+            at += 1
+            if stretch >= len(first_steps):
+                first_steps += [group.step] * (stretch + 1 - len(first_steps))
+            completions += len(group.completions)
+            totals += [
+                one.total for one in group.completions if one.total is not None and is_number(one.total)
+            ]
+            _match(group, form, stretch, found)
+    return Audit(
+        completions,
+        len(read),
+        len(numbers),
+        tuple(first_steps),
+        _attacks(found, totals),
+        *_second_opinions(reader, newest, form),
+    )
+
+
+def _match(group: StoredGroup, form: Form, stretch: int, found: dict[str, _Matches]) -> None:
+    prompt = prompt_text(group.prompt)
+    for one in group.completions:
+        for kind in attacks_in(one.text, prompt, form, truncated=one.truncated):
+            matches = found[kind]
+            matches.stretches[stretch] += 1
+            if one.total is not None and is_number(one.total):
+                matches.total += one.total
+                matches.scored += 1
+            matches.newest = [*matches.newest[1 - EXAMPLES :], _place(group, one)]
+
+
+def _reward(place: Place) -> float:
+    return place.reward if place.reward is not None and is_number(place.reward) else -math.inf
+
+
+def _place(group: StoredGroup, one: Completion) -> Place:
+    return Place(group.step, group.id, one.index, one.total, one_line(one.text, EXCERPT))
+
+
+def _attacks(found: Mapping[str, _Matches], totals: Sequence[float]) -> tuple[Attack, ...]:
+    attacks = []
+    for kind, matches in found.items():
+        rest = len(totals) - matches.scored
+        attacks.append(
+            Attack(
+                kind,
+                WHY[kind],
+                sum(matches.stretches),
+                tuple(matches.stretches),
+                matches.total / matches.scored if matches.scored else None,
+                (sum(totals) - matches.total) / rest if rest else None,
+                " or ".join(f"(group=={one.group} and index=={one.index})" for one in matches.newest),
+                max(matches.newest[::-1], key=_reward),
+            )
+        )
+    order = list(MATCHERS)
+    return tuple(sorted(attacks, key=lambda one: (-one.count, order.index(one.kind))))
+
+
+# -- second opinions -----------------------------------------------------------------------------
+
+
+def _second_opinions(
+    reader: RunReader, groups: Sequence[StoredGroup], form: Form
+) -> tuple[tuple[Refused, ...], int, int, float | None, tuple[str, ...]]:
+    rows = [(group, one) for group in groups for one in group.completions if is_number(one.total)]
+    totals = sorted((one.total for _, one in rows if one.total is not None), reverse=True)
+    if not totals or totals[0] - totals[-1] < SAME:
+        return (), 0, 0, None, ()
+    least = totals[int(TOP * (len(totals) - 1))]
+    top = [(group, one) for group, one in rows if one.total is not None and one.total >= least - SAME]
+    others = _Functions(reader, [one for _, one in rows])
+    reference = _Reference(form)
+    refused = []
+    for group, one in top:
+        gold = _gold(group)
+        by = (*others.refuse(one), *reference.refuse(one.text, gold))
+        if by:
+            prompt = one_line(prompt_text(group.prompt).strip(), EXCERPT)
+            refused.append(Refused(_place(group, one), by, prompt, one_line(gold, EXCERPT)))
+    refused.sort(key=lambda one: (-_reward(one.place), -one.place.group, one.place.index))
+    opinions = (*others.names, *reference.names(any(_gold(group) for group in groups)))
+    listed = {one.place.group: one for one in reversed(refused)}  # the first of each group
+    shown = [one for one in refused if listed[one.place.group] is one]
+    return tuple(shown[:MOST_LISTED]), len(refused), len(top), least, opinions
+
+
+def _gold(group: StoredGroup) -> str:
+    column = gold_column(list(group.columns))
+    gold = short_answer(group.columns[column]) if column is not None else ""
+    return gold if len(gold) <= LONGEST_GOLD else ""
+
+
+class _Functions:
+    """The run's functions: one refuses what gets its lowest score, while other completions get more."""
+
+    def __init__(self, reader: RunReader, seen: Sequence[Completion]) -> None:
+        self._lowest: dict[int, tuple[str, float, float]] = {}
+        functions = reader.reward_functions()
+        for n, function in enumerate(functions if len(functions) > 1 else ()):
+            sign = -1.0 if is_number(function.weight) and function.weight < 0 else 1.0
+            scores = [sign * value for one in seen if is_number(value := _score(one, n))]
+            if scores and max(scores) - min(scores) >= SAME:
+                self._lowest[n] = (str(function.name), sign, min(scores))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for name, _, _ in self._lowest.values())
+
+    def refuse(self, one: Completion) -> Iterator[str]:
+        for n, (name, sign, lowest) in self._lowest.items():
+            score = _score(one, n)
+            if score is not None and is_number(score) and sign * score < lowest + SAME:
+                yield f"{name} {score:.3g}"
+
+
+def _score(one: Completion, place: int) -> Any:
+    return one.rewards[place] if place < len(one.rewards) else None
+
+
+class _Reference:
+    """The library's comparisons with the reference answer."""
+
+    def __init__(self, form: Form) -> None:
+        options: dict[str, Any] = {"answer_in": _IN[form.style], "tag": form.answer}
+        self._kinds = (NumericAnswer(**options), ExactAnswer(ignore_case=True, **options))
+        if form.style == "plain":  # math-verify finds the answer in a text without marks itself
+            options = {}
+        try:
+            self._math: MathAnswer | None = MathAnswer(**options)
+        except ImportError:
+            self._math = None
+
+    def names(self, has_gold: bool) -> tuple[str, ...]:
+        if not has_gold:
+            return ()
+        return ("reference answer",) if self._math is None else ("reference answer", "MathAnswer")
+
+    def refuse(self, text: str, gold: str) -> Iterator[str]:
+        if not gold:
+            return
+        for kind in self._kinds:
+            answer = kind.extracted(text)
+            same = kind.equal(answer or "", gold)
+            if same is not None:
+                if not same or answer is None:
+                    yield "reference answer"
+                break
+        if self._math is not None:
+            answer = self._math.extracted(text)
+            same = self._math.equal(answer or "", gold)
+            if same is not None and not (same and answer):
+                yield "MathAnswer"

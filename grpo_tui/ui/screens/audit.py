@@ -1,0 +1,163 @@
+"""Completions of the open run to read for what a reward may have been fooled by, on top of Generations."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+
+from grpo_tui.core.text import one_line, wrapped
+from grpo_tui.present.formatting import compact, plural
+from grpo_tui.present.glyphs import spark
+from grpo_tui.ui.kit.reading import DialogTitle
+from grpo_tui.ui.kit.table import MOVES, Column, CursorList, Table
+from grpo_tui.ui.paint import Line, LinePane, Span
+from grpo_tui.ui.screens.dialogs import CLOSE
+from grpo_tui.ui.textual_private import LeftOnce
+
+if TYPE_CHECKING:
+    from grpo_tui.ui.screens.generations import GenerationsScreen
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRow:
+    """A kind of attack with its count over the run, or one refused completion with its step."""
+
+    what: str
+    when: str
+    reward: float | None
+    text: str
+    query: str
+
+
+def audit_rows(found: dict[str, Any]) -> tuple[list[str], list[AuditRow]]:
+    """Return what is said above the list, and its rows, from the output of `doctor RUN --audit --json`."""
+    rows = [
+        AuditRow(
+            one["kind"],
+            f"{one['count']:>5,} {spark(list(map(float, one['stretches'])), 12, low=0.0)}",
+            one["reward"],
+            one["example"]["text"],
+            one["where"],
+        )
+        for one in found["attacks"]
+    ]
+    for one in found["refused"]:
+        place = one["place"]
+        query = f"group=={place['group']} and index=={place['index']}"
+        refused = f"refused by {', '.join(one['by'])}"
+        rows.append(AuditRow(refused, f"step {place['step']:,}", place["reward"], place["text"], query))
+    of = f" of {found['groups']:,} of {found['of_groups']:,} groups"
+    part = of if found["groups"] < found["of_groups"] else ""
+    none = "" if found["attacks"] else " None looks like one of them."
+    read = plural(found["completions"], "completion")
+    told = [f"{read}{part} compared with the attacks of the probes.{none}"]
+    if found["opinions"]:
+        told.append(
+            f"Top rewards of the newest groups, checked by {', '.join(found['opinions'])}: "
+            f"{found['refused_in_all']:,} of {found['top']:,} refused."
+        )
+    else:
+        told.append("No second opinion: all rewards are equal, or there is nothing to compare with.")
+    return told, rows
+
+
+class AuditTable(Table[AuditRow]):
+    """What it is, how often over the run or at which step, the reward, and a text."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "open", show=False), *MOVES]
+
+    def columns(self, width: int) -> Sequence[Column[AuditRow]]:
+        return (
+            Column("what to read", 28, lambda row: Span(one_line(row.what, 27), "strong"), gap=1),
+            Column("over the run", 18, lambda row: Span(row.when), gap=1),
+            Column(
+                "reward", 7, lambda row: Span("–" if row.reward is None else compact(row.reward)), right=True
+            ),
+            Column("  text", max(10, width - 57), lambda row: Span(f"  {one_line(row.text)}")),
+        )
+
+
+class AuditWords(LinePane):
+    """What was read and checked."""
+
+    def __init__(self) -> None:
+        super().__init__(id="audit-words")
+        self.texts: tuple[str, ...] = ("Reading the completions …",)
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        rows = [row for text in self.texts for row in wrapped(one_line(text), width - 2)]
+        return [[Span(f" {row}", "dim")] for row in rows[:height]]
+
+
+class AuditScreen(LeftOnce, ModalScreen[str]):
+    """Completions to read. Returns the query that finds the chosen ones."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*CLOSE, ("a", "close", "close")]
+
+    def __init__(self, words: Sequence[str]) -> None:
+        super().__init__()
+        self._words = words
+
+    def compose(self) -> ComposeResult:
+        table = AuditTable(id="audit-table")
+        with Vertical(classes="dialog -large"):
+            yield DialogTitle("completions to audit", "enter read   esc back")
+            yield AuditWords()
+            yield table.over("audit-heading")
+            yield table
+
+    def on_mount(self) -> None:
+        from grpo_tui.ui.starting import Child
+
+        self.query_one(AuditTable).focus()
+        self._child = Child(self._words, ())
+        self.app.run_worker(self._read, thread=True, group="audit", exit_on_error=False)
+
+    def on_unmount(self) -> None:
+        self._child.cancel()
+
+    def _read(self) -> None:
+        """Read in a child process, so that thousands of texts never hold up the screen. Runs in a thread."""
+        ended = self._child.run()
+        if self._child.cancelled():
+            return
+        if ended.code == 0:
+            told, rows = audit_rows(json.loads(ended.printed))
+            self.app.call_later(partial(self._take, told, rows))
+        else:
+            self.app.call_later(partial(self._take, [ended.trouble], []))
+
+    def _take(self, told: Sequence[str], rows: list[AuditRow]) -> None:
+        if not self.is_attached:
+            return
+        words, table = self.query_one(AuditWords), self.query_one(AuditTable)
+        words.texts, table.rows = tuple(told), rows
+        words.changed()
+        table.changed()
+
+    def on_cursor_list_selected(self, event: CursorList.Selected) -> None:
+        self.dismiss(self.query_one(AuditTable).rows[event.place].query)
+
+    def action_close(self) -> None:
+        self.dismiss(None)
+
+
+def open_audit(over: GenerationsScreen) -> None:
+    """Show the completions to audit of the open run, and the chosen ones in Generations."""
+    folder = over.shell.run_folder
+    if folder is None:
+        return
+
+    def chosen(query: str | None) -> None:
+        if query is not None:
+            over.show_query(query)
+
+    over.app.push_screen(AuditScreen(["doctor", str(folder.root), "--audit", "--json"]), chosen)
