@@ -500,7 +500,7 @@ async def test_completions_to_audit_are_listed_and_found_by_their_query(run: Rec
         await until(pilot, lambda: isinstance(app.screen, AuditScreen))
         table = app.screen.query_one(AuditTable)
         await until(pilot, lambda: any(row.what == "claimed correct" for row in table.rows))
-        refused = [row for row in table.rows if row.when == "step 57" and row.what.startswith("refused by")]
+        refused = [row for row in table.rows if row.when == "step 57" and row.what.startswith("✗ ")]
         assert [(row.reward, row.text) for row in refused if row.reward == 99.0] == [(99.0, text)]
         assert "reference answer" in refused[0].what
         await pilot.press("home", "enter")

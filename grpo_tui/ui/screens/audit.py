@@ -52,7 +52,7 @@ def audit_rows(found: dict[str, Any]) -> tuple[list[str], list[AuditRow]]:
     for one in found["refused"]:
         place = one["place"]
         query = f"group=={place['group']} and index=={place['index']}"
-        refused = f"refused by {', '.join(one['by'])}"
+        refused = f"✗ {', '.join(one['by'])}"
         rows.append(AuditRow(refused, f"step {place['step']:,}", place["reward"], place["text"], query))
     of = f" of {found['groups']:,} of {found['of_groups']:,} groups"
     part = of if found["groups"] < found["of_groups"] else ""
@@ -76,12 +76,12 @@ class AuditTable(Table[AuditRow]):
 
     def columns(self, width: int) -> Sequence[Column[AuditRow]]:
         return (
-            Column("what to read", 28, lambda row: Span(one_line(row.what, 27), "strong"), gap=1),
-            Column("over the run", 18, lambda row: Span(row.when), gap=1),
+            Column("attack, or ✗ refused by", 28, lambda row: Span(one_line(row.what, 27), "strong"), gap=1),
+            Column("over the run", 19, lambda row: Span(row.when), gap=1),
             Column(
                 "reward", 7, lambda row: Span("–" if row.reward is None else compact(row.reward)), right=True
             ),
-            Column("  text", max(10, width - 57), lambda row: Span(f"  {one_line(row.text)}")),
+            Column("  text", max(10, width - 58), lambda row: Span(f"  {one_line(row.text)}")),
         )
 
 
