@@ -16,6 +16,7 @@ from grpo_tui.cli.errors import OK, CommandError, reported
 from grpo_tui.cli.plain import has_screen, print_json, show_progress
 from grpo_tui.cli.screen import default_roots, show
 from grpo_tui.core.text import one_line
+from grpo_tui.present.events import changes_words
 from grpo_tui.present.formatting import from_here, plural
 from grpo_tui.present.runs_filter import RunsFilter, read_filter
 from grpo_tui.present.runs_view import read_run, run_names
@@ -164,6 +165,7 @@ def describe(look: Status) -> list[str]:
     if look.metrics:
         parts = [f"{key} {_number(look.metrics[key])}" for key in _SHOWN if key in look.metrics]
         lines.append("  ".join(parts))
+    lines += [f"scheduled {changes_words(one['changes'])} at step {one['step']:,}" for one in look.scheduled]
     lines += _machine_lines(look)
     if look.checkpoints:
         names = [f"{c.step}{'' if c.complete else ' (incomplete)'}" for c in look.checkpoints]

@@ -246,7 +246,10 @@ def _steer_commands(commands: Commands) -> None:
     stop.add_argument("--now", action="store_true", help="end at once, without a checkpoint")
     change = _run_command(commands, "set", "change settings while the run trains")
     change.add_argument(
-        "changes", nargs="*", metavar="K=V", help="such as learning_rate=2e-4, reward_weights=[2,1]"
+        "changes",
+        nargs="*",
+        metavar="K=V[@step:N]",
+        help="such as learning_rate=2e-4, reward_weights=[2,1]; beta=0.04@step:500 waits for step 500",
     )
     change.add_argument(
         "--undo",
@@ -517,6 +520,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "set": (
         "grpo-tui set runs/first learning_rate=2e-6 temperature=0.9",
         'grpo-tui set runs/first beta=0.02 --because "KL has doubled"',
+        "grpo-tui set runs/first temperature=0.9@step:200 beta=0@step:500",
         "grpo-tui set runs/first --undo",
     ),
     "sample": ("grpo-tui sample runs/first 'What is 7 + 15?' --count 2",),

@@ -17,15 +17,16 @@ from typing import Any
 from grpo_tui.cli.errors import OK, REFUSED, TIMED_OUT, USAGE, CommandError
 from grpo_tui.cli.look import run_folder
 from grpo_tui.cli.plain import print_json
-from grpo_tui.config.live_settings import waiting
+from grpo_tui.config.live_settings import at_step, waiting
 from grpo_tui.core.commands import Outcome
+from grpo_tui.core.schedule import FACT, Scheduled, scheduled_from, waiting_in
 from grpo_tui.core.text import safe
 from grpo_tui.present.charts import way_on
-from grpo_tui.present.events import setting_row
+from grpo_tui.present.events import scheduled_row, setting_row
 from grpo_tui.store.layout import RunFolder, is_known
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.reader import RunReader
-from grpo_tui.store.status import Status, read_status
+from grpo_tui.store.status import Status, is_live, read_status
 
 
 def steer(parsed: Any) -> int:
@@ -64,15 +65,26 @@ def _history(parsed: Any, root: Path) -> int:
     if parsed.changes or parsed.undo is not None:
         raise CommandError("--history takes no setting and no --undo", USAGE)
     with closing(RunReader(RunFolder(root).database)) as reader:
-        changes = reader.settings()
+        changes, waiting = reader.settings(), waiting_in(scheduled_from(reader.fact(FACT)))
     if parsed.json:
-        print_json([asdict(change) for change in changes], ascii_only=True)
+        print_json(
+            [asdict(change) for change in changes] + [_coming(one) for one in waiting], ascii_only=True
+        )
     for change in () if parsed.json else changes:
         at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(change.at))
         print(f"step {change.step:<6,} {at}  {setting_row(change).text}")
-    if not changes and not parsed.json:
+    for one in () if parsed.json else waiting:
+        at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one.asked_at))
+        print(f"step {one.step:<6,} {at}  {scheduled_row(one, live=is_live(root)).text}")
+    if not changes and not waiting and not parsed.json:
         print("no setting was changed")
     return OK
+
+
+def _coming(one: Scheduled) -> dict[str, Any]:
+    """Return a change that waits for its step as JSON data."""
+    about = {"step": one.step, "changes": one.changes, "at": one.asked_at, "by": one.by}
+    return about | {"because": one.because, "waiting": True}
 
 
 def _by_signal(kind: str, root: Path, look: Status) -> str:
@@ -113,7 +125,7 @@ def _change(parsed: Any) -> tuple[str, dict[str, Any]]:
     if parsed.undo is None:
         if not parsed.changes:
             raise CommandError("Give a setting as name=value, or --undo to take the last change back", USAGE)
-        given = _once([_assignment(text) for text in parsed.changes])
+        given = _arguments([_assignment(text) for text in parsed.changes])
         return "set", given | beside | ({"yes": True} if parsed.yes else {})
     if parsed.changes:
         raise CommandError("--undo takes no setting. To take 2 changes back, write --undo=2", USAGE)
@@ -129,14 +141,28 @@ def _is_text(typed: str) -> bool:
     return True
 
 
-def _assignment(text: str) -> tuple[str, Any]:
-    name, equals, value = text.partition("=")
+def _arguments(given: list[tuple[str, Any, int | None]]) -> dict[str, Any]:
+    """Return settings as arguments of `set`: those without a step, and `schedule` for the others."""
+    args = _once([(name, value) for name, value, step in given if step is None])
+    steps = sorted({step for _, _, step in given if step is not None})
+    schedule = {
+        str(step): _once([(name, value) for name, value, at in given if at == step]) for step in steps
+    }
+    return args | ({"schedule": schedule} if schedule else {})
+
+
+def _assignment(text: str) -> tuple[str, Any, int | None]:
+    name, equals, typed = text.partition("=")
     if not equals or not name:
         raise CommandError(f"{text!r}: write it as name=value, such as learning_rate=2e-4", USAGE)
     try:
-        return name, json.loads(value, object_pairs_hook=_once)
+        value, step = at_step(typed)
+    except ValueError as error:
+        raise CommandError(f"{name}: {error}", USAGE) from None
+    try:
+        return name, json.loads(value, object_pairs_hook=_once), step
     except ValueError:
-        return name, value
+        return name, value, step
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

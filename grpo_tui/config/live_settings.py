@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -96,6 +97,21 @@ def initial_values(config: Mapping[str, Any]) -> dict[str, Any]:
         return {name: config[name] for name in LIVE if name in config}
     given = {name: config.get(name, fields[name].default) for name in LIVE if name in fields}
     return {name: value for name, value in given.items() if not isinstance(value, NoDefault)}
+
+
+def at_step(text: str) -> tuple[str, int | None]:
+    """Split `0.04@step:500` into a value and the step to set it at; None without a step.
+
+    Raises:
+        ValueError: What follows the `@` is not a step.
+    """
+    value, mark, step = text.rpartition("@")
+    if not mark or not re.match(r"(step|\d+$)", step):
+        return text, None
+    number = re.fullmatch(r"step:(\d{1,9})", step)
+    if number is None:
+        raise ValueError(f"{text}: write the step as {value}@step:500")
+    return value, int(number[1])
 
 
 def live_value(name: str, value: Any, given: Mapping[str, Any]) -> Any:

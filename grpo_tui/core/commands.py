@@ -17,8 +17,10 @@ CONTROLLER_KINDS = frozenset(
 SUPERVISOR_KINDS = frozenset({"abort_reward", "stop_now"})
 """Handled by the supervisor, because the trainer may be stuck."""
 
-BESIDE = frozenset({"yes", "because"})
-"""Arguments of `set` that are not settings: consent to a large change, and the reason."""
+BESIDE = frozenset({"yes", "because", "schedule"})
+"""Arguments of `set` that are not settings to change at once: consent to a large change, the reason, and
+changes for later steps, as step → name → value.
+"""
 
 OF_THE_MOMENT = {"tokens": frozenset({"group", "index"})}
 """Kinds with large arguments and results, with the arguments that the history keeps. It drops their results.

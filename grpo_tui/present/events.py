@@ -7,6 +7,7 @@ from typing import Any
 
 from grpo_tui.core.commands import BESIDE, Command, Outcome
 from grpo_tui.core.records import CheckpointSaved, SettingChanged
+from grpo_tui.core.schedule import FACT, Scheduled, scheduled_from
 from grpo_tui.core.text import one_line, prompt_text
 from grpo_tui.present.formatting import plural, setting, size
 from grpo_tui.present.glyphs import state_sign
@@ -50,10 +51,12 @@ def event_rows(
     attempts: Sequence[Attempt],
     *,
     live: bool,
+    schedule: Iterable[Scheduled] = (),
     most: int | None = MOST_EVENTS,
 ) -> tuple[EventRow, ...]:
     """Return all events, newest first, at most `most`."""
     rows = [setting_row(change) for change in settings]
+    rows += [scheduled_row(one, live=live) for one in schedule]
     rows += [_checkpoint_row(saved) for saved in checkpoints]
     rows += [_attempt_row(a) for a in attempts if a.resumed_from is not None]
     told = {("undo" if change.undoes else "set", change.step) for change in settings} | {
@@ -61,8 +64,10 @@ def event_rows(
     }
     for command, outcome in commands:
         # An applied change or checkpoint already has a better row of its own.
-        if outcome is not None and outcome.applied and (command.kind, outcome.step) in told:
-            continue
+        if outcome is not None and outcome.applied:
+            planned = command.kind == "set" and "schedule" in command.args
+            if planned or (command.kind, outcome.step) in told:
+                continue
         rows.append(command_row(command, outcome, live=live))
     return tuple(sorted(rows, key=lambda row: row.at, reverse=True)[:most])
 
@@ -80,6 +85,7 @@ def whole_history(reader: RunReader, *, live: bool) -> tuple[EventRow, ...]:
         reader.checkpoints(),
         attempts,
         live=live,
+        schedule=scheduled_from(reader.fact(FACT)),
         most=None,
     )
     ends = [_end_row(attempt) for attempt in attempts if attempt.ended_at]
@@ -120,6 +126,8 @@ def command_row(command: Command, outcome: Outcome | None, *, live: bool = True)
         text = f"sampled {plural(len(sampled_texts(outcome)), 'completion')} of {_quoted(command)}"
     elif kind == "evaluate":
         more = f": {one_line(outcome.reason, 200)}"
+    elif kind == "undo" and outcome.reason:
+        text = f"undone: {one_line(outcome.reason, 200)},"
     because = one_line(str(command.args.get("because") or ""), 200)
     why = f" ({because})" if because else ""
     return EventRow(at, outcome.step, "✓", "good", f"{text} by {one_line(command.by, 20)}{why}{more}")
@@ -155,9 +163,43 @@ def _awaited(command: Command) -> str:
     return "the next generation" if waiting(command.args) else "the end of the step"
 
 
+def changes_words(changes: Mapping[str, Any]) -> str:
+    """Return settings and their values as one line."""
+    return ", ".join(
+        f"{one_line(name, 40)} {one_line(setting(value), 40)}" for name, value in changes.items()
+    )
+
+
+def planned_words(one: Scheduled) -> str:
+    """Return a scheduled change and its step."""
+    return f"{changes_words(one.changes)} at step {one.step:,}"
+
+
 def _settings(command: Command) -> str:
-    given = [(name, value) for name, value in command.args.items() if name not in BESIDE]
-    return ", ".join(f"{one_line(name)} {setting(value)}" for name, value in given)
+    at_once = {name: value for name, value in command.args.items() if name not in BESIDE}
+    planned = command.args.get("schedule")
+    later = [
+        f"{changes_words(changes)} at step {one_line(step, 9)}"
+        for step, changes in (planned.items() if isinstance(planned, Mapping) else ())
+        if isinstance(changes, Mapping)
+    ]
+    return ", ".join([*([changes_words(at_once)] if at_once else ()), *later])
+
+
+def scheduled_row(one: Scheduled, *, live: bool) -> EventRow:
+    """Return a scheduled change as an event: asked for while it waits, else how it was decided."""
+    why = f" ({one_line(one.because, 200)})" if one.because else ""
+    text = f"{planned_words(one)}, scheduled by {one_line(one.by, 20)}{why}"
+    if one.state == "rejected":
+        return EventRow(
+            one.decided_at, one.step, "✗", "bad", f"{text}; rejected: {one_line(one.reason, 200)}"
+        )
+    if one.state == "canceled":
+        return EventRow(one.decided_at, None, "✗", "dim", f"{text}; canceled")
+    if one.state == "applied":
+        return EventRow(one.asked_at, None, "✓", "good", text)
+    waits = f"waits for step {one.step:,}" if live else "the run ended before"
+    return EventRow(one.asked_at, None, *(("…", "accent") if live else ("✗", "dim")), f"{text}; {waits}")
 
 
 def _quoted(command: Command) -> str:

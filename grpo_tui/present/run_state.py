@@ -16,6 +16,8 @@ from typing import Any
 from grpo_tui.core.commands import Command, Outcome
 from grpo_tui.core.evaluations import FACT, Evaluations
 from grpo_tui.core.records import CheckpointSaved, RewardFunctionInfo, SettingChanged
+from grpo_tui.core.schedule import FACT as SCHEDULE
+from grpo_tui.core.schedule import scheduled_from, without_left
 from grpo_tui.core.statistics import is_number, scored
 from grpo_tui.core.text import one_line, prompt_text
 from grpo_tui.present.charts import (
@@ -141,7 +143,7 @@ FIRST_KEYS = (
 )  # fmt: skip
 """Metrics read in the first look, with the means of the reward functions. Others follow in pages."""
 KEYS_PAGE = 8
-FACTS = ("config", "before_after", FACT)
+FACTS = ("config", "before_after", FACT, SCHEDULE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -430,7 +432,10 @@ class RunState:
     ) -> tuple[EventRow, ...]:
         delta = self._delta
         commands = _merged(delta.commands, waiting)
-        return event_rows(commands, delta.settings, delta.checkpoints, delta.attempts, live=status.live)
+        planned = scheduled_from(delta.facts.get(SCHEDULE))
+        return event_rows(
+            commands, delta.settings, delta.checkpoints, delta.attempts, live=status.live, schedule=planned
+        )
 
     def _charts_of(self, status: Status, last_step: int) -> tuple[ChartView, ...]:
         end, live = axis_end(last_step, status.total_steps, live=status.live), status.live
@@ -491,7 +496,8 @@ class RunState:
             found["temperature"] = config.get("temperature", TRL_TEMPERATURE)
         if self._delta.functions:
             found["reward_weights"] = [f.weight for f in self._delta.functions]
-        for change in self._delta.settings:
+        planned = scheduled_from(self._delta.facts.get(SCHEDULE))
+        for change in without_left(self._delta.settings, planned):
             # A schedule changes the rate after it was set, so the logged rate is more recent.
             if change.name != "learning_rate" or rate is None:
                 found[change.name] = change.new

@@ -13,6 +13,8 @@ from typing import Any
 
 from grpo_tui.core.evaluations import WITHOUT_GAIN
 from grpo_tui.core.findings import Finding
+from grpo_tui.core.schedule import FACT as SCHEDULE
+from grpo_tui.core.schedule import scheduled_from, waiting_in
 from grpo_tui.store.checkpoints import judge, weights_fault
 from grpo_tui.store.connection import DamagedError, NewerError, RunDatabaseError
 from grpo_tui.store.layout import RunFolder
@@ -89,6 +91,8 @@ class Status:
     metrics: Mapping[str, Any] = field(default_factory=dict)
     dropped: int = 0
     checkpoints: tuple[CheckpointNow, ...] = ()
+    scheduled: tuple[Mapping[str, Any], ...] = ()
+    """Changes of settings that wait for their step."""
     error: Mapping[str, Any] | None = None
     alerts: tuple[Mapping[str, Any], ...] = ()
     """Problems with its process or its record."""
@@ -245,6 +249,7 @@ def _from_database(
         metrics={**(evaluated[1] if evaluated else {}), **newest[1], **computed} if newest else {},
         dropped=sum(reader.dropped().values()) + (sum(rank.lost.values()) if rank and _open(attempt) else 0),
         checkpoints=checkpoints,
+        scheduled=_scheduled(reader),
         error=_error(attempt, state, folder),
         alerts=(*_alerts(shown_rank, step), *_record_alerts(reader, attempt, step), *masked),
         findings=tuple(with_checkpoint(reader, one, complete) for one in open_findings(reader)),
@@ -411,6 +416,13 @@ def _checkpoints(folder: RunFolder, reader: RunReader) -> tuple[CheckpointNow, .
         complete = known[step].complete if step in known else judge(path).usable
         found.append(CheckpointNow(step, str(path), complete))
     return tuple(found)
+
+
+def _scheduled(reader: RunReader) -> tuple[Mapping[str, Any], ...]:
+    return tuple(
+        {"step": one.step, "changes": one.changes, "by": one.by, "because": one.because}
+        for one in waiting_in(scheduled_from(reader.fact(SCHEDULE)))
+    )
 
 
 def _error(attempt: Attempt | None, state: str, folder: RunFolder) -> Mapping[str, Any] | None:

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from grpo_tui.core.commands import BESIDE, CONTROLLER_KINDS, Command, Outcome
+from grpo_tui.core.schedule import Scheduled, waiting_in
+from grpo_tui.present.events import changes_words, planned_words
 from grpo_tui.present.formatting import setting as shown
 from grpo_tui.store.mailbox import Mailbox, Outbox
 from grpo_tui.train import compat
@@ -22,6 +24,8 @@ from grpo_tui.train.sampling import sample
 from grpo_tui.train.settings import OF_THE_RATE, LiveSettings, NotYet, Refused, describe_schedule, short
 from grpo_tui.train.tokens import live_tokens
 
+MOST_STEPS = 9
+"""Digits of a step."""
 PAUSED_POLL_S = 0.05
 KEEP_ALIVE_S = 1.0
 
@@ -155,6 +159,8 @@ class Controller:
             self.pause_wanted, self._paused = False, True
         if self.deferred and compat.at_generation_boundary(self._trainer):
             self._put_back()
+        for one in self._settings.due():
+            self._change_by_schedule(one)
         for command in self._ranks.from_first(commands) if asked else ():
             outcome = self._carry_out(command)
             if outcome is not None and self._ranks.first:
@@ -172,21 +178,30 @@ class Controller:
                 print(f"grpo-tui: {name} was not put back: {refusal}", flush=True)
         self.deferred = {}
 
+    def _change_by_schedule(self, one: Scheduled) -> None:
+        outcome = self._agreed("set", lambda: ("", self._settings.apply_scheduled(one)))
+        if outcome is not None and not outcome.applied:
+            self._settings.reject(one, outcome.reason)
+            print(f"grpo-tui: {planned_words(one)} was not set: {outcome.reason}", flush=True)
+
     def _carry_out(self, command: Command) -> Outcome | None:
+        handler: Callable[[Command], tuple[str, dict[str, Any]]] = getattr(self, f"_on_{command.kind}")
+        return self._agreed(command.kind, lambda: handler(command))
+
+    def _agreed(self, kind: str, act: Callable[[], tuple[str, dict[str, Any]]]) -> Outcome | None:
         """Return the same outcome on every rank, or None when the command waits for a later safe point."""
         step = int(self._trainer.state.global_step)
-        handler: Callable[[Command], tuple[str, dict[str, Any]]] = getattr(self, f"_on_{command.kind}")
         refused: str | None = None
         reason, result, waits = "", dict[str, Any](), False
         try:
-            reason, result = handler(command)
+            reason, result = act()
         except NotYet:
             waits = True
         except (Refused, DiskFull) as refusal:
             refused = str(refusal)
         except Exception as error:
             traceback.print_exc()
-            refused = f"{command.kind} failed: {type(error).__name__}: {error}"[:2000]
+            refused = f"{kind} failed: {type(error).__name__}: {error}"[:2000]
         every = self._ranks.of_each(refused)
         if refused is None and (whose := next((r for r, said in enumerate(every) if said), None)) is not None:
             refused = f"rank {whose}: {every[whose]}"
@@ -238,15 +253,26 @@ class Controller:
     def _on_set(self, command: Command) -> tuple[str, dict[str, Any]]:
         wanted = {name: value for name, value in command.args.items() if name not in BESIDE}
         because, sure = str(command.args.get("because") or ""), bool(command.args.get("yes"))
-        changed = self._settings.apply(wanted, by=command.by, sure=sure, because=because)
-        return self._told(changed), changed
+        planned = _planned(command.args.get("schedule"))
+        if planned:
+            self._settings.check_plan(planned, wanted, sure=sure)
+        changed = {}
+        if wanted or not planned:
+            changed = self._settings.apply(wanted, by=command.by, sure=sure, because=because)
+        self._settings.plan(planned, by=command.by, because=because)
+        waits = [f"{changes_words(changes)} waits for step {step:,}" for step, changes in planned.items()]
+        said = "; ".join([*([self._told(changed)] if changed else ()), *waits])
+        return said, changed | ({"scheduled": planned} if planned else {})
 
     def _on_undo(self, command: Command) -> tuple[str, dict[str, Any]]:
         count, because = command.args.get("count", 1), str(command.args.get("because") or "")
         if not isinstance(count, int):
             raise Refused(f"count takes a whole number, not {count!r}")
+        waiting = waiting_in(self._settings.schedule)
         changed = self._settings.undo(count, by=command.by, because=because)
-        return self._told(changed), changed
+        still = waiting_in(self._settings.schedule)
+        canceled = [f"{planned_words(one)} is canceled" for one in waiting if one not in still]
+        return "; ".join([*([self._told(changed)] if changed else ()), *canceled]), changed
 
     def _told(self, changed: dict[str, Any]) -> str:
         """Describe the changes and the coming learning rates."""
@@ -281,3 +307,23 @@ class Controller:
         self._trainer.control.should_training_stop = True
         self.stopped = True
         return path
+
+
+def _planned(given: Any) -> dict[int, dict[str, Any]]:
+    """Return the scheduled changes of a `set` command as step to name to value.
+
+    Raises:
+        Refused: They are not written so.
+    """
+    if given is None:
+        return {}
+    steps = given if isinstance(given, dict) else {"": given}
+    for step, changes in steps.items():
+        if not (
+            step.isdecimal() and step.isascii() and len(step) <= MOST_STEPS and isinstance(changes, dict)
+        ):
+            raise Refused('schedule takes step → name → value, such as {"500": {"beta": 0.04}}')
+    return {
+        step: dict(changes)
+        for step, changes in sorted(((int(step), it) for step, it in steps.items()), key=lambda pair: pair[0])
+    }

@@ -19,6 +19,8 @@ from grpo_tui.config.live_settings import LIVE
 from grpo_tui.config.packages import version_of
 from grpo_tui.config.run_config import redacted
 from grpo_tui.core.records import RewardFunctionInfo, SettingChanged
+from grpo_tui.core.schedule import FACT, Scheduled, resumed_at, scheduled_from, waiting_in, without_left
+from grpo_tui.present.events import planned_words
 from grpo_tui.present.formatting import setting as shown
 from grpo_tui.store.checkpoints import MARKER, refused_at_resume
 from grpo_tui.store.json_file import read_object
@@ -141,6 +143,7 @@ class Resuming:
         self._now: dict[str, Any] = now["settings"]
         self._about_now: dict[str, Any] = now["about"]
         self._notes: list[str] = []
+        self._schedule: tuple[Scheduled, ...] = ()
         self._wanted: list[Any] = [None] * len(compat.RESTORED)
         self._changes: list[tuple[str, Any, Any]] = []
 
@@ -150,7 +153,7 @@ class Resuming:
         if refusal:
             raise Refused(refusal)
         print(f"grpo-tui: resuming at step {self._step} from {self._checkpoint.name}", flush=True)
-        history = self._history()
+        history, self._schedule = self._history()
         changed = self._changed(history)
         stale = self._stale(changed)
         state = self._session.checkpoints.restore(self._checkpoint, keep_batch=not stale)
@@ -183,12 +186,17 @@ class Resuming:
 
     # -- what changed -----------------------------------------------------------------------------
 
-    def _history(self) -> list[SettingChanged]:
-        """Return settings of earlier attempts, oldest first, as the first rank reads them."""
+    def _history(self) -> tuple[list[SettingChanged], tuple[Scheduled, ...]]:
+        """Return settings of earlier attempts, oldest first, and the schedule, as the first rank reads them.
+
+        Scheduled changes that were made after the checkpoint wait again and are not in the history.
+        """
         found: list[list[Any]] = []
+        planned: Any = None
         if self._session.rank == 0:
             reader = RunReader(self._session.folder.database)
             try:
+                planned = reader.fact(FACT)
                 found = [
                     [s.attempt, s.step, s.at, s.name, s.old, s.new, s.by, s.because, s.undoes]
                     for s in reader.settings()
@@ -196,7 +204,11 @@ class Resuming:
                 ]
             finally:
                 reader.close()
-        return [SettingChanged(*row) for row in self._session.ranks.from_first(found)]
+        rows, planned = self._session.ranks.from_first((found, planned))
+        schedule = scheduled_from(planned)
+        history = without_left([SettingChanged(*row) for row in rows], schedule)
+        schedule = resumed_at(self._step, schedule, history)
+        return without_left(history, schedule), schedule
 
     def _changed(self, history: Iterable[SettingChanged]) -> list[str]:
         baseline = dict(self._saved)
@@ -245,7 +257,9 @@ class Resuming:
     def _put_back(self, history: Sequence[SettingChanged], changed: Sequence[str]) -> None:
         """Restore what was set while training, and note where this resume's config overrides it."""
         settings = self._session.settings
-        settings.remember(history)
+        settings.remember(history, self._schedule)
+        for one in waiting_in(self._schedule):
+            self._note(f"{planned_words(one)} still waits")
         last = {s.name: s for s in history if s.name in SETTABLE}
         names = self._about_now[REWARD_NAMES]
         if self._about.get(REWARD_NAMES, names) != names:

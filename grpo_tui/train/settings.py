@@ -10,12 +10,15 @@ import json
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 from grpo_tui.config.live_settings import FLOAT32, LIVE, far_from, live_value, unlike
 from grpo_tui.config.meant import nearest
-from grpo_tui.core.records import Record, SettingChanged, TotalSteps
+from grpo_tui.core.records import Fact, Record, SettingChanged, TotalSteps
+from grpo_tui.core.schedule import BY_SCHEDULE, FACT, Scheduled, State, to_json, waiting_in
+from grpo_tui.core.statistics import is_number
 from grpo_tui.present.formatting import plural
 from grpo_tui.present.formatting import setting as shown
 from grpo_tui.train import compat
@@ -40,6 +43,13 @@ class NotYet(Exception):
     """A change has to wait for the next generation."""
 
 
+class Made(NamedTuple):
+    """A change that was made at a time: name to old and new value."""
+
+    at: float
+    changed: dict[str, tuple[Any, Any]]
+
+
 class LiveSettings:
     """Settings of one trainer that can change while it trains.
 
@@ -59,8 +69,10 @@ class LiveSettings:
         self.rate_factor = 1.0
         """Product of all changes to the learning rate in this run, relative to the config."""
         self.changed: set[str] = set()
-        self._done: list[dict[str, tuple[Any, Any]]] = []
-        """Changes that can be undone, oldest first: name to old and new value."""
+        self._done: list[Made | Scheduled] = []
+        """Changes that can be undone, and those that wait for their step, oldest first."""
+        self.schedule: tuple[Scheduled, ...] = ()
+        """Every scheduled change of the run, whatever became of it."""
         self.on_change: Callable[[], None] = lambda: None
         compat.note_adapter(trainer)
 
@@ -90,11 +102,7 @@ class LiveSettings:
             Refused: A name or value is wrong, or this trainer cannot change it safely.
             NotYet: The change needs a generation boundary. Ask again at the next safe point.
         """
-        wanted = {name: self._parse(name, value) for name, value in self._merged(changes).items()}
-        if not wanted:
-            raise Refused(f"nothing to set; the settings are {', '.join(LIVE)}")
-        for name, value in wanted.items():
-            self._check(name, value, sure=sure)
+        wanted = self.check(changes, sure=sure)
         if not compat.at_generation_boundary(self._trainer) and any(
             LIVE[name].waits or SETTABLE[name].waits(self._trainer, value) for name, value in wanted.items()
         ):
@@ -115,17 +123,32 @@ class LiveSettings:
             self._put(SettingChanged(self._attempt, step, now, name, old, value, by, because, undoes))
             if name == "max_steps":
                 self._put(TotalSteps(self._attempt, value))
-        if undoes:
-            del self._done[-undoes:]
-        elif by not in (BY_RESUME, BY_CONFIG):
-            self._done.append(done)
+        if not undoes and by not in (BY_RESUME, BY_CONFIG):
+            self._done.append(Made(now, done))
         self.on_change()
         return {name: {"old": old, "new": value} for name, (old, value) in done.items()}
+
+    def check(self, changes: Mapping[str, Any], *, sure: bool, later: bool = False) -> dict[str, Any]:
+        """Return the values of settings by name, converted.
+
+        Args:
+            sure: As for `apply`.
+            later: The change comes at a later step, where the learning rate may be another.
+
+        Raises:
+            Refused: As for `apply`.
+        """
+        wanted = {name: self._parse(name, value) for name, value in self._merged(changes).items()}
+        if not wanted:
+            raise Refused(f"nothing to set; the settings are {', '.join(LIVE)}")
+        for name, value in wanted.items():
+            self._check(name, value, sure=sure, later=later)
+        return wanted
 
     def undo(self, count: int, *, by: str = "you", because: str = "") -> dict[str, Any]:
         """Undo the last `count` changes, all or none. One `set` is one change.
 
-        A learning rate is scaled back along its schedule.
+        A learning rate is scaled back along its schedule. A change that waits for its step is canceled.
 
         Returns:
             Name to `{"old", "new"}`.
@@ -138,14 +161,82 @@ class LiveSettings:
             some = f"{plural(len(self._done), 'change')} can be undone, not {count}"
             raise Refused(some if self._done else "there is no change to undo")
         wanted: dict[str, Any] = {}
-        for change in reversed(self._done[-count:]):
-            for name, (old, new) in change.items():
+        last = self._done[-count:]
+        made = [change for change in last if isinstance(change, Made)]
+        for change in reversed(made):
+            for name, (old, new) in change.changed.items():
                 rate = wanted.get(name, self.value(name))
                 wanted[name] = rate * old / new if name == "learning_rate" else old
-        return self.apply(wanted, by=by, because=because, undoes=count)
+        changed = self.apply(wanted, by=by, because=because, undoes=len(made)) if made else {}
+        del self._done[-count:]
+        for one in last:
+            if isinstance(one, Scheduled):
+                self._decide(one, "canceled")
+        return changed
 
-    def remember(self, history: Iterable[SettingChanged]) -> None:
-        """Make the changes of earlier attempts, given oldest first, undoable."""
+    # -- changes at later steps -------------------------------------------------------------------
+
+    def plan(self, wanted: Mapping[int, Mapping[str, Any]], *, by: str, because: str) -> None:
+        """Schedule changes that `check_plan` accepted."""
+        now = time.time()
+        new = [Scheduled(step, dict(changes), now, by, because) for step, changes in sorted(wanted.items())]
+        self._done += new
+        self._keep_schedule((*self.schedule, *new))
+
+    def check_plan(
+        self, wanted: Mapping[int, Mapping[str, Any]], at_once: Mapping[str, Any], *, sure: bool
+    ) -> None:
+        """Refuse scheduled changes that cannot be made, or would never be.
+
+        Args:
+            wanted: Step to name to value.
+            at_once: The changes of the same command that are not scheduled.
+        """
+        done, end = int(self._trainer.state.global_step), int(self._trainer.state.max_steps)
+        ends = [(done, at_once), *((one.step, one.changes) for one in waiting_in(self.schedule))]
+        for step, changes in sorted((*ends, *wanted.items()), key=lambda item: item[0]):
+            if (step, changes) not in ends:
+                if step < done:
+                    raise Refused(
+                        f"step {step:,} has passed: the run is at step {done:,}. Leave out @step:{step} to "
+                        "change it now"
+                    )
+                if step > end or (step == end and "max_steps" not in changes):
+                    raise Refused(
+                        f"a change at step {step:,} would have no effect: the run ends at step {end:,}. "
+                        "Raise max_steps first"
+                    )
+                self.check(changes, sure=sure, later=True)
+            longer: Any = changes.get("max_steps")
+            end = int(longer) if is_number(longer) else end
+
+    def due(self) -> list[Scheduled]:
+        """Return the scheduled changes whose step is reached, by step."""
+        return [one for one in waiting_in(self.schedule) if one.step <= self._trainer.state.global_step]
+
+    def apply_scheduled(self, one: Scheduled) -> dict[str, Any]:
+        """Make a scheduled change, as `apply` does."""
+        changed = self.apply(one.changes, by=BY_SCHEDULE, because=one.because)
+        self._done.remove(one)
+        made = self._done[-1]
+        self._decide(one, "applied", at=made.at if isinstance(made, Made) else 0.0)
+        return changed
+
+    def reject(self, one: Scheduled, reason: str) -> None:
+        """Record why a scheduled change cannot be made at its step."""
+        self._done.remove(one)
+        self._decide(one, "rejected", reason)
+
+    def _decide(self, one: Scheduled, state: State, reason: str = "", at: float | None = None) -> None:
+        decided = replace(one, state=state, decided_at=time.time() if at is None else at, reason=reason)
+        self._keep_schedule(tuple(decided if other is one else other for other in self.schedule))
+
+    def _keep_schedule(self, known: tuple[Scheduled, ...]) -> None:
+        self.schedule = known
+        self._put(Fact(FACT, to_json(known)))
+
+    def remember(self, history: Iterable[SettingChanged], schedule: tuple[Scheduled, ...] = ()) -> None:
+        """Make the changes of earlier attempts, given oldest first, undoable, and keep what still waits."""
         for _, together in groupby(history, key=lambda change: (change.attempt, change.at, change.by)):
             changes = list(together)
             if changes[0].by == BY_CONFIG:
@@ -153,12 +244,23 @@ class LiveSettings:
             elif changes[0].undoes:
                 del self._done[-changes[0].undoes :]
             elif changes[0].by != BY_RESUME:
-                self._done.append({change.name: (change.old, change.new) for change in changes})
+                pairs = {change.name: (change.old, change.new) for change in changes}
+                self._done.append(Made(changes[0].at, pairs))
+        self._done += waiting_in(schedule)
+        self._done.sort(key=lambda one: one.at if isinstance(one, Made) else one.asked_at)
+        if schedule:
+            self._keep_schedule(schedule)
 
     def replaced(self, names: Collection[str]) -> None:
         """Forget earlier changes of settings whose value a config has replaced: they cannot be undone."""
-        left = [{name: pair for name, pair in one.items() if name not in names} for one in self._done]
-        self._done = [one for one in left if one]
+        left: list[Made | Scheduled] = []
+        for one in self._done:
+            if isinstance(one, Made):
+                pairs = {name: pair for name, pair in one.changed.items() if name not in names}
+                one = Made(one.at, pairs)
+            if isinstance(one, Scheduled) or one.changed:
+                left.append(one)
+        self._done = left
 
     def current(self) -> dict[str, Any]:
         """Return all settings by name."""
@@ -222,10 +324,11 @@ class LiveSettings:
         except ValueError as error:
             raise Refused(str(error)) from None
 
-    def _check(self, name: str, value: Any, *, sure: bool) -> None:
+    def _check(self, name: str, value: Any, *, sure: bool, later: bool) -> None:
         """Refuse a value that this trainer cannot take, or that has no effect in this run."""
         row = SETTABLE[name]
-        if why := row.refused(self._trainer, value):
+        of_now = later and name == "learning_rate"  # a rate of 0 cannot be scaled; it may be above 0 then
+        if not of_now and (why := row.refused(self._trainer, value)):
             what = f"{name} cannot be {shown(value)} in this run: {why}"
             raise Refused(f"{what}. {self._restart(name, value)}" if row.restarts else what)
         if why := row.idle(self._trainer, value):

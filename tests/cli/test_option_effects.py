@@ -330,6 +330,8 @@ HANDED: tuple[tuple[str, str, Callable[[Taken], Any], Any], ...] = (
     ("set RUN a=1 b=[2]", STEERED, lambda t: t.args[1:], ("set", {"a": 1, "b": [2]})),
     ("set RUN a=1 --yes --because 'it rose'", STEERED, lambda t: t.args[1:],
      ("set", {"a": 1, "because": "it rose", "yes": True})),
+    ("set RUN a=1 b=2@step:5 c=x@step:5 b=3@step:9", STEERED, lambda t: t.args[1:],
+     ("set", {"a": 1, "schedule": {"5": {"b": 2, "c": "x"}, "9": {"b": 3}}})),
     ("set RUN --undo", STEERED, lambda t: t.args[1:], ("undo", {"count": 1})),
     ("set RUN --undo=3 --because no", STEERED, lambda t: t.args[1:], ("undo", {"count": 3, "because": "no"})),
     *((f"{name} RUN", STEERED, lambda t: t.args[1:], (name.replace("-", "_"), {}))

@@ -11,7 +11,15 @@ import pytest
 
 from grpo_tui.core import records as r
 from grpo_tui.core.commands import Command, Outcome
-from grpo_tui.present.events import alert_rows, command_row, event_rows, sampled_texts, whole_history
+from grpo_tui.core.schedule import Scheduled
+from grpo_tui.present.events import (
+    alert_rows,
+    command_row,
+    event_rows,
+    sampled_texts,
+    scheduled_row,
+    whole_history,
+)
 from grpo_tui.present.train_view import EventRow
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.reader import Attempt, RunReader
@@ -94,6 +102,27 @@ def test_what_happened_stands_newest_first_and_nothing_twice() -> None:
         EventRow(11.0, None, "…", "accent", "pause requested; waits for the end of the step"),
     )
     assert event_rows(told[:-1], [SETTING], [SAVED], [STARTED], live=True, most=2) == rows[3:5]
+
+
+def test_a_scheduled_change_is_told_once_with_what_became_of_it() -> None:
+    asked = Command("1", "set", {"schedule": {"90": {"beta": 0.04}}}, at=5.0)
+    done = Outcome(True, 57, "beta 0.04 waits for step 90", at=6.0)
+    one = Scheduled(90, {"beta": 0.04}, 6.0, "you", "a plan")
+    known = {
+        "…": (one, True, "waits for step 90"),
+        "✗": (one, False, "the run ended before"),
+    }
+    for sign, (planned, live, end) in known.items():
+        (row,) = event_rows([(asked, done)], [], [], [], live=live, schedule=[planned])
+        assert (row.sign, row.text) == (sign, f"beta 0.04 at step 90, scheduled by you (a plan); {end}")
+    rejected = replace(one, state="rejected", decided_at=9.0, reason="no reference")
+    assert scheduled_row(rejected, live=True).text.endswith("; rejected: no reference")
+    assert scheduled_row(replace(one, state="canceled", decided_at=9.0), live=True).text.endswith(
+        "; canceled"
+    )
+    assert scheduled_row(replace(one, state="applied", decided_at=9.0), live=True).sign == "✓"
+    waiting = command_row(asked, None)
+    assert waiting.text == "change requested: beta 0.04 at step 90; waits for the end of the step"
 
 
 def test_the_whole_history_has_the_end_of_each_start_too(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from grpo_tui.config.live_settings import LIVE
 from grpo_tui.core.commands import Outcome
 from grpo_tui.core.records import Record
+from grpo_tui.core.schedule import FACT, scheduled_from
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.reader import RunReader
@@ -331,6 +333,110 @@ def test_a_stop_at_the_last_step_holds_also_when_steps_are_added_there(
     assert [outcome.applied for outcome in _outcomes(tmp_path)] == [True, True]
     assert max(step for step, row in rows if "loss" in row) == 3
     assert session.ended_state() == "stopped"
+
+
+def _planned(folder: Path) -> list[tuple[int, str, str]]:
+    with closing(RunReader(RunFolder(folder).database)) as reader:
+        return [(one.step, one.state, one.reason) for one in scheduled_from(reader.fact(FACT))]
+
+
+def _changes(folder: Path) -> list[tuple[str, int, Any, str]]:
+    with closing(RunReader(RunFolder(folder).database)) as reader:
+        return [(s.name, s.step, s.new, s.by) for s in reader.settings()]
+
+
+def test_scheduled_changes_are_made_at_their_step_as_if_they_were_set_there(tmp_path: Path) -> None:
+    by_hand = {3: [("set", {"beta": 0.5})], 4: [("set", {"top_p": 0.5})], 5: [("set", {"beta": 0.1})]}
+    wanted, weights, _ = run_recorded(
+        tmp_path / "hand", at_safe_point=_at(tmp_path / "hand", by_hand, 8), **BASE
+    )
+    folder = tmp_path / "planned"
+    schedule = {"3": {"beta": 0.5}, "4": {"top_p": 0.5}, "5": {"beta": 0.1}}
+    asks = {1: [("set", {"schedule": schedule, "because": "a plan"})]}
+    rows, same, _ = run_recorded(folder, at_safe_point=_at(folder, asks, 8), **BASE)
+    assert (repr(rows), same) == (repr(wanted), weights)
+    assert _planned(folder) == [(3, "applied", ""), (4, "applied", ""), (5, "applied", "")]
+    assert _changes(folder) == [
+        ("beta", 3, 0.5, "schedule"),
+        ("top_p", 4, 0.5, "schedule"),
+        ("beta", 5, 0.1, "schedule"),
+    ]
+    (outcome,) = _outcomes(folder)
+    assert (
+        outcome.reason == "beta 0.5 waits for step 3; top_p 0.5 waits for step 4; beta 0.1 waits for step 5"
+    )
+
+
+def test_a_schedule_that_cannot_be_kept_is_refused_as_a_whole(tmp_path: Path) -> None:
+    asks = [
+        ("set", {"beta": 0.3, "schedule": {"1": {"beta": 0.5}}}),
+        ("set", {"schedule": {"8": {"beta": 0.5}}}),
+        ("set", {"schedule": {"5": {"beta": -1}}}),
+        ("set", {"schedule": {"5": {"betta": 0.5}}}),
+        ("set", {"schedule": {"soon": {"beta": 0.5}}}),
+        ("set", {"schedule": {"9": {"beta": 0.5}, "7": {"max_steps": 12}}}),
+        ("undo", {}),
+        ("set", {"max_steps": 9, "schedule": {"8": {"entropy_coef": 0.1}}}),
+    ]
+    run_recorded(tmp_path, at_safe_point=_at(tmp_path, {2: asks}, 3), **BASE)
+    said = [outcome.reason for outcome in _outcomes(tmp_path)]
+    assert said[0] == "step 1 has passed: the run is at step 2. Leave out @step:1 to change it now"
+    assert said[1] == (
+        "a change at step 8 would have no effect: the run ends at step 8. Raise max_steps first"
+    )
+    assert "beta must be 0 or more, not -1" in said[2]
+    assert "did you mean beta?" in said[3]
+    assert "schedule takes step → name → value" in said[4]
+    assert said[5:7] == [
+        "max_steps 12 waits for step 7; beta 0.5 waits for step 9",
+        "beta 0.5 at step 9 is canceled",
+    ]
+    assert "max_steps 8 → 9" in said[7]
+    assert "entropy_coef 0.1 waits for step 8" in said[7]
+    assert _changes(tmp_path) == [("max_steps", 2, 9, "you")]
+
+
+def test_a_waiting_change_is_canceled_by_undo_and_a_made_one_taken_back(tmp_path: Path) -> None:
+    asks = {
+        1: [("set", {"schedule": {"2": {"beta": 0.5}, "6": {"beta": 0.7}}}), ("set", {"epsilon": 0.1})],
+        3: [("undo", {"count": 2}), ("undo", {"count": 2})],
+    }
+    run_recorded(tmp_path, at_safe_point=_at(tmp_path, asks, 7), **BASE)
+    _, _, both, rest = _outcomes(tmp_path)
+    assert both.applied
+    assert both.reason == "beta 0.5 → 0.04; epsilon 0.1 → 0.2"
+    assert rest.reason == "1 change can be undone, not 2"
+    assert _planned(tmp_path) == [(2, "applied", ""), (6, "applied", "")]
+    again = tmp_path / "again"
+    asks = {1: [("set", {"schedule": {"2": {"beta": 0.5}, "6": {"beta": 0.7}}})], 3: [("undo", {"count": 2})]}
+    run_recorded(again, at_safe_point=_at(again, asks, 7), **BASE)
+    assert _outcomes(again)[-1].reason == "beta 0.5 → 0.04; beta 0.7 at step 6 is canceled"
+    assert _planned(again) == [(2, "applied", ""), (6, "canceled", "")]
+    assert [(name, step, new) for name, step, new, _ in _changes(again)] == [
+        ("beta", 2, 0.5),
+        ("beta", 3, 0.04),
+    ]
+
+
+def test_a_schedule_survives_a_stop_and_a_resume_also_from_before_a_change_that_was_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ask = {1: [("set", {"schedule": {"3": {"beta": 0.5}, "6": {"beta": 0.1, "top_p": 0.5}}})]}
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    rows, weights, _ = run_recorded(whole, at_safe_point=_at(whole, dict(ask), 8), **BASE)
+    run_recorded(stopped, at_safe_point=_at(stopped, {**ask, 5: [("stop", {})]}, 8), **BASE)
+    assert _planned(stopped) == [(3, "applied", ""), (6, "waiting", "")]
+    early = tmp_path / "early"
+    shutil.copytree(stopped, early)
+    for folder, step in ((stopped, 5), (early, 2)):
+        again, same, _ = run_recorded(folder, resume=folder / f"checkpoint-{step}", **BASE)
+        assert same == weights, folder.name
+        assert repr([row for row in again if "loss" in row[1]]) == repr(
+            [row for row in rows if row[0] > step and "loss" in row[1]]
+        )
+        assert _planned(folder) == [(3, "applied", ""), (6, "applied", "")]
+    assert "beta 0.5 at step 3 still waits" in capsys.readouterr().out
+    assert [step for _, step, _, _ in _changes(early)] == [3, 3, 8, 8]
 
 
 def test_a_refusal_names_the_command_that_restarts_this_run_or_says_where_a_script_sets_it(

@@ -202,9 +202,33 @@ async def test_another_setting_is_explained_asked_about_when_far_and_sent_with_i
         assert sent(run)[1] == ("undo", {})
 
 
+async def test_a_setting_with_a_step_is_scheduled_and_one_that_waits_holds_the_others_back(
+    run: RecordedRun,
+) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await pilot.press("equals_sign")
+        app.screen.query_one("#set-temperature", Input).value = "1.1@step:90"
+        app.screen.query_one("#set-others", Input).value = "beta=0.02 top_p=0.9@step:90"
+        because = app.screen.query_one("#set-because", Input)
+        because.focus()
+        await until(pilot, lambda: "at the next safe point, VALUE@step:500 at that step." in shown(app))
+        app.screen.query_one("#set-others", Input).value = "beta=0.02 top_p=0.9"
+        await pilot.press("tab", "shift+tab")
+        told = "Applied together at the next generation, because top_p counts from there."
+        await until(pilot, lambda: told in " ".join(shown(app).split()))
+        app.screen.query_one("#set-others", Input).value = "beta=0.02 top_p=0.9@step:90"
+        await pilot.press("enter")
+        await until(pilot, lambda: bool(sent(run)))
+        schedule = {"90": {"temperature": 1.1, "top_p": 0.9}}
+        assert sent(run) == [("set", {"beta": 0.02, "schedule": schedule})]
+
+
 @pytest.mark.parametrize(
     ("name", "text", "word"),
     [
+        ("others", "top_p=0.9@90", "write the step as 0.9@step:500"),
         ("learning_rate", "fast", "is not a number"),
         ("reward_weights", "1 2", "give 3 numbers"),
         ("others", "top_q=0.5", "unknown setting top_q; did you mean top_p?"),

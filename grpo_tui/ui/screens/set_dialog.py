@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 from textual.suggester import SuggestFromList
 from textual.widgets import Input
 
-from grpo_tui.config.live_settings import FAR, LIVE, far_from, live_value, unlike
+from grpo_tui.config.live_settings import FAR, LIVE, at_step, far_from, live_value, unlike, waiting
 from grpo_tui.core.text import one_line, safe, wrapped
 from grpo_tui.present.formatting import plural, setting
 from grpo_tui.present.train_view import TrainView
@@ -21,6 +21,7 @@ OTHERS = tuple(name for name in LIVE if name not in USUAL)
 RATE_FAR = 10
 """A learning rate is asked about sooner than another number."""
 WIDTH = 74
+AT_ONCE = "Applied together at the next safe point, VALUE@step:500 at that step."
 
 
 class SetDialog(Dialog[dict[str, object]]):
@@ -43,11 +44,12 @@ class SetDialog(Dialog[dict[str, object]]):
                 label.append(Span("   " + ", ".join(self._functions), "dim"))
             yield DialogText([label])
             yield Input(value=safe(self._now[name]), id=f"set-{name}")
-        yield DialogText([[Span(" other settings", "strong"), Span("   such as beta=0.02 top_p=0.9", "dim")]])
+        such = "   such as beta=0.02 top_p=0.9@step:500"
+        yield DialogText([[Span(" other settings", "strong"), Span(such, "dim")]])
         yield Input(id="set-others", suggester=SuggestFromList([f"{name}=" for name in OTHERS]))
         yield DialogText([[Span(" because", "strong"), Span("   for the history of the run", "dim")]])
         yield Input(id="set-because")
-        yield DialogText([[Span(" Applied together at the next safe point.", "dim")]], id="set-word")
+        yield DialogText([[Span(f" {AT_ONCE}", "dim")]], id="set-word")
 
     def on_descendant_focus(self, event: Any) -> None:
         """Explain the setting that is asked for."""
@@ -74,7 +76,17 @@ class SetDialog(Dialog[dict[str, object]]):
             near = [other for other in OTHERS if name.lower() in other] or list(OTHERS)
             self._tell([", ".join(near)], "dim")
         else:
-            self._tell(["Applied together at the next safe point."], "dim")
+            self._tell([self._when()], "dim")
+
+    def _when(self) -> str:
+        """Say when what is typed is applied. One setting that waits holds the others back."""
+        typed = self.query_one("#set-others", Input).value.split()
+        fields = {name: self.query_one(f"#set-{name}", Input).value.strip() for name in USUAL}
+        words = [*typed, *(f"{name}={text}" for name, text in fields.items() if text != self._now[name])]
+        late = waiting(word.partition("=")[0] for word in words if "@" not in word)
+        if not late:
+            return AT_ONCE
+        return f"Applied together at the next generation, because {', '.join(late)} counts from there."
 
     def _tell(self, texts: list[str], role: str) -> None:
         lines: list[Line] = [[Span(f" {line}", role)] for text in texts for line in wrapped(text, WIDTH)]
@@ -94,7 +106,7 @@ class SetDialog(Dialog[dict[str, object]]):
         if not changed:
             self._tell(["Nothing is changed yet."], "attention")
             return
-        far = [words for name, value in changed.items() if (words := self._far(name, value))]
+        far = [words for name, value in _each(changed) if (words := self._far(name, value))]
         if far and self._asked != changed:
             self._asked = changed
             self._tell([f"⚠ {one_line(', '.join(far))}. Press enter again to apply it."], "attention")
@@ -107,19 +119,20 @@ class SetDialog(Dialog[dict[str, object]]):
             return far_from(name, self._rate, value, RATE_FAR)
         return far_from(name, self._values.get(name), value, FAR)
 
-    def _changed(self) -> dict[str, object]:
-        """The settings with another value.
+    def _changed(self) -> dict[str, Any]:
+        """The settings with another value, as arguments of `set`.
 
         Raises:
             _WrongError: A value cannot be used.
         """
-        changed: dict[str, object] = {}
+        changed: dict[str, Any] = {}
         for name in USUAL:
             field = self.query_one(f"#set-{name}", Input)
             if (text := field.value.strip()) == self._now[name]:
                 continue
             try:
-                changed[name] = read_setting(name, text, len(self._functions))
+                value, step = at_step(text)
+                _put(changed, name, read_setting(name, value, len(self._functions)), step)
             except ValueError as error:
                 raise _WrongError(str(error), field) from None
         field = self.query_one("#set-others", Input)
@@ -130,10 +143,23 @@ class SetDialog(Dialog[dict[str, object]]):
                     raise ValueError(unlike(name))
                 if not equals or not text:
                     raise ValueError(f"{name} has no value. Write it as {name}=…")
-                changed[name] = live_value(name, text, {})
+                value, step = at_step(text)
+                _put(changed, name, live_value(name, value, {}), step)
             except ValueError as error:
                 raise _WrongError(str(error), field) from None
         return changed
+
+
+def _put(changed: dict[str, Any], name: str, value: object, step: int | None) -> None:
+    """Add a setting to the arguments of `set`; with a step, to its schedule."""
+    args = changed if step is None else changed.setdefault("schedule", {}).setdefault(str(step), {})
+    args[name] = value
+
+
+def _each(changed: dict[str, Any]) -> list[tuple[str, object]]:
+    """Return every setting in the arguments of `set`, scheduled or not."""
+    at_once = [(name, value) for name, value in changed.items() if name != "schedule"]
+    return at_once + [pair for later in changed.get("schedule", {}).values() for pair in later.items()]
 
 
 class _WrongError(ValueError):
