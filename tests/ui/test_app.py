@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+import grpo_tui.ui.app
 from grpo_tui.ui.app import GrpoApp
-from tests.ui.conftest import app_on, opened, until
+from grpo_tui.ui.poller import Poller
+from grpo_tui.ui.runs_watch import RunsWatch
+from grpo_tui.ui.widgets.bars import Header
+from tests.ui.conftest import PATIENCE_S, app_on, opened, until
 from tests.ui.recorded_run import RecordedRun, recorded
 
 
@@ -31,6 +39,43 @@ async def test_the_open_run_is_listed_wherever_it_lies(run: RecordedRun) -> None
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: app.rows_complete)
         assert sorted(row.name for row in app.rows) == ["demo-add", "mine"]
+
+
+async def test_the_search_for_runs_waits_for_the_run_that_was_asked_for(
+    run: RecordedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grpo_tui.ui.app, "LIST_AFTER_S", PATIENCE_S)
+    read, searched, order = Poller._read, threading.Event(), list[str]()
+
+    def slow(poller: Poller) -> bool:
+        searched.wait(0.2)  # a search that does not wait would begin meanwhile
+        order.append("read")
+        return read(poller)
+
+    def search(watch: RunsWatch) -> None:
+        order.append("search")
+        searched.set()
+
+    monkeypatch.setattr(Poller, "_read", slow)
+    monkeypatch.setattr(RunsWatch, "look", search)
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, searched.is_set)
+        assert app.view is not None
+        assert order[0] == "read"
+
+
+async def test_the_priority_is_lowered_only_after_the_first_picture(
+    run: RecordedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[object] = []
+    paint = Header.render_line
+    monkeypatch.setattr(Header, "render_line", lambda bar, y: (order.append("painted"), paint(bar, y))[1])
+    monkeypatch.setattr(os, "nice", order.append)
+    app = GrpoApp([Path("runs")], run.folder.root, niceness=7)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: 7 in order)
+    assert order[0] == "painted"
 
 
 async def test_a_worker_that_fails_is_named_with_its_reason(run: RecordedRun) -> None:
