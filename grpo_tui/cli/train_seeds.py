@@ -7,9 +7,12 @@ early is resumed. What counts as the same run is decided by its record.
 from __future__ import annotations
 
 import argparse
+import fcntl
+import hashlib
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +26,7 @@ from grpo_tui.cli.words import sets
 from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.present.seed_sets import read_seed_run, settings_apart
 from grpo_tui.store.checkpoints import newest_usable
-from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.layout import RunFolder, state_folder
 from grpo_tui.store.status import read_status
 
 LEFT = (INTERRUPTED, READER_GONE, TERMINATED)
@@ -46,9 +49,26 @@ def train_seeds(parsed: Any) -> int:
     jobs = [_job(parsed, seed, root) for seed in parsed.seeds]
     for job in jobs:
         _refuse_other(job)
-    if parsed.detach:
-        return _detached(parsed, jobs, root)
-    return _one_after_the_other(jobs)
+    with _only_one(root):
+        if not parsed.detach:
+            return _one_after_the_other(jobs)
+    return _detached(parsed, jobs, root)
+
+
+@contextmanager
+def _only_one(root: Path) -> Iterator[None]:
+    """Keep a second command from training the same series, in which both would start the next seed."""
+    folder = state_folder() / "seeds"
+    folder.mkdir(parents=True, exist_ok=True)
+    name = hashlib.sha256(str(root).encode(errors="surrogateescape")).hexdigest()[:16]
+    with (folder / f"{name}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise CommandError(
+                f"Another command is training seeds of {root}. Wait for it, or stop its run to end it"
+            ) from None
+        yield
 
 
 def _refuse(parsed: Any) -> None:
@@ -118,11 +138,7 @@ def _train(job: Job, *, quick: bool) -> int:
         return OK
     if not _live(job):
         job.parsed.quick_check = job.parsed.quick_check or quick
-        try:
-            return start.followed(_prepared(job))
-        except CommandError:
-            if not _live(job):  # otherwise another command started it at the same time
-                raise
+        return start.followed(_prepared(job))
     print("training already: waiting for its end", flush=True)
     return follow(job.root, *start.known(RunFolder(job.root)))
 

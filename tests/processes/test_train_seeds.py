@@ -57,7 +57,7 @@ def test_one_seed_that_fails_leaves_the_others_and_is_the_exit_code(tmp_path: Pa
     assert "broken on purpose" in done.stdout
 
 
-def test_ctrl_c_starts_no_other_seed_and_the_same_command_waits_for_the_one_that_trains(
+def test_ctrl_c_starts_no_other_seed_and_the_same_command_goes_on_in_the_background(
     tmp_path: Path,
 ) -> None:
     run = tmp_path / "first"
@@ -77,8 +77,6 @@ def test_ctrl_c_starts_no_other_seed_and_the_same_command_waits_for_the_one_that
     grpo_tui("stop", seed(run, 1))
     state(seed(run, 1), "stopped")
     grpo_tui(*words, "--seeds", "1,2", "--detach")
-    state(seed(run, 1), "training", "finished")
-    grpo_tui(*words, "--seeds", "1,2")
+    until(lambda: "seed 2: complete" in run.with_name("first-seeds.log").read_text(), "the end of the queue")
     both = [read_seed_run(seed(run, number), str(number)) for number in (1, 2)]
     assert [(one.state, one.step) for one in both] == [("finished", 40)] * 2
-    until(lambda: "seed 2: complete" in run.with_name("first-seeds.log").read_text(), "the end of the queue")
