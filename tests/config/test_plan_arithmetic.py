@@ -232,6 +232,12 @@ def rate(run: str, **changes: Any) -> Rate:
         ([rate("a", completions=16), rate("b", step_s=5.0)], ("b", 5.0, 500.0, False)),  # the more alike
         ([rate("a", model="other")], None),
         ([rate("a", device="cpu")], None),
+        ([rate("a", use_peft=True)], None),
+        ([rate("a", use_vllm=True)], None),
+        ([rate("a", world_size=2)], ("a", 4.0, 400.0, True)),  # twice the tokens on one process
+        ([rate("a", max_completion_length=1024)], ("a", 1.0, 100.0, True)),
+        ([rate("a", completions=64)], ("a", 0.25, 25.0, True)),
+        ([rate("a", completions=65)], None),  # more than eight times the size
         ([rate("a", completions=8000)], None),
         ([rate("a", step_s=0.0)], None),
         ([], None),

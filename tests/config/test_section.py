@@ -96,6 +96,7 @@ def test_probe_prompts_are_read_and_saved(folder: Path, written: str, read: obje
     [
         ("{}", Evaluate(50, 40, 4, None)),
         ("{every: 20, rows: 30, samples: 8, k: 2}", Evaluate(20, 30, 8, 2)),
+        ("{every: 1, samples: 64, k: 64}", Evaluate(1, 40, 64, 64)),
         ("false", None),
     ],
 )

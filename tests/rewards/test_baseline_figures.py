@@ -198,6 +198,8 @@ def _measures(*functions: tuple[str, float], more: Sequence[str] = ()) -> Measur
             "right": 2.0 if tagged else 0.0,
             "too": 1.0 if tagged else 0.0,
             "not 4": 1.0 if tagged and gold != "4" else 0.0,
+            "by row": (2.0 if gold == "4" else 1.0) if tagged else 0.0,
+            "format by row": (1.0 if gold == "4" else 0.5) * ("</answer>" in text and "<think>" in text),
             "format": float(text.startswith("<think>") and "<answer>" in text),
             "short": -len(text) / 100,
             "none": None,
@@ -241,6 +243,14 @@ def test_a_function_must_put_gold_above_wrong_on_more_than_half_of_the_rows(
     own = [_function(0, "not 4", [0.1, 0.2, 0.3, 0.4])]
     judge = find_judge(measures, own)
     assert (None if judge is None else judge.name) == name
+
+
+def test_what_differs_by_row_is_asked_at_its_lowest() -> None:
+    measures = _measures(("by row", 1.0), ("format by row", 1.0))
+    judge = find_judge(measures, measures.functions)
+    assert judge is not None
+    assert (judge.name, judge.least) == ("by row", 1.0)
+    assert [(form.name, form.least) for form in find_forms(measures)] == [("format by row", 0.5)]
 
 
 def test_without_gold_a_function_of_few_scores_is_taken_at_its_best_and_only_when_they_differ() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -123,6 +124,30 @@ def test_the_worst_prompts_are_those_that_became_worse_furthest_first_and_at_mos
     assert len(compared(_asked([RIGHT] * 12, [WRONG] * 12))["worst"]) == 10
     unscored = _answers((None, None))
     assert not compared(_asked([RIGHT, unscored], [unscored, RIGHT], judge=None))["worst"]
+
+
+def test_the_format_is_that_of_all_rewards_on_it_and_left_out_where_it_is_one_of_them() -> None:
+    answers = [_answers((1.0, 1.0), (1.0, 0.0), (0.0, 1.0), (0.0, 0.0))]
+    forms = [Judge(0, "correct", 1.0, "form"), Judge(1, "tidy", 1.0, "form")]
+
+    def named(*chosen: Judge) -> dict[str, list[float]]:
+        asked = replace(_asked(answers, answers), forms=chosen)
+        return {one["name"]: one["values"] for one in compared(asked)["measures"]}
+
+    assert named(*forms)["answer format"] == [0.25, 0.25]
+    assert "answer format" not in named(forms[1]), "tidy says the same"
+    assert "answer format" not in named()
+
+
+def test_a_share_is_cut_off_and_the_best_answer_is_a_right_one() -> None:
+    long = replace(
+        _answers((1.0, -9.0), (0.0, 1.0), (0.0, 0.0), (0.0, 0.0)), truncated=(True, False, False, False)
+    )
+    found = compared(_asked([long], [replace(_answers(*[(0.0, 0.0)] * 4), tokens=(1, 2, 1, 2))]))
+    values = {one["name"]: one["values"] for one in found["measures"]}
+    assert values["truncated"] == [0.25, 0.0]
+    assert values["length"] == [3.0, 1.5]
+    assert found["worst"][0]["base"] == "text 0: (1.0, -9.0)", "right, though its total is the lowest"
 
 
 def test_the_worst_prompts_of_each_policy_are_its_own_with_its_best_and_worst_texts() -> None:

@@ -529,3 +529,58 @@ def test_code_that_leaves_its_session_is_ended_too(tmp_path: Path, monkeypatch: 
     while left():  # what was killed ends when it comes to run
         assert time.monotonic() < end, left()
         time.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("reward", "text", "value"),
+    [
+        (lib.ForbiddenWords(words=["wait", "hm"], penalty=0.25, worst=2.0), "wait, Wait, wait", -0.25),
+        (lib.ForbiddenWords(words=["wait", "hm"], penalty=0.25, worst=2.0), "wait, hm, wait", -0.5),
+        (lib.ForbiddenWords(words=["wait", "hm"], penalty=0.25, worst=0.3), "wait, hm", -0.3),
+        (lib.SoftLengthLimit(limit=10, unit="characters"), "x" * 8, 0.0),  # four fifths
+        (lib.SoftLengthLimit(limit=10, unit="characters"), "x" * 9, -0.5),
+        (lib.SoftLengthLimit(limit=10, unit="characters"), "x" * 30, -1.0),
+        (lib.TargetLength(target=4, unit="characters"), "xxxxx", 0.75),
+        (lib.TargetLength(target=4, unit="characters"), "xxx", 0.75),
+        (lib.Repetition(most=0.5), "the " * 500, pytest.approx(-0.5, abs=0.01)),
+        (lib.Repetition(ngram=1), "a a b c", -0.25),
+        (
+            lib.IncrementalTags(trailing=0.1, most_trailing=0.25),
+            "<think>a</think><answer>4</answer>xy z",
+            0.75,
+        ),
+        (lib.IncrementalTags(trailing=0.1), "<think>a</think><answer>4</answer> x ", 0.9),
+        (lib.IncrementalTags(), "<think></think><answer>4</answer>", 0.75),
+        (lib.IncrementalTags(trailing=0.0), "<answer>4</answer><think>a</think>", 0.5),
+    ],
+)
+def test_a_shape_is_worth_what_its_parameters_say(reward: Any, text: str, value: float) -> None:
+    assert reward([text]) == [value]
+
+
+@pytest.mark.parametrize(
+    ("texts", "values"),
+    [(["a", "a"], [0.0, 0.0]), (["a", "B"], [1.0, 1.0]), (["a b c", "A B d"], [2 / 3, 2 / 3])],
+)
+def test_diversity_is_of_runs_of_words_in_any_case_and_of_short_texts_too(
+    texts: list[str], values: list[float]
+) -> None:
+    assert lib.GroupDiversity()(texts, prompts=["p", "p"]) == pytest.approx(values)
+
+
+@pytest.mark.parametrize(
+    ("options", "text", "value"),
+    [
+        ({}, "paris", 0.0),
+        ({"ignore_case": True}, "PARIS", 1.0),
+        ({}, " **Paris** ", 1.0),
+        ({"right": 2.0, "wrong": -1.0}, "Paris", 2.0),
+        ({"right": 2.0, "wrong": -1.0}, "Rome", -1.0),
+        ({"right": 2.0, "wrong": -1.0}, "", -1.0),
+    ],
+)
+def test_an_exact_answer_is_exact_as_its_options_say(
+    options: dict[str, Any], text: str, value: float
+) -> None:
+    reward = lib.ExactAnswer(answer_in="whole", **options)
+    assert reward([text], answer=["Paris"]) == [value]

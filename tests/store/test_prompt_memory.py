@@ -68,6 +68,8 @@ def test_prompts_are_read_with_divided_groups_joined_and_repeated_steps_left_out
             (prompt, one.kind, one.visits, one.last_step)
             for one, prompt in with_prompts(reader, found.prompts)
         ]
+        steps = {row["id"]: row["step"] for row in reader.all("SELECT id, step FROM generation_group")}
+        assert [steps[one.group] for one in found.prompts] == [3, 3], "the newest visit is opened"
     database.close()
     assert sorted(read, key=str) == sorted([("divided", "learned", 3, 3), (chat, "always", 3, 3)], key=str)
     assert (found.right, found.share) == (3.0, 10 / 18)

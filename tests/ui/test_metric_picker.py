@@ -36,6 +36,8 @@ def test_words_are_looked_for_in_title_key_and_meaning_with_names_first() -> Non
     assert keys("truncated completions")[0] == "completions/clipped_ratio"
     assert keys("no such words") == []
     assert len(keys("")) == 6
+    rows = [metric_row(key) for key in ("reward", "reward_std", "std_of_mine")]
+    assert [row.key for row in matching(rows, "std")] == ["std_of_mine", "reward_std"], "it begins with it"
     assert "mine" in keys("callback")  # a key that nobody knows is found by who may have logged it
 
 
