@@ -209,7 +209,8 @@ def _second_opinions(
     totals = sorted((one.total for _, one in rows if one.total is not None), reverse=True)
     if not totals or totals[0] - totals[-1] < SAME:
         return (), 0, 0, None, ()
-    least = totals[int(TOP * (len(totals) - 1))]
+    above = [total for total in totals if total > totals[-1] + SAME]
+    least = max(totals[int(TOP * (len(totals) - 1))], above[-1])  # the lowest reward is never a top one
     top = [(group, one) for group, one in rows if one.total is not None and one.total >= least - SAME]
     others = _Functions(reader, [one for _, one in rows])
     reference = _Reference(form)

@@ -117,6 +117,15 @@ def test_a_right_answer_with_a_top_reward_is_not_refused(tmp_path: Path) -> None
     assert (found.top, found.refused) == (1, ())
 
 
+def test_the_lowest_reward_is_not_a_top_one_however_rare_the_others_are(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    with closing(open_writer(folder.database)) as connection:
+        batch = r.GenerationBatch(1, 1, 0, "train", 1, 1, 0.0, (a_group([HACK, *[WRONG] * 39]),))
+        Writer(connection).write([r.AttemptStarted(1, 0.0, "here", 1, total_steps=1), batch])
+    found = read(folder)
+    assert (found.top, found.least) == (1, 9.0)
+
+
 def test_the_command_lists_what_to_read_and_gives_no_verdict(
     run: RunFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:
