@@ -9,12 +9,15 @@ import subprocess
 import sys
 import textwrap
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from grpo_tui.core.evaluations import FACT, Evaluations
+from grpo_tui.core.schedule import FACT as SCHEDULE
+from grpo_tui.core.schedule import scheduled_from
 from grpo_tui.demo import DEMO_DIR, DEMO_MODEL
 from grpo_tui.demo.task import all_rows
 from grpo_tui.present.hardware_view import rank_rows
@@ -121,6 +124,7 @@ NONSENSE = (
     ("set", {"temperature": {"a": 1}}),
     ("set", {"reward_weights": "[["}),
     ("set", {"learning_rate": [], "": None}),
+    ("set", {"schedule": {"soon": 1}}),
 )
 """Commands as a program of somebody else might send them."""
 
@@ -209,6 +213,11 @@ def _check_evaluations(run: Path, reader: RunReader, rows: list[tuple[int, dict[
     assert "evaluation" not in (run / "train.log").read_text()
 
 
+def _planned(run: Path) -> list[str]:
+    with closing(RunReader(RunFolder(run).database)) as reader:
+        return [one.state for one in scheduled_from(reader.fact(SCHEDULE))]
+
+
 def test_two_ranks_pause_beyond_their_time_out_change_save_stop_and_resume_and_a_killed_one_is_named(
     run: Path, tmp_path: Path
 ) -> None:
@@ -229,16 +238,20 @@ def test_two_ranks_pause_beyond_their_time_out_change_save_stop_and_resume_and_a
         assert outcome.reason
     assert command(run, "set", "temperature=1.2", "learning_rate=1e-4", "top_p=0.9")["applied"]
     assert command(run, "set", "max_grad_norm=0.5")["applied"]
+    planned = f"top_p=0.8@step:{held.step + 1}", "top_k=9@step:3999"
+    assert command(run, "set", *planned)["applied"]
     assert command(run, "checkpoint")["applied"]
     assert (run / f"checkpoint-{held.step}" / "grpo_tui_state_1.pt").exists()
     assert command(run, "resume")["applied"]
     at_step(run, held.step + 2)
+    until(lambda: _planned(run) == ["applied", "waiting"], "the scheduled change on both ranks")
     assert command(run, "stop")["applied"]
     last = state(run, "stopped").step
     assert "ChildFailedError" not in (run / "train.log").read_text(), "a launcher took the stop for a failure"
     left(run)
     grpo_tui("train", run, "--resume", "--detach")
     at_step(run, last + 2)
+    assert _planned(run) == ["applied", "waiting"]
     rank = read_rank(RunFolder(run).rank(1))
     assert rank is not None
     os.kill(rank.pid, signal.SIGKILL)
