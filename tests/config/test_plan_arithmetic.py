@@ -247,3 +247,10 @@ def test_time_comes_from_a_run_that_is_alike(rates: list[Rate], wanted: tuple[An
     made = plan(settings(max_steps=100), Surroundings(rates=tuple(rates))).duration
     got = None if made is None else (made.run, made.step_s, made.total_s, made.scaled)
     assert got == wanted
+
+
+def test_time_counts_the_tokens_of_one_process() -> None:
+    two = Surroundings(rates=(rate("a"), rate("b", step_s=9.0, completions=32)), world_size=2)
+    made = plan(settings(max_steps=100), two).duration
+    assert made is not None
+    assert (made.run, made.step_s, made.scaled) == ("a", 2.0, False)
