@@ -6,6 +6,7 @@ makes them from a thread.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -57,6 +58,13 @@ class AskedChild(Closing):
     def pid(self) -> int | None:
         """The child's process id; None while there is none."""
         return None if self._pipe is None else self._pipe.pid
+
+    def signal(self, number: int) -> None:
+        """Send the child a signal, if there is one. Safe from any thread while a call runs."""
+        pipe = self._pipe
+        if pipe is not None and not pipe.killed:
+            with contextlib.suppress(OSError):
+                os.kill(pipe.pid, number)
 
     def ask(
         self,

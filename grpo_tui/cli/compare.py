@@ -29,7 +29,7 @@ INTERRUPTED = 130
 def compare(parsed: Any) -> int:
     """`grpo-tui compare POLICY…`. Exit 1 when one is worse than the first."""
     words = list(parsed.policies)
-    source = parsed.config or _run_of(words)
+    source = parsed.config or run_of(words)
     if source is None:
         raise CommandError("Name a config or a run with --config: data and rewards come from there")
     config = wanted_config([str(source)], [*parsed.overrides, *_prompts_of(parsed.prompts)], None)
@@ -67,7 +67,7 @@ def _tell_progress(text: str) -> None:
     print(f"{PROGRESS}{one_line(text)}", file=sys.stderr, flush=True)
 
 
-def _run_of(words: Sequence[str]) -> Path | None:
+def run_of(words: Sequence[str]) -> Path | None:
     """Return the first run among the arguments, whose config is used."""
     for word in words:
         path, root = Path(word).expanduser(), Path(word.rpartition("@")[0]).expanduser()
@@ -100,7 +100,9 @@ def _policies(words: Sequence[str], config: RunConfig) -> list[Policy]:
             return [base_policy(config), resolve(words[0])]
         if twice := next((word for at, word in enumerate(words) if word in words[:at]), None):
             raise CommandError(f"{twice} is named twice")
-        return [
-            base_policy(config) if word == BASE and not Path(word).exists() else resolve(word)
-            for word in words
-        ]
+        return [policy_named(word, config) for word in words]
+
+
+def policy_named(word: str, config: RunConfig) -> Policy:
+    """Return the policy that an argument names. `base` is the config's model."""
+    return base_policy(config) if word == BASE and not Path(word).exists() else resolve(word)

@@ -103,7 +103,7 @@ COMMANDS = (
     "pause", "resume", "checkpoint", "stop", "abort-reward", "set", "sample", "evaluate",
     "check", "score", "baseline", "probe", "cases", "rewards", "new", "config", "metrics", "log",
     "completions", "course", "prompts", "doctor", "tokens", "whatif", "data", "export", "plan", "gpus",
-    "compare", "seeds", "checkpoints", "merge", "push", "card", "report", "reproduce",
+    "compare", "chat", "seeds", "checkpoints", "merge", "push", "card", "report", "reproduce",
 )  # fmt: skip
 
 
@@ -157,6 +157,7 @@ SERVED: dict[str, str] = {
     "baseline": "baseline:baseline",
     "rewards": "rewards:rewards",
     "compare": "compare:compare",
+    "chat": "chat:chat",
     "probe": "probe:probe_rewards",
     "cases": "cases:run_cases",
     "new": "new:new",

@@ -22,6 +22,7 @@ from grpo_tui.cli.parser_config import (
 from grpo_tui.cli.parser_rewards import add_reward_commands
 from grpo_tui.cli.parser_ship import (
     add_card_command,
+    add_chat_command,
     add_checkpoints_command,
     add_compare_command,
     add_merge_command,
@@ -73,6 +74,7 @@ def build_parser(
         ("score", "baseline", "probe", "cases", "rewards", "whatif"): add_reward_commands,
         ("compare",): add_compare_command,
         ("seeds",): add_seeds_command,
+        ("chat",): add_chat_command,
         ("new",): add_new_command,
         ("config",): add_config_command,
         ("export",): add_export_command,
@@ -532,6 +534,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "grpo-tui score my.yaml --run runs/first --where 'reward<1 and truncated'",
     ),
     "baseline": ("grpo-tui baseline my.yaml --rows 32",),
+    "chat": (
+        "grpo-tui chat runs/first --with base",
+        "grpo-tui chat runs/first@200 --prompt 'What is 7 + 15?' --json",
+    ),
     "compare": (
         "grpo-tui compare runs/first",
         "grpo-tui compare base runs/first@200 runs/first --rows 200 --samples 8",

@@ -1,4 +1,4 @@
-"""Arguments of the commands for finished runs, from compare and seeds to reproduce."""
+"""Arguments of the commands for finished runs, from compare, chat and seeds to reproduce."""
 
 from __future__ import annotations
 
@@ -74,6 +74,38 @@ def add_seeds_command(commands: Commands) -> None:
     )
     command.add_argument("runs", type=path, nargs="+", metavar="RUN", help="run folders")
     command.add_argument("--json", action="store_true", help="the documented JSON object")
+
+
+def add_chat_command(commands: Commands) -> None:
+    """Add `chat`."""
+    chat = commands.add_parser(
+        "chat",
+        help="chat with a base model, a run or a checkpoint, or with two of them at the same prompts",
+        epilog=(
+            "In a terminal, ctrl+c stops an answer, ctrl+d ends the chat, and /help lists what else can be "
+            "typed. Otherwise every line of stdin is a prompt of its own. Exit codes: 0 done, 2 usage error "
+            "or failure, 3 code to confirm first, 130 interrupted. See docs/after-training.md."
+        ),
+    )
+    chat.add_argument(
+        "policy",
+        metavar="POLICY",
+        help="base, RUN, RUN@STEP, RUN@live while it trains, a model folder or an adapter folder",
+    )
+    chat.add_argument("--with", metavar="POLICY", dest="beside", help="ask this one the same prompts")
+    chat.add_argument(
+        "--config",
+        type=path,
+        metavar="CONFIG_OR_RUN",
+        help="where system prompt, rewards and sampling settings come from (default: the first run named)",
+    )
+    chat.add_argument("--prompt", metavar="TEXT", help="ask this and exit")
+    chat.add_argument("--seed", type=int, metavar="S", help="seed of every answer (default: the config's)")
+    add_time_limit(chat)
+    add_overrides(chat)
+    add_trust(chat)
+    chat.add_argument("--json", action="store_true", help="the documented JSON object, one per prompt")
+    chat.add_argument("--events", action="store_true", help=argparse.SUPPRESS)  # for the screen
 
 
 def add_merge_command(commands: Commands) -> None:

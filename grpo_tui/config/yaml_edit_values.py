@@ -19,7 +19,7 @@ WIDEST_INLINE = 96
 
 _SAFE_START = re.compile(r"[\w./~+(<$^\\;é-]")
 _NEVER_PLAIN = re.compile(r": |:$| #|^[-?:] |^[-?:]$|^(---|\.\.\.)")
-_IN_FLOW = re.compile(r"[,\[\]{}]|:(?=$|[,\[\]{}\"'])")
+_IN_FLOW = re.compile(r"[,\[\]{}?]|:(?=$|[,\[\]{}\"'])")
 _YAML_12 = re.compile(
     r"~|null|true|false|[-+]?\d[\d_,:]*|0o[0-7]+|0x[\da-f]+|[-+]?(\.\d+|\d[\d_]*(\.[\d_]*)?)(e[-+]?\d+)?|"
     r"[-+]?\.(inf|nan)|y|n|yes|no|on|off",

@@ -6,7 +6,8 @@ Row numbers in messages start at 1, in the order of the source.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +73,27 @@ def as_messages(prompt: Any, section: Section) -> list[dict[str, Any]]:
         "prompt"
     ]
     return made
+
+
+SEVERAL = 8
+"""Training prompts compared to find the beginning they share."""
+
+
+def some_prompts(rows: Any) -> list[Any]:
+    """Return a few prompts spread over the rows, or the first one of a stream."""
+    if not hasattr(rows, "__getitem__"):
+        return [row["prompt"] for row in itertools.islice(iter(rows), 1)]
+    count = min(SEVERAL, len(rows))
+    return [rows[index * len(rows) // count]["prompt"] for index in range(count)]
+
+
+def shared_beginning(prompts: Sequence[Sequence[Mapping[str, Any]]]) -> list[Mapping[str, Any]]:
+    """Return the messages before the last one that all prompts share: system prompt and examples."""
+    beginnings = [prompt[:-1] for prompt in prompts]
+    if len(beginnings) == 1:  # what other prompts share is unknown
+        return [message for message in beginnings[0][:1] if message["role"] == "system"]
+    shared = itertools.takewhile(lambda turn: all(m == turn[0] for m in turn), zip(*beginnings, strict=False))
+    return [turn[0] for turn in shared]
 
 
 def _renamed(rows: Dataset, columns: list[str], section: Section, origin: str) -> tuple[Dataset, list[str]]:

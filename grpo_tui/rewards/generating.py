@@ -5,6 +5,7 @@ Calls block, so a screen makes them from a thread. Neither torch nor transformer
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -77,10 +78,13 @@ class ModelChild(Closing):
         """End the child and everything it started."""
         self._child.close()
 
-    def ask(self, request: Mapping[str, Any], take: Take = lambda event: None) -> dict[str, Any]:
+    def ask(
+        self, request: Mapping[str, Any], take: Take = lambda event: None, *, bare: bool = False
+    ) -> dict[str, Any]:
         """Send a request with the config and wait for the reply.
 
         Args:
+            bare: leave the config out.
             take: receives every event except `at`, which becomes progress.
 
         Raises:
@@ -95,7 +99,7 @@ class ModelChild(Closing):
                 take(event)
 
         required(self._config, *self.needs)
-        request = {**request, "config": self._config.to_json()}
+        request = {**request} if bare else {**request, "config": self._config.to_json()}
         if self._child.pid is None and not self._cancel.is_set():
             self.tell(Progress("starting"))
         try:
@@ -152,6 +156,30 @@ class Generated:
 
 
 @dataclass(frozen=True, slots=True)
+class Chatted:
+    """One answer of a policy in a chat.
+
+    Attributes:
+        completion: a text, or a list with one message for a chat prompt.
+        text: as the model wrote it, without special tokens.
+        stopped: whether the user stopped it.
+        seed: None for the live policy's own random state.
+        seconds: duration of generating.
+    """
+
+    completion: Any
+    text: str
+    tokens: int
+    truncated: bool
+    stopped: bool = False
+    seed: int | None = None
+    device: str = ""
+    temperature: float | None = None
+    max_tokens: int | None = None
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class ChosenRows:
     """Rows of a dataset.
 
@@ -186,6 +214,8 @@ class Generator(ModelChild):
     ) -> None:
         super().__init__(config, tell, cancel)
         self._weights = {"adapter": adapter, "tokenizer": tokenizer}
+        self._writing = False
+        """Whether the running answer has begun, so that a signal stops it."""
 
     def rows(self, count: int, seed: int, *, held: bool | None = False) -> ChosenRows:
         """Choose random rows of the config's dataset, in the dataset's order.
@@ -231,6 +261,65 @@ class Generator(ModelChild):
         request = {"do": "answers", "prompts": prompts, "count": count, "seed": seed, **self._weights}
         reply = self.ask(request, take)
         return Generated(tuple(samples), tuple(tokens), count, seconds, **reply)
+
+    def opening(self) -> tuple[bool, list[dict[str, Any]], str]:
+        """Return whether training prompts are messages, what all begin with, and why data is missing.
+
+        The child remembers the rows for `row`.
+
+        Raises:
+            GenerateError: the child ended.
+        """
+        reply = self.ask({"do": "opening"})
+        return bool(reply["chat"]), list(reply["before"]), str(reply["note"])
+
+    def row(self, prompt: Any) -> tuple[Any, dict[str, Any]] | None:
+        """Return prompt and columns of the row with this prompt, or of a training row's number.
+
+        Raises:
+            GenerateError: the child ended.
+        """
+        reply = self.ask({"do": "row", "prompt": prompt}, bare=True)
+        return None if reply["columns"] is None else (reply["prompt"], reply["columns"])
+
+    def chat(self, prompt: Any, seed: int | None, tell: Callable[[str], None]) -> Chatted:
+        """Generate one completion of a rendered prompt or messages, with transformers.
+
+        Args:
+            seed: the config's when None.
+            tell: called with the whole text so far.
+
+        Raises:
+            GenerateError: the model cannot be loaded, or does not generate; `CancelledError` after `stop`
+                while it was loading or before.
+        """
+        text = ""
+
+        def take(event: Mapping[str, Any]) -> None:
+            nonlocal text
+            self._writing = True
+            text = text[: event["kept"]] + event["text"]
+            tell(text)
+
+        try:
+            request = {"do": "chat", "prompt": prompt, "seed": seed, **self._weights}
+            return Chatted(**self.ask(request, take))
+        finally:
+            self._writing = False
+
+    def stop(self) -> None:
+        """End the running answer and keep the model, or end its loading. Safe from any thread.
+
+        Nothing is generated until `go_on`.
+        """
+        if self._writing:
+            self._child.signal(signal.SIGUSR1)
+        else:
+            self._cancel.set()
+
+    def go_on(self) -> None:
+        """Allow answers again after `stop`."""
+        self._cancel.clear()
 
 
 def generate(

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.closing import Closing
@@ -175,23 +175,43 @@ class TokenAsker(Closing):
         return TokenScores.from_wire(self._child.ask({**request, "beside": beside}))
 
     def _of_live(self, args: dict[str, object]) -> TokenScores:
-        mailbox = Mailbox(RunFolder(self._root).commands)
-        try:
-            command = mailbox.submit("tokens", args)
-        except OSError as error:
-            raise GenerateError(f"cannot write a command into the run's folder: {error.strerror}") from error
-        self._tell("waiting for the end of the step")
-        begun = looked = time.monotonic()
-        while (outcome := mailbox.outcome(command.id)) is None:
-            if self._cancel.wait(LOOK_S):
-                raise CancelledError("cancelled")
-            now = time.monotonic()
-            if self._patience_s is not None and now - begun > self._patience_s:
-                raise GenerateError(f"no answer within {self._patience_s:g} s; the run is still in its step")
-            if now - looked > LIVE_AGAIN_S:
-                looked = now
-                if not read_status(self._root).live:
-                    raise GenerateError("the run has ended; ask a checkpoint instead")
-        if not outcome.applied:
-            raise GenerateError(outcome.reason)
-        return TokenScores.from_wire(outcome.result)
+        found = ask_live(self._root, "tokens", args, self._tell, self._cancel, self._patience_s)
+        return TokenScores.from_wire(found)
+
+
+def ask_live(
+    root: Path,
+    kind: str,
+    args: Mapping[str, object],
+    tell: Callable[[str], None],
+    cancel: threading.Event,
+    patience_s: float | None = None,
+) -> dict[str, Any]:
+    """Send a command to a live run and return what it answers at its next safe point.
+
+    Args:
+        patience_s: how long to wait. None for as long as the run lives.
+
+    Raises:
+        GenerateError: the run refused, ended or did not answer; `CancelledError` when the user cancelled.
+    """
+    mailbox = Mailbox(RunFolder(root).commands)
+    try:
+        command = mailbox.submit(kind, dict(args))
+    except OSError as error:
+        raise GenerateError(f"cannot write a command into the run's folder: {error.strerror}") from error
+    tell("waiting for the end of the step")
+    begun = looked = time.monotonic()
+    while (outcome := mailbox.outcome(command.id)) is None:
+        if cancel.wait(LOOK_S):
+            raise CancelledError("cancelled")
+        now = time.monotonic()
+        if patience_s is not None and now - begun > patience_s:
+            raise GenerateError(f"no answer within {patience_s:g} s; the run is still in its step")
+        if now - looked > LIVE_AGAIN_S:
+            looked = now
+            if not read_status(root).live:
+                raise GenerateError("the run has ended; ask a checkpoint instead")
+    if not outcome.applied:
+        raise GenerateError(outcome.reason)
+    return dict(outcome.result)

@@ -236,8 +236,8 @@ class Controller:
         prompt = command.args.get("prompt") or self._ranks.from_first(self._newest_prompt())
         if prompt is None:
             raise Refused("give a prompt: the run has not generated anything yet")
-        count, temperature = command.args.get("count", 4), command.args.get("temperature")
-        return "", sample(self._trainer, prompt, count=count, temperature=temperature)
+        given = {name: command.args.get(name) for name in ("temperature", "seed")}
+        return "", sample(self._trainer, prompt, count=command.args.get("count", 4), **given)
 
     def _on_evaluate(self, command: Command) -> tuple[str, dict[str, Any]]:
         if self.evaluate is None:

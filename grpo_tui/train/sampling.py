@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import itertools
 import math
 import random
 import sys
@@ -25,7 +24,7 @@ from transformers import TrainerCallback
 
 from grpo_tui.core.records import Completion, GenerationBatch, Group, Record
 from grpo_tui.core.text import prompt_text
-from grpo_tui.data.mapping import prompt_problem
+from grpo_tui.data.mapping import prompt_problem, shared_beginning, some_prompts
 from grpo_tui.train import compat
 from grpo_tui.train.capture import HIDDEN_COLUMNS, Capture
 from grpo_tui.train.checkpoints import restore_reward_states, reward_states
@@ -35,8 +34,6 @@ from grpo_tui.train.reward_runner import RewardRunner, is_async
 from grpo_tui.train.settings import LEAST_TEMPERATURE, MOST_TEMPERATURE, Refused
 
 MAX_COMPLETIONS = 64
-SEVERAL = 8
-"""Training prompts compared to find the beginning they share."""
 MAX_PROMPT_TOKENS = 32_768
 """Longer prompts would hold up the run for minutes, whatever the model's context."""
 
@@ -60,13 +57,20 @@ class Drawn:
     before: str = ""
 
 
-def sample(trainer: Any, prompt: Any, *, count: int = 4, temperature: float | None = None) -> dict[str, Any]:
+def sample(
+    trainer: Any,
+    prompt: Any,
+    *,
+    count: int = 4,
+    temperature: float | None = None,
+    seed: int | None = None,
+) -> dict[str, Any]:
     """Generate `count` completions of one prompt; see `draw`.
 
     Returns:
         `{"prompt", "rendered", "before", "temperature", "completions": [{"text", "tokens", "truncated"}]}`.
     """
-    drawn = draw(trainer, prompt, count=count, temperature=temperature)
+    drawn = draw(trainer, prompt, count=count, temperature=temperature, seed=seed)
     completions = [
         {
             "text": trainer._tokenizer.decode(ids, skip_special_tokens=True),
@@ -84,7 +88,9 @@ def sample(trainer: Any, prompt: Any, *, count: int = 4, temperature: float | No
     }
 
 
-def draw(trainer: Any, prompt: Any, *, count: int, temperature: float | None = None) -> Drawn:
+def draw(
+    trainer: Any, prompt: Any, *, count: int, temperature: float | None = None, seed: int | None = None
+) -> Drawn:
     """Generate `count` completions of one prompt as token ids.
 
     Args:
@@ -93,6 +99,7 @@ def draw(trainer: Any, prompt: Any, *, count: int, temperature: float | None = N
             becomes a user message after the messages that all training prompts share.
         count: 1 to 64.
         temperature: Sampling temperature, by default the run's; 0 decodes greedily.
+        seed: Seed of the sampling; None continues from the run's random state.
 
     Raises:
         Refused: The prompt is empty, invalid or too long, or `count` or `temperature` is out of range.
@@ -103,7 +110,7 @@ def draw(trainer: Any, prompt: Any, *, count: int, temperature: float | None = N
     if temperature is not None:
         _set_temperature(config, temperature)
     rendered, ids, before = encode(trainer, prompt, config.max_new_tokens or 0)
-    kept, truncated = generate(trainer, [ids] * count, config)
+    kept, truncated = generate(trainer, [ids] * count, config, seed)
     return Drawn(rendered, config.temperature if config.do_sample else 0.0, kept, truncated, before)
 
 
@@ -248,7 +255,7 @@ def encode(trainer: Any, prompt: Any, new: int) -> tuple[str, list[int], str]:
     """
     said = ""
     if isinstance(prompt, str):
-        rows = _some_prompts(trainer)
+        rows = some_prompts(trainer.train_dataset)
         if rows and not isinstance(rows[0], str):
             before = shared_beginning(rows)
             prompt, said = [*before, {"role": "user", "content": prompt}], _in_words(before)
@@ -261,23 +268,6 @@ def encode(trainer: Any, prompt: Any, new: int) -> tuple[str, list[int], str]:
     refuse_unknown_tokens(trainer, ids)
     rendered = prompt if isinstance(prompt, str) else trainer._tokenizer.decode(ids)
     return rendered, ids, said
-
-
-def _some_prompts(trainer: Any) -> list[Any]:
-    rows = trainer.train_dataset
-    if not hasattr(rows, "__getitem__"):
-        return [row["prompt"] for row in itertools.islice(iter(rows), 1)]
-    count = min(SEVERAL, len(rows))
-    return [rows[index * len(rows) // count]["prompt"] for index in range(count)]
-
-
-def shared_beginning(prompts: Sequence[Sequence[Mapping[str, Any]]]) -> list[Mapping[str, Any]]:
-    """Return the messages before the last one that all prompts share: system prompt and examples."""
-    beginnings = [prompt[:-1] for prompt in prompts]
-    if len(beginnings) == 1:  # what other prompts share is unknown
-        return [message for message in beginnings[0][:1] if message["role"] == "system"]
-    shared = itertools.takewhile(lambda turn: all(m == turn[0] for m in turn), zip(*beginnings, strict=False))
-    return [turn[0] for turn in shared]
 
 
 def _in_words(before: Sequence[Mapping[str, Any]]) -> str:

@@ -124,6 +124,8 @@ def test_set_reaches_the_config_of_every_command(
             command = ("whatif", run) if source == run else ("whatif", run, source)
         if words == ("compare",):
             command = ("compare", "base", "--config", source)
+        if words == ("chat",):
+            command = ("chat", "base", "--prompt", "a", "--config", source)
         if words == ("check",):  # findings are its answer
             assert main([*map(str, command), "--set", "no_such_key=1"]) == 1
             assert "no_such_key" in capsys.readouterr().out

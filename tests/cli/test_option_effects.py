@@ -211,7 +211,7 @@ class Shown(SimpleNamespace):
 
 
 FOUND = Shown()
-LABS = ("baseline", "score", "probe", "cases", "what_if", "data", "new", "compare")
+LABS = ("baseline", "score", "probe", "cases", "what_if", "data", "new", "compare", "chat")
 ROW = SimpleNamespace(group=1, index=0, step=1)
 OUTCOME = SimpleNamespace(applied=True, step=1, reason="", result={})
 STEERED = "steer.Mailbox.submit"
@@ -244,6 +244,15 @@ HANDED: tuple[tuple[str, str, Callable[[Taken], Any], Any], ...] = (
     ("compare MODEL --config DEMO --progress", "compare._tell_progress", lambda t: t.args,
      ("loading torch…",)),
     ("compare MODEL --config DEMO --json", "compare.print_json", lambda t: t.args, ({"verdict": []},)),
+    ("chat MODEL --config DEMO --with base --seed 5 --timeout 7 --set seed=9", "chat.Chat",
+     lambda t: (t.args[0].limit_s, t.args[1].grpo["seed"], [p.name for p in t.args[2]], t.args[3]),
+     (7.0, 9, [str(DEMO_MODEL), "base"], 5)),
+    ("chat MODEL --config DEMO", "chat.Chat",
+     lambda t: ([p.name for p in t.args[2]], t.args[3], type(t.args[4].__self__).__name__),
+     ([str(DEMO_MODEL)], None, "_Plain")),
+    ("chat MODEL --config DEMO --json", "chat.Chat", lambda t: type(t.args[4].__self__).__name__, "_Json"),
+    ("chat MODEL --config DEMO --events", "chat._sent", lambda t: t.args, ()),
+    ("chat MODEL --config DEMO --prompt hello", "chat.Chat.ask", lambda t: t.args[1], "hello"),
     ("score DEMO --timeout 7 --set seed=9", "score.dataset_rows",
      lambda t: (t.args[0].limit_s, t.args[1].grpo["seed"], t.args[2]), (7.0, 9, 0)),
     ("score DEMO --rows 3", "score.dataset_rows", lambda t: t.args[2], 3),

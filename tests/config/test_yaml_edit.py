@@ -51,6 +51,7 @@ SET = {
     "tabs in a text": ("a: |\n  x\ty\t\nb: 1\n", "b", 2, "a: |\n  x\ty\t\nb: 2\n"),
     "other scripts": ("名: 数  # 注\n", "名", "値", "名: 値  # 注\n"),
     "inside a flow mapping": ("a: {b: 1, c: [x, y]}  # c\n", "a.c.1", "no", "a: {b: 1, c: [x, 'no']}  # c\n"),
+    "a question inside a flow list": ("a: [x]\n", "a.1", "why?", "a: [x, 'why?']\n"),
     "a key into a flow mapping": ("a: {b: 1}\n", "a.c", "x,y", "a: {b: 1, c: 'x,y'}\n"),
     "a key into an empty flow mapping": ("a: {}\n", "a.c", 1, "a: {c: 1}\n"),
     "JSON": ('{"a": 1,\n "b": 2}\n', "b", 3, '{"a": 1,\n "b": 3}\n'),

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from grpo_tui.core.records import Record
-from grpo_tui.train.sampling import sample, shared_beginning
+from grpo_tui.data.mapping import shared_beginning
+from grpo_tui.train.sampling import sample
 from grpo_tui.train.settings import LiveSettings, Refused
 from tests.train.tiny import make_trainer
 

@@ -17,6 +17,7 @@ from grpo_tui.ui.requests import rewards_of_run
 from grpo_tui.ui.screens.answers import AnswersScreen
 from grpo_tui.ui.screens.audit import AuditScreen
 from grpo_tui.ui.screens.chart import ChartScreen, OverlayScreen
+from grpo_tui.ui.screens.chat import ChatLines, ChatScreen
 from grpo_tui.ui.screens.course import CourseScreen
 from grpo_tui.ui.screens.dialogs import (
     MenuDialog,
@@ -45,6 +46,7 @@ from grpo_tui.ui.widgets.runs_table import RunsTable
 from tests.ship.folders import checkpoint
 from tests.ui import machines
 from tests.ui.acts import Acts
+from tests.ui.chat_child import Scripted
 from tests.ui.conftest import app_on, opened, sent, shown, until
 from tests.ui.kept_comparison import keep_comparison, waiting_child
 from tests.ui.recorded_run import GROUPS, NOW, RecordedRun, recorded
@@ -145,6 +147,10 @@ async def test_of_train(run: RecordedRun, monkeypatch: pytest.MonkeyPatch) -> No
         await act("run.abort", lambda: "abort_reward" in commands())
         run.now("wait")
         await until(pilot, lambda: app.view is not None and app.view.state == "paused")
+        await act("live.chat", on_top(app, ChatScreen))
+        await until(pilot, lambda: "runs/demo-add@live" in shown(app))
+        await pilot.press("escape")
+        await closed(pilot, screen)
         await act("run.resume", lambda: "resume" in commands())
         assert act.missed("train") == {"log.previous"}
 
@@ -392,12 +398,56 @@ async def test_of_results(run: RecordedRun, monkeypatch: pytest.MonkeyPatch) -> 
         await closed(pilot, screen)
         await act("results.push", on_top(app, WordsDialog))
         await closed(pilot, screen)
+        await act("results.chat", on_top(app, YesNo))
+        await pilot.press("y")
+        await until(pilot, on_top(app, ChatScreen))
+        await pilot.press("escape")
+        await closed(pilot, screen)
         monkeypatch.setattr("grpo_tui.ui.comparing.Child", waiting_child)
         await act("results.compare", on_top(app, YesNo))
         await pilot.press("y")
         await until(pilot, lambda: "base (1 of 2): generating" in shown(app))
         await act("results.stop", lambda: "S stops it" not in shown(app))
         assert not act.missed("results")
+
+
+async def test_of_the_chat(run: RecordedRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("grpo_tui.ui.screens.chat.Chatting", Scripted)
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(100, 16)) as pilot:
+        act = Acts(pilot)
+        await opened(pilot)
+        below = app.screen
+        app.push_screen(ChatScreen(run.folder.root, "mine@40", run.folder.root, beside=False))
+        await until(pilot, on_top(app, ChatScreen))
+        screen, box, lines = app.screen, app.screen.query_one(Input), app.screen.query_one(ChatLines)
+        box.value = "What is 1 + 1?"
+        await act("chat.send", lambda: "mine@40: writing" in shown(app))
+        await act("chat.stop", lambda: "good 1.00" in shown(app))
+        await act("chat.base", lambda: "mine@40 beside base" in shown(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: app.focused is lines)
+        await act("chat.ask", lambda: app.focused is box)
+        for text in ("more", "still more"):
+            box.value = text
+            await pilot.press("enter")
+            await until(pilot, lambda: bool(lines.doing))
+            await pilot.press("escape")
+            await until(pilot, lambda: not lines.doing)
+        await until(pilot, lambda: lines.scroll_offset.y > 1)
+        end = lines.scroll_offset.y
+        await act("chat.up", lambda: lines.scroll_offset.y == end - 1)
+        await act("chat.down", lambda: lines.scroll_offset.y == end)
+        await act.copied("chat.copy", lambda text: text == "prompt:\nstill more\n\nmine@40:\n2")
+        await act("chat.keep", on_top(app, MenuDialog))
+        await pilot.press("p")
+        await until(pilot, lambda: "did /probe" in shown(app))
+        await act("chat.new", lambda: "still more" not in shown(app))
+        await pilot.press("escape")
+        await act("chat.back", lambda: app.screen is below)
+        assert not act.missed("chat")
+        await until(pilot, lambda: Scripted.closed)
+        assert screen is not app.screen
 
 
 async def test_of_the_runs_and_of_those_over_each_other(run: RecordedRun) -> None:
@@ -471,6 +521,7 @@ WITHOUT_A_RUN = {
     "generations.fold": "Nothing to fold",
     "generations.views": "No saved queries yet",
     "results.compare": "No model to compare yet.",
+    "results.chat": "No model to chat with yet.",
     "results.stop": "No comparison is running.",
     "results.export": "There is no run to export.",
     "results.push": "No model to upload yet.",
@@ -512,5 +563,5 @@ async def test_without_a_run_an_action_says_why_it_does_nothing() -> None:
 
 def test_no_pane_is_left_out() -> None:
     """The panes that are done here and in the tests of Data, Rewards, Config and the tokens."""
-    here = "all train hardware zoom chart overlay generations course what-if results runs"
+    here = "all train hardware zoom chart overlay generations course what-if results chat runs"
     assert {a.pane for a in ACTIONS} == {*here.split(), "data", "rewards", "probes", "config", "tokens"}

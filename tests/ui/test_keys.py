@@ -109,6 +109,7 @@ ACTS = {
     *("config.save", "config.save_text", "config.save_as", "config.new", "config.export", "rewards.keep"),
     *("rewards.write", "rewards.next", "rewards.new", "generations.export"),
     *("results.compare", "results.stop", "results.fork", "results.export", "results.push"),
+    *("chat.stop", "chat.new", "chat.keep"),
 }
 """What changes a run or a file, or starts work on a GPU; asking the model is the core key `m`."""
 LOOKS = {"N", "G"}

@@ -9,7 +9,7 @@ A completion ends at the first end token.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,8 @@ MOST_AT_ONCE = 64
 """Number of completions per batch, unless `per_device_train_batch_size` is larger."""
 MOST_FOR_VLLM = 256
 """Number of completions per request to vLLM."""
+TELL_S = 0.05
+"""Shortest time between two reports of an unfinished completion."""
 
 
 class PolicyError(RuntimeError):
@@ -272,8 +274,91 @@ def prompt_ids(policy: Policy, prompt: Any, template: Mapping[str, Any]) -> list
     return list(tokenized["input_ids"][0])
 
 
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """One completion that was reported while it was generated.
+
+    Attributes:
+        text: as it was last reported, without special tokens.
+        stopped: whether it was stopped before its end.
+    """
+
+    answer: Answer
+    text: str
+    stopped: bool
+
+
+def streamed(
+    policy: Policy,
+    prompt: Any,
+    settings: Mapping[str, Any],
+    template: Mapping[str, Any],
+    tell: Callable[[str], None],
+    stop: Callable[[], bool],
+) -> Streamed:
+    """Generate one completion with transformers. The caller sets the seed.
+
+    Args:
+        tell: called with the whole text so far, every few tokens and at the end.
+        stop: whether to end after the current token.
+    """
+    rendered = prompt_ids(policy, prompt, template)
+    stream = Stream(policy, tell, stop)
+    try:
+        _generate(policy, [rendered], settings, 0, stream)
+        stopped = False
+    except StoppedError:
+        stopped = True
+    stream.flush()
+    return Streamed(_answer(policy, [prompt], [rendered], 0, stream.ids), stream.text, stopped)
+
+
+class StoppedError(RuntimeError):
+    """The completion was stopped."""
+
+
+class Stream:
+    """Receives one completion's tokens from `generate`, as a streamer of transformers.
+
+    The text is decoded as a whole, because tokens can depend on those before them.
+    """
+
+    def __init__(self, policy: Policy, tell: Callable[[str], None], stop: Callable[[], bool]) -> None:
+        self._policy, self._tell, self._stop = policy, tell, stop
+        self._begun = False
+        self._told_at = 0.0
+        self.ids: list[int] = []
+        self.text = ""
+
+    def put(self, value: Any) -> None:
+        """Take the next tokens. The first call brings the prompt."""
+        if not self._begun:
+            self._begun = True
+            return
+        self.ids += value.reshape(-1).tolist()
+        if time.monotonic() - self._told_at >= TELL_S:
+            self.flush()
+        if self._stop():
+            raise StoppedError
+
+    def end(self) -> None:
+        """Take the end of the completion."""
+
+    def flush(self) -> None:
+        """Report the text so far, unless it ends inside a character."""
+        self._told_at = time.monotonic()
+        text = self._policy.processor.batch_decode([self.ids], skip_special_tokens=True)[0]
+        if text != self.text and not text.endswith("\ufffd"):
+            self.text = text
+            self._tell(text)
+
+
 def _generate(
-    policy: Policy, prompts: Sequence[list[int]], settings: Mapping[str, Any], seed: int
+    policy: Policy,
+    prompts: Sequence[list[int]],
+    settings: Mapping[str, Any],
+    seed: int,
+    stream: Stream | None = None,
 ) -> list[list[int]]:
     """Return the completions' ids, each up to its first end token."""
     if policy.engine == "vllm":
@@ -290,7 +375,9 @@ def _generate(
     inputs = torch.tensor([[padding] * (width - len(p)) + p for p in prompts], device=policy.device)
     mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts], device=policy.device)
     with torch.no_grad(), mixed_precision(policy):
-        whole = policy.model.generate(input_ids=inputs, attention_mask=mask, generation_config=config)
+        whole = policy.model.generate(
+            input_ids=inputs, attention_mask=mask, generation_config=config, streamer=stream
+        )
     return [until_end(row, policy.ends) for row in whole[:, width:].tolist()]
 
 

@@ -30,23 +30,26 @@ class AnswerLines(LineScroll):
 
     def lines(self, width: int) -> list[Line]:
         pair = self._pair
-        lines: list[Line] = [_painted(row) for row in laid_out([(pair.prompt, "text")], max(10, width - 2))]
+        lines: list[Line] = [painted(row) for row in laid_out([(pair.prompt, "text")], max(10, width - 2))]
         beside = width >= SIDE_BY_SIDE
         room = (width - 2) // 2 if beside else width
         for base, policy in zip_longest(pair.base, pair.policy):
             sides = zip(self._names, (base, policy), _marked(base, policy), strict=True)
             left, right = (_column(*side, room) for side in sides)
             if beside:
-                lines += [_joined(a, b, room) for a, b in zip_longest(left, right, fillvalue=())]
+                lines += [joined(a, b, room) for a, b in zip_longest(left, right, fillvalue=())]
             else:
                 lines += [*left, *right]
         return lines
 
 
 def _column(name: str, one: Answer | None, text: Spans, width: int) -> list[Line]:
-    if one is None:
-        return []
-    return [ruled(_title(name, one), width), *map(_painted, laid_out(text, max(10, width - 2)))]
+    return [] if one is None else column(_title(name, one), text, width)
+
+
+def column(title: list[Line], text: Spans, width: int) -> list[Line]:
+    """Return a text under a ruled title, at most `width` cells wide."""
+    return [ruled(title, width), *map(painted, laid_out(text, max(10, width - 2)))]
 
 
 def _title(name: str, one: Answer) -> list[Line]:
@@ -68,11 +71,13 @@ def _marked(base: Answer | None, policy: Answer | None) -> tuple[Spans, Spans]:
     return before, [(piece.text, roles[piece.kind]) for piece in pieces if piece.kind != "gone"]
 
 
-def _painted(row: Spans) -> Line:
+def painted(row: Spans) -> Line:
+    """Return a laid-out row as a line, one cell from the edge."""
     return [Span(" "), *(Span(text, role) for text, role in row)]
 
 
-def _joined(left: Line, right: Line, half: int) -> Line:
+def joined(left: Line, right: Line, half: int) -> Line:
+    """Return two lines side by side. The second one starts two cells after `half`."""
     return [*left, Span(" " * max(0, half + 2 - width_of(left))), *right]
 
 

@@ -150,6 +150,7 @@ OVER_PANES = {
     ),
     "config": (("data", "the rows of a config"),),
     "rewards": (("probes", "what the probes showed"),),
+    "results": (("chat", "chat with a model"),),
     "generations": (
         ("course", "trends over the run"),
         ("what-if", "what would change"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -455,31 +456,52 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
 
     def action_results_compare(self) -> None:
         """Compare the selected or newest model with the base. Asks first while the run is training."""
+        if self._comparing is not None:
+            self.app.notify("A comparison is running. S stops it.")
+        elif (chosen := self._usable("compare")) is not None:
+            self._beside_training("compare", "A comparison", partial(self._begin, chosen))
+
+    def action_results_chat(self) -> None:
+        """Chat with the selected or newest model and the base. Asks first while the run is training."""
+        if (chosen := self._usable("chat with")) is not None:
+            self._beside_training("chat", "A chat", partial(self._chat, chosen))
+
+    def _chat(self, model: Model) -> None:
+        from grpo_tui.ui.screens.chat import ChatScreen
+
+        if self._root is not None:
+            self.app.push_screen(ChatScreen(self._root, model.name, model.path, beside=True))
+
+    def _usable(self, verb: str) -> Model | None:
+        """Return the selected or newest model. Says why if there is none that can be loaded."""
         models = self.query_one(ModelList)
         usable = [one for one in models.models if one.usable]
         chosen = models.selected if self.focused is models else next(iter(usable), None)
-        if self._comparing is not None:
-            self.app.notify("A comparison is running. S stops it.")
-        elif chosen is None:
-            self.app.notify("No model to compare yet.", severity="warning")
+        if chosen is None:
+            self.app.notify(f"No model to {verb} yet.", severity="warning")
         elif not chosen.usable:
-            word = f"The checkpoint of step {chosen.step:,} cannot be compared: {chosen.marks}"
+            word = f"The checkpoint of step {chosen.step:,} cannot be loaded: {chosen.marks}"
             self.app.notify(word, severity="warning")
-        elif (view := self.shell.view) is not None and view.live and view.state != "paused":
-            self._ask_beside(chosen)
         else:
-            self._begin(chosen)
+            return chosen
+        return None
 
-    def _ask_beside(self, model: Model) -> None:
+    def _beside_training(self, verb: str, what: str, begin: Callable[[], None]) -> None:
+        """Begin, after a question while the run is training."""
         from grpo_tui.ui.screens.dialogs import DialogText, YesNo
+
+        view = self.shell.view
+        if view is None or not view.live or view.state == "paused":
+            begin()
+            return
 
         def answered(yes: bool | None) -> None:
             if yes:
-                self._begin(model)
+                begin()
 
-        words = "The run is training. A comparison would compete with it for memory and compute."
+        words = f"The run is training. {what} would compete with it for memory and compute."
         told: list[Line] = [[Span(f" {row}")] for row in wrapped(words, 60)]
-        self.app.push_screen(YesNo("compare now?", DialogText(told), "compare", "later"), answered)
+        self.app.push_screen(YesNo(f"{verb} now?", DialogText(told), verb, "later"), answered)
 
     def _begin(self, model: Model) -> None:
         from grpo_tui.ui.comparing import Comparing, code_to_compare

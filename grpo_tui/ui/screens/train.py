@@ -198,6 +198,15 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
 
             self.app.push_screen(SampleDialog(view), chosen)
 
+    def action_live_chat(self) -> None:
+        """Chat with the live policy. The base model is asked only if wanted: it takes memory of its own."""
+        from grpo_tui.ui.screens.chat import ChatScreen
+
+        folder = self.shell.run_folder
+        if self._allowed(action("live.chat")) is not None and folder is not None:
+            root = folder.root
+            self.app.push_screen(ChatScreen(root, f"{from_here(root)}@live", root, beside=False))
+
     def _show_samples(self, outcome: Outcome) -> None:
         from grpo_tui.ui.screens.reading import SampleResult
 

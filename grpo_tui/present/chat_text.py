@@ -1,0 +1,35 @@
+"""Text below an answer in a chat: length, rewards, and why there is no score."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from grpo_tui.core.text import one_line
+from grpo_tui.present.formatting import MISSING, compact, plural
+
+
+def footing(answer: Mapping[str, Any]) -> str:
+    """Return the figures of an answer of `grpo-tui chat --json` on one line."""
+    parts = [plural(int(answer["tokens"]), "token")]
+    if answer["stopped"]:
+        parts.append("stopped")
+    elif answer["truncated"]:
+        parts.append("truncated")
+    parts += [f"{one_line(name, 30)} {_shown(score)}" for name, score in answer["rewards"].items()]
+    if answer["rewards"]:
+        parts.append(f"total {_shown(answer['reward'])}")
+    return " · ".join(parts)
+
+
+def _shown(score: float | None) -> str:
+    return MISSING if score is None else compact(score)
+
+
+def remarks(body: Mapping[str, Any]) -> Iterator[str]:
+    """Yield notes on an exchange, and why rewards gave no scores."""
+    yield from map(one_line, body["notes"])
+    for name, why in body["errors"].items():
+        yield f"{one_line(name, 30)} gave no score: {one_line(why, 300)}"
+    if body["errors"] and body["row"] is None:
+        yield "the prompt is not a row of the dataset, so it has no reference answer"

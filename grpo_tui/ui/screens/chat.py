@@ -1,0 +1,333 @@
+"""Chat with a model of the open run, beside its base, on top of Results or Train.
+
+The models are loaded by child processes. Leaving the screen ends them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from textual import on
+from textual.app import ComposeResult
+from textual.message import Message
+from textual.screen import Screen
+from textual.widgets import Input
+
+from grpo_tui.core.text import one_line, safe, wrapped
+from grpo_tui.present.chat_text import footing, remarks
+from grpo_tui.present.config_yaml import from_edit
+from grpo_tui.present.formatting import duration
+from grpo_tui.present.reading import laid_out
+from grpo_tui.ui.actions import bindings
+from grpo_tui.ui.chatting import Chatting
+from grpo_tui.ui.messages import ConsentAsked
+from grpo_tui.ui.paint import Line, LineScroll, Span, ruled
+from grpo_tui.ui.screens.answers import column, joined, painted
+from grpo_tui.ui.screens.dialogs import Choice, MenuDialog
+from grpo_tui.ui.shell import Shell
+from grpo_tui.ui.textual_private import LeftOnce
+from grpo_tui.ui.widgets.bars import Footer, Header
+
+SIDE_BY_SIDE = 100
+"""From this width two answers are shown side by side."""
+LOOK_S = 0.5
+BASE = "base"
+
+
+class Turn:
+    """What was asked or said, and the answers so far."""
+
+    def __init__(self, text: str, names: tuple[str, ...], *, asked: bool) -> None:
+        self.text, self.names, self.asked = text, names, asked
+        self.texts: dict[int, str] = {}
+        self.body: Mapping[str, Any] | None = None
+        self._laid: tuple[int, list[Line]] | None = None
+
+    def write(self, place: int, text: str) -> None:
+        """Show an unfinished answer."""
+        self.texts[place], self._laid = text, None
+
+    def end(self, body: Mapping[str, Any] | None) -> None:
+        """Show the answers with their figures."""
+        self.body, self._laid = body, None
+
+    def lines(self, width: int) -> list[Line]:
+        """Return the lines, laid out only after a change."""
+        if self._laid is None or self._laid[0] != width:
+            self._laid = (width, self._lines(width))
+        return self._laid[1]
+
+    def _lines(self, width: int) -> list[Line]:
+        role = "strong" if self.asked else "dim"
+        lines: list[Line] = [painted(row) for row in laid_out([(self.text, role)], max(10, width - 2))]
+        shown = [place for place in range(len(self.names)) if place in self.texts]
+        beside = len(self.names) > 1 and width >= SIDE_BY_SIDE
+        room = (width - 2) // 2 if beside else width
+        columns = [self._column(place, room) for place in shown]
+        if beside and len(columns) == 2:
+            lines += [joined(a, b, room) for a, b in zip_longest(*columns, fillvalue=())]
+        else:
+            lines += [line for one in columns for line in one]
+        for note in remarks(self.body) if self.body is not None else ():
+            lines += [[Span(f" {row}", "dim")] for row in wrapped(f"note: {note}", max(20, width - 2))]
+        return [*lines, ()]
+
+    def _column(self, place: int, width: int) -> list[Line]:
+        lines = column(
+            [[Span(one_line(self.names[place], width - 6), "title")]], [(self.texts[place], "text")], width
+        )
+        answers = self.body["answers"] if self.body is not None else ()
+        if place < len(answers):
+            lines += [
+                [Span(f" {row}", "dim")] for row in wrapped(footing(answers[place]), max(20, width - 2))
+            ]
+        return lines
+
+
+class ChatLines(LineScroll):
+    """The conversation, and what is being done."""
+
+    def __init__(self) -> None:
+        super().__init__(id="chat-lines")
+        self.turns: list[Turn] = []
+        self.doing = self.trouble = self.first = ""
+        self.since = time.monotonic()
+
+    def lines(self, width: int) -> list[Line]:
+        room = max(20, width - 4)
+        lines: list[Line] = [
+            ruled([[Span("chat", "title")], [Span(one_line(self.first, room), "dim")]], width)
+        ]
+        lines += [line for turn in self.turns for line in turn.lines(width)]
+        if self.doing:
+            waited = duration(time.monotonic() - self.since)
+            lines.append([Span(f" ◌ {one_line(self.doing, room - 24)}, {waited}", "attention"),
+                          Span("   esc stops it", "dim")])  # fmt: skip
+        said = [f"{' ' if number else '✗'} {row}" for number, row in enumerate(wrapped(self.trouble, room))]
+        return [*lines, *([Span(f" {row}", "bad")] for row in said if self.trouble)]
+
+    def follow(self) -> None:
+        """Lay out again and show the end."""
+        self.changed()
+        self.scroll_end(animate=False, force=True)
+
+
+class ChatScreen(LeftOnce, Screen[None], Shell):
+    """A chat with one policy, and with the base model beside it if wanted.
+
+    Args:
+        root: Folder of the run that the policy is of.
+        name: The policy as `grpo-tui chat` accepts it.
+        model: Folder of the policy.
+        beside: Whether to ask the base model too, from the start.
+    """
+
+    BINDINGS = bindings("chat")
+    PANE = "chat"
+
+    class Told(Message):
+        """An event of the chat, or its end."""
+
+        def __init__(self, event: Mapping[str, Any]) -> None:
+            super().__init__()
+            self.event = event
+
+    def __init__(self, root: Path, name: str, model: Path, *, beside: bool) -> None:
+        super().__init__()
+        self._root, self._policy, self._model, self._beside = root, name, model, beside
+        self._chatting: Chatting | None = None
+        self._busy = False
+        self._kept: tuple[str, ...] = ()
+        """Names of the policies of the last exchange, which can be kept."""
+
+    def compose(self) -> ComposeResult:
+        yield Header("results")
+        yield ChatLines()
+        yield Input(
+            id="chat-input", placeholder="a prompt, or /row 3 for a row of the data; /help lists more"
+        )
+        yield Footer(self.PANE)
+
+    def on_mount(self) -> None:
+        self.query_one(Header).show(self.shell.view)
+        self._entitle()
+        self.set_interval(LOOK_S, self._look)
+        self.query_one(Input).focus()
+
+    def on_unmount(self) -> None:
+        if self._chatting is not None:
+            self._chatting.close()
+
+    @property
+    def _lines(self) -> ChatLines:
+        return self.query_one(ChatLines)
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return (self._policy, BASE) if self._beside else (self._policy,)
+
+    def _entitle(self) -> None:
+        self._lines.first = " beside ".join(self._names)
+        self._lines.changed()
+
+    def _look(self) -> None:
+        if self._lines.doing:
+            self._lines.changed()
+
+    def on_descendant_focus(self) -> None:
+        footer = self.query_one(Footer)
+        footer.parts = ("typing",) if isinstance(self.focused, Input) else ("answers",)
+        footer.show(self.shell.view)
+
+    # -- asking ----------------------------------------------------------------------------------
+
+    @on(Input.Submitted)
+    def _submitted(self) -> None:
+        self.action_chat_send()
+
+    def action_chat_send(self) -> None:
+        """Ask what is typed."""
+        box = self.query_one(Input)
+        text = from_edit(box.value)
+        if not text.strip():
+            return
+        if self._busy:
+            self.app.notify("An answer is being written. esc stops it.")
+        elif self._say(text):
+            box.value = ""
+            asked = not text.startswith("/") or text.startswith(("//", "/row"))
+            self._lines.turns.append(Turn(text, self._names, asked=asked))
+            self._begin("starting" if asked else "")
+
+    def _say(self, line: str) -> bool:
+        """Send a line, and start the chat first. Return whether it was sent."""
+        from grpo_tui.ui.comparing import code_to_compare
+
+        if self._chatting is None:
+            if codes := code_to_compare(self._root, self._model):
+                self.post_message(ConsentAsked(codes, self.action_chat_send))
+                return False
+            chatting = self._chatting = Chatting([self._policy, "--with", BASE, "--config", str(self._root)])
+
+            def work() -> None:
+                trouble = chatting.run(lambda event: self.post_message(self.Told(event)))
+                self.post_message(self.Told({"event": "ended", "text": trouble}))
+
+            self.app.run_worker(work, thread=True, group="chat", exit_on_error=False)
+            chatting.say(f"/with {'on' if self._beside else 'off'}")
+        self._chatting.say(line)
+        return True
+
+    def _begin(self, doing: str) -> None:
+        self._busy = True
+        lines = self._lines
+        lines.doing, lines.trouble, lines.since = doing, "", time.monotonic()
+        lines.follow()
+
+    def on_chat_screen_told(self, message: Told) -> None:
+        """Show an event."""
+        event, lines = message.event, self._lines
+        turn = lines.turns[-1] if lines.turns else None
+        match event["event"]:
+            case "at":
+                told = f"{event['name']}: {event['what']}" if event["name"] else str(event["what"])
+                lines.doing = told if lines.doing else ""
+            case "text" if turn is not None:
+                lines.doing = f"{turn.names[event['place']]}: writing"
+                turn.write(event["place"], event["text"])
+            case "exchange" if turn is not None:
+                self._ended(turn, event["body"])
+            case "said" if not str(event["text"]).startswith("asks "):
+                lines.turns.append(Turn(safe(event["text"]), (), asked=False))
+                self._rest()
+            case "failed" | "ended":
+                self._rest(str(event["text"]))
+                if event["event"] == "ended":
+                    self._chatting = None
+        lines.follow()
+
+    def _ended(self, turn: Turn, body: Mapping[str, Any]) -> None:
+        turn.text = safe(str(body["prompt"]))
+        for place, one in enumerate(body["answers"]):
+            turn.write(place, one["text"])
+        turn.end(body)
+        self._kept = tuple(one["policy"] for one in body["answers"] if not one["stopped"])
+        self._rest()
+
+    def _rest(self, trouble: str = "") -> None:
+        self._busy, self._lines.doing, self._lines.trouble = False, "", one_line(trouble)
+
+    # -- actions ---------------------------------------------------------------------------------
+
+    def action_chat_back(self) -> None:
+        """End the running answer, leave the input, or close."""
+        if self._busy:
+            self.action_chat_stop()
+        elif isinstance(self.focused, Input):
+            self._lines.focus()
+        else:
+            self.dismiss(None)
+
+    def action_chat_stop(self) -> None:
+        """End the running answer."""
+        if self._busy and self._chatting is not None:
+            self._chatting.stop()
+        else:
+            self.app.notify("No answer is being written.")
+
+    def action_chat_ask(self) -> None:
+        self.query_one(Input).focus()
+
+    def action_chat_new(self) -> None:
+        """Begin a new conversation."""
+        if self._busy:
+            self.app.notify("An answer is being written. esc stops it.")
+            return
+        if self._chatting is not None:
+            self._chatting.say("/new")
+        self._lines.turns.clear()
+        self._kept = ()
+        self._lines.follow()
+
+    def action_chat_base(self) -> None:
+        """Ask the base model too, or no longer."""
+        if self._busy:
+            self.app.notify("An answer is being written. esc stops it.")
+            return
+        self._beside = not self._beside
+        if self._chatting is not None:
+            self._chatting.say(f"/with {'on' if self._beside else 'off'}")
+        self._entitle()
+
+    def action_chat_keep(self) -> None:
+        """Ask as what to keep the last exchange."""
+        if not self._kept or self._busy:
+            self.app.notify("Nothing to keep yet.")
+            return
+        choices = [
+            Choice(f"answer of {one_line(name, 24)}", "a case with its current scores", f"/case {place + 1}")
+            for place, name in enumerate(self._kept)
+        ]
+        choices.append(Choice("prompt", "a probe prompt of the config file", "/probe", "p"))
+
+        def chosen(line: str | None) -> None:
+            if line is not None:
+                self._say(line)
+
+        self.app.push_screen(MenuDialog("keep", choices), chosen)
+
+    def action_chat_copy(self) -> None:
+        """Copy the last prompt and its answers."""
+        turn = next((one for one in reversed(self._lines.turns) if one.texts), None)
+        if turn is None:
+            self.app.notify("Nothing to copy yet.")
+            return
+        parts = [("prompt", turn.text), *((turn.names[at], text) for at, text in sorted(turn.texts.items()))]
+        self.shell.copy("the answers", safe("\n\n".join(f"{name}:\n{text}" for name, text in parts)))
+
+    def action_scroll(self, by: int) -> None:
+        self._lines.scroll_relative(y=by, animate=False)

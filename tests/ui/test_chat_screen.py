@@ -1,0 +1,111 @@
+"""The chat screen with real models: side by side or one under the other, kept, and nothing left behind."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from textual.widgets import Input
+
+from grpo_tui.config import load_config
+from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL
+from grpo_tui.store.layout import remember
+from grpo_tui.store.spec import RunSpec
+from grpo_tui.ui.screens.chat import ChatLines, ChatScreen
+from grpo_tui.ui.screens.dialogs import MenuDialog
+from tests.foreign import foreign_run
+from tests.ui.chat_child import Scripted
+from tests.ui.conftest import app_on, opened, shown, until
+from tests.ui.recorded_run import RecordedRun
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Path:
+    """A copy of the demo's config, which a test may change."""
+    for name in ("demo.yaml", "task.py", "rewards.py"):
+        shutil.copy(DEMO_CONFIG.with_name(name), tmp_path)
+    (tmp_path / "model").symlink_to(DEMO_MODEL)
+    return tmp_path / "demo.yaml"
+
+
+async def test_both_models_answer_and_the_prompt_is_kept(
+    run: RecordedRun, task: Path, tmp_path: Path
+) -> None:
+    root = run.folder.root
+    RunSpec(load_config(task).to_json()).write(run.folder.spec)
+    remember(root)
+    copied = shutil.copytree(DEMO_MODEL, tmp_path / "copied")
+    app = app_on(root)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await opened(pilot)
+        below = app.screen
+        name = str(copied)
+        app.push_screen(ChatScreen(root, name, copied, beside=True))
+        await until(pilot, lambda: isinstance(app.screen, ChatScreen))
+        lines = app.screen.query_one(ChatLines)
+        app.screen.query_one(Input).value = "What is 7 + 15?"
+        await pilot.press("enter")
+        await until(pilot, lambda: "total" in shown(app) or bool(lines.trouble))
+        assert not lines.trouble
+        body: Any = lines.turns[-1].body
+        assert [one["policy"] for one in body["answers"]] == [name, "base"]
+        assert body["answers"][0]["text"] == body["answers"][1]["text"], "the same weights and seed"
+        answer = body["answers"][0]["text"].splitlines()[0]
+        assert any(row.count(answer) == 2 for row in shown(app).splitlines()), "side by side"
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, lambda: not any(row.count(answer) == 2 for row in shown(app).splitlines()))
+        assert shown(app).count(answer) == 2, "one under the other"
+        await pilot.press("escape")
+        await until(pilot, lambda: app.focused is lines)
+        await pilot.press("K")
+        await until(pilot, lambda: isinstance(app.screen, MenuDialog))
+        await pilot.press("p")
+        await until(pilot, lambda: "added to the probe prompts" in shown(app))
+        probes = load_config(task).section.probe_prompts
+        assert probes is not None
+        assert probes.texts == ("What is 7 + 15?",)
+        family = psutil.Process().children(recursive=True)
+        chats = [one for one in family if {"chat", "--events"} <= set(one.cmdline())]
+        assert chats
+        chats += [one for one in family if "grpo_tui.rewards.generate_child" in one.cmdline()]
+        assert len(chats) == 3
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is below)
+        await until(pilot, lambda: not any(one.is_running() for one in chats))
+
+
+async def test_a_chat_that_cannot_begin_says_why(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        app.push_screen(ChatScreen(run.folder.root, "no/such/run", run.folder.root, beside=False))
+        await until(pilot, lambda: isinstance(app.screen, ChatScreen))
+        app.screen.query_one(Input).value = "a"
+        await pilot.press("enter")
+        lines = app.screen.query_one(ChatLines)
+        await until(pilot, lambda: bool(lines.trouble))
+        assert "no/such/run" in lines.trouble
+        assert "✗" in shown(app)
+
+
+async def test_code_of_somebody_else_is_asked_about_first(
+    tmp_path: Path, no_yes: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("grpo_tui.ui.screens.chat.Chatting", Scripted)
+    foreign = foreign_run(tmp_path / "theirs", tmp_path / "marks")
+    app = app_on(foreign.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        app.push_screen(ChatScreen(foreign.root, "theirs", foreign.root / "checkpoint-3", beside=True))
+        await until(pilot, lambda: isinstance(app.screen, ChatScreen))
+        lines, box = app.screen.query_one(ChatLines), app.screen.query_one(Input)
+        box.value = "What is 1 + 1?"
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, MenuDialog) and "not yours" in shown(app))
+        assert not lines.turns
+        await pilot.press("y")
+        await until(pilot, lambda: lines.doing == "theirs: writing")
+        assert (box.value, foreign.ran()) == ("", set())
