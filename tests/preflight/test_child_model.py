@@ -86,7 +86,7 @@ def facts_of(folder: Path | str, tmp_path: Path, *overrides: str) -> ModelFacts:
 
 def findings_of(folder: Path | str, tmp_path: Path, *overrides: str) -> list[Finding]:
     config = config_of(folder, tmp_path, *overrides)
-    return model_findings(model_facts(config, Hub()), Settings.of_config(config, 1))
+    return model_findings(model_facts(config, Hub()), Settings.of_config(config, 1, lines=True))
 
 
 @pytest.mark.parametrize("kind", [dense, grouped, experts, conv])

@@ -283,7 +283,7 @@ def test_commands_and_outcomes_become_history(tmp_path: Path) -> None:
     box = Mailbox(folder.commands)
     with pytest.MonkeyPatch.context() as patch:  # a clock that stands still for a moment
         tokens = iter(("ffffff", "000000"))
-        patch.setattr("grpo_tui.store.mailbox.secrets.token_hex", lambda size: next(tokens))
+        patch.setattr("secrets.token_hex", lambda size: next(tokens))
         patch.setattr("grpo_tui.store.mailbox.time.time_ns", lambda: 10**18)
         command = box.submit("set", {"learning_rate": 1e-4})
         waiting = box.submit("pause")
