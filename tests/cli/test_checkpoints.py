@@ -116,10 +116,15 @@ def test_yes_deletes_without_a_question_and_says_what(
     run.end("stopped")
     body = json.loads(told(capsys, 0, root, "--delete", 8, "--yes", "--json"))
     assert (body["deleted"], steps(root)) == ([8], [2, 4, 6])
-    assert "no checkpoint of step 8, 9. Steps with a checkpoint: 2, 4, 6" in told(
+    assert [one["step"] for one in body["checkpoints"]] == [2, 4, 6], "as it is now"
+    assert body["disk_bytes"] == sum(one["size_bytes"] for one in body["checkpoints"])
+    assert [one["step"] for one in body["checkpoints"] if one["newest"]] == [4]
+    table = told(capsys, 0, root, "--delete", 6, "--yes").splitlines()
+    assert [line.split()[0] for line in table] == ["step", "2", "4", "2"]
+    assert "no checkpoint of step 8, 9. Steps with a checkpoint: 2, 4" in told(
         capsys, 2, root, "--delete", 2, 8, 9, "--yes"
     )
-    assert steps(root) == [2, 4, 6]
+    assert steps(root) == [2, 4]
     assert "--yes has no effect without --delete" in told(capsys, 2, root, "--yes")
 
 

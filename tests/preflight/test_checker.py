@@ -80,6 +80,16 @@ def test_rows_are_served_while_the_child_lives(checker: Checker, demo: RunConfig
     assert 3 in checker.holding(demo, "1 + 7")
 
 
+def test_rows_shown_and_searched_are_those_of_the_config_that_asks(
+    checker: Checker, demo: RunConfig, tmp_path: Path
+) -> None:
+    other = with_rows(tmp_path, "return [{'prompt': f'{n} apples', 'answer': '1'} for n in range(3)]")
+    for _ in range(2):
+        assert (checker.row(demo, 1).total, checker.holding(demo, "apples")) == (400, ())
+        assert checker.any_row(other, seed=1).total == 3
+        assert (checker.row(other, 2).source["prompt"], checker.holding(other, "2 a")) == ("1 apples", (3,))
+
+
 def test_a_rewards_missing_column_is_found_when_its_function_is_given(
     checker: Checker, demo: RunConfig
 ) -> None:

@@ -581,6 +581,22 @@ def test_a_fault_of_the_tokenizer_is_told(
     assert said in found.message
 
 
+@pytest.mark.parametrize(("enable", "written"), [("", "none"), ("false", "False"), ("true", "True")])
+def test_the_template_gets_the_keywords_of_the_config(enable: str, written: str, tmp_path: Path) -> None:
+    base = f"chat_template_kwargs: {{enable_thinking: {enable}}}\n" if enable else ""
+    template = f"{{{{ enable_thinking | default('none') }}}}{EACH}{TURN}{END}"
+    folder = spoilt_tokenizer(tmp_path, template=template)
+    session = session_of(tmp_path, MESSAGES, base=base)
+    session.data()
+    facts = session.tokenizer(ModelFacts(Whereabouts("m", "folder", str(folder)), context=256, vocab=106))
+    session.measured()
+    assert facts.rendered == f"{written}<|user|>0?<|end|><|assistant|>"
+    assert Looking(session).row(2).rendered == f"{written}<|user|>1?<|end|><|assistant|>"
+    assert session.tokens is not None
+    count = len(session.tokens.tokenizer(str(facts.rendered), add_special_tokens=False)["input_ids"])
+    assert (facts.rendered_tokens, session.counts[0]) == (count, count)
+
+
 def conversation(*turns: tuple[str, Any]) -> list[dict[str, Any]]:
     return [{"prompt": [{"role": r, "content": c} for r, c in turns], "answer": str(n)} for n in range(30)]
 

@@ -10,14 +10,17 @@ import signal
 import subprocess
 import sys
 import zipfile
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from grpo_tui.cli.errors import FAILED, OK, REFUSED, USAGE
 from grpo_tui.cli.main import main
 from grpo_tui.cli.reproduce import _verified
+from grpo_tui.cli.start import Start
 from grpo_tui.config import load_config
 from grpo_tui.core import records as r
 from grpo_tui.demo import DEMO_MODEL
@@ -25,8 +28,11 @@ from grpo_tui.rewards.consent import needed
 from grpo_tui.ship.bundle import BundleError
 from grpo_tui.ship.bundle_files import Packing
 from grpo_tui.ship.reproduce import changed_files, open_bundle, verify
+from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import BUNDLE, RunFolder, remember
+from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import RunSpec
+from grpo_tui.store.writer import Writer
 from tests.ui.recorded_run import RecordedRun
 
 CONFIG = f"""\
@@ -39,6 +45,7 @@ run_name: /no_think
 env: {{WANDB_API_KEY: k-mine, HF_HOME: {DEMO_MODEL.parent}/cache}}
 grpo_tui:
   dataset: data/train.jsonl
+  gpus: "6,7"
   notify: {{webhook: "https://hooks.example.com/mine"}}
   filters: {{exclude: ../shared/done.jsonl}}
   rewards:
@@ -97,6 +104,7 @@ def test_a_bundle_holds_the_files_with_hashes_and_names_them_by_where_they_are_i
     config = yaml.safe_load((tmp_path / "b" / "config.yaml").read_text())
     section = config["grpo_tui"]
     assert section["dataset"] == "data/train.jsonl"
+    assert set(section) == {"dataset", "filters", "rewards"}, "whom to notify and which GPUs are of here"
     assert [entry["source"] for entry in section["rewards"]] == ["rewards.py:right", "files/2/judge.py:kind"]
     assert section["rewards"][0]["params"] == {"words": "files/2/words.txt"}
     assert section["filters"] == {"exclude": "files/2/done.jsonl"}
@@ -170,6 +178,53 @@ def test_a_large_model_is_named_by_its_hashes_and_included_only_when_asked(
     (bundle.root / place).parent.mkdir(parents=True, exist_ok=True)
     os.rename(tmp_path / "with" / place, bundle.root / place)
     assert changed_files(bundle) == ([], [])
+
+
+def test_a_file_that_changed_after_the_first_start_is_told_also_when_the_run_was_resumed(
+    run: Path, tmp_path: Path
+) -> None:
+    with closing(RunReader(RunFolder(run).database)) as reader:
+        began = reader.attempts()[0].started_at
+    writer = Writer(open_writer(RunFolder(run).database))
+    writer.write(
+        [
+            r.AttemptStarted(2, began + 100, "here", 1, 2),
+            r.AttemptEnded(2, began + 200, "finished", 3, 0, None),
+        ]
+    )
+    writer.close()
+    for name, at in (("helper.py", began - 1), ("rewards.py", began + 50), ("lib/more.py", began + 150)):
+        os.utime(tmp_path / "task" / name, (at, at))
+    assert export(run, tmp_path / "b") == 0
+    manifest = json.loads((tmp_path / "b" / BUNDLE).read_text())
+    changed = [name for name in manifest["changed_since"] if name.endswith(".py")]
+    assert changed == ["lib/more.py", "rewards.py"]
+    assert manifest["resumed_at"] == [2]
+
+
+@pytest.mark.parametrize(
+    ("ended", "words", "code"),
+    [
+        (OK, (), OK),
+        (OK, ("--steps", "2"), OK),
+        (REFUSED, (), REFUSED),  # stopped, and nobody asked for it
+        (REFUSED, ("--steps", "2"), OK),
+        (FAILED, (), USAGE),
+        (FAILED, ("--steps", "2"), USAGE),
+        (130, ("--steps", "2"), 130),
+    ],
+)
+def test_reproduce_tells_by_its_exit_code_how_the_training_it_was_asked_for_ended(
+    ended: int, words: tuple[str, ...], code: int, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    followed: list[Start] = []
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    start = Start(RunFolder(tmp_path / "again"), RunSpec({}), load_config("c.yaml"))
+    monkeypatch.setattr("grpo_tui.cli.reproduce.prepared", lambda parsed: start)
+    monkeypatch.setattr("grpo_tui.cli.reproduce.followed", lambda start: (followed.append(start), ended)[1])
+    assert export(run, tmp_path / "b") == 0
+    assert main(["reproduce", str(tmp_path / "b"), *words]) == code
+    assert [start.spec.stop_after for start in followed] == [2 if words else None]
 
 
 def test_a_zip_is_unpacked_beside_itself_with_what_its_manifest_lists(run: Path, tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ from grpo_tui.cli import compare as command
 from grpo_tui.cli.main import main
 from grpo_tui.config import load_config
 from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL
-from grpo_tui.rewards.generating import DatasetRow, GenerateError, Generator
+from grpo_tui.rewards.comparison import Answers
+from grpo_tui.rewards.generating import ChosenRows, DatasetRow, GenerateError, Generator
 from grpo_tui.rewards.lab import Lab
 from grpo_tui.ship.compare import file_of
 from grpo_tui.ship.kept import KeptComparison, KeptError
@@ -170,6 +171,21 @@ def test_only_one_process_has_a_comparison(tmp_path: Path) -> None:
     with KeptComparison(tmp_path / "a.jsonl", header), pytest.raises(KeptError, match="already running"):
         KeptComparison(tmp_path / "a.jsonl", header)
     KeptComparison(tmp_path / "a.jsonl", header).close()
+
+
+def test_what_is_known_is_in_the_file_before_the_next_is_asked(tmp_path: Path) -> None:
+    """A process that is killed closes nothing."""
+    file = tmp_path / "a.jsonl"
+    asked = ChosenRows((DatasetRow(1, "1 + 1?", {"answer": "2"}),), held=True, notes=())
+    answer = Answers(("2",), (1,), (False,), ((1.0,),))
+    with KeptComparison(file, {"comparison": 1, "key": "a"}) as kept:
+        assert [set(line) for line in _lines(file)] == [{"comparison", "key"}]
+        kept.choose(asked)
+        assert _lines(file)[-1]["rows"][0]["prompt"] == "1 + 1?"
+        kept.add(0, {0: answer}, {"engine": "vllm"})
+        assert _answers(file)[0, 0]["texts"] == ["2"]
+        kept.finish("correctness", {"verdict": []})
+        assert _lines(file)[-1] == {"result": {"verdict": []}, "judged_by": "correctness"}
 
 
 @pytest.mark.parametrize("torn", ['{"compa', '{"comparison": 2, "key": "a"}\n', "[]\n", "\x00\n"])

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.query import QueryError
 from grpo_tui.store.read_series import read_points
 from grpo_tui.store.reader import RunReader
-from grpo_tui.store.rollouts import Rollout, import_notes, rollouts_of
+from grpo_tui.store.rollouts import MOST_NOTES, Rollout, import_notes, rollouts_of
 from grpo_tui.store.search import Search
 from grpo_tui.store.status import read_status
 from tests import PATIENCE_S
@@ -280,6 +281,42 @@ def test_lines_that_are_no_rows_are_left_out_and_told(
     assert len(told) == len(notes)
     assert all(words in note for words, note in zip(notes, told, strict=True))
     search.close()
+
+
+@pytest.mark.parametrize(
+    ("broken", "notes"),
+    [
+        (1, ["line 2 of 1.jsonl"]),
+        (2, ["line 2 of 1.jsonl, and in 1 more files"]),
+        (4, ["line 2 of 1.jsonl, and in 3 more files"]),
+    ],
+)
+def test_of_many_files_with_broken_lines_one_is_named_and_the_others_are_counted(
+    broken: int, notes: list[str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "logged"
+    folder.mkdir()
+    for step in range(1, 6):
+        write_lines(folder / f"{step}.jsonl", [verl_row("q", "a", 1.0)] + [{"x": 1}] * (step <= broken))
+    with closing(RunReader(RunFolder(copy(folder)).database)) as reader:
+        told = [note for note in import_notes(reader) if "skipped" in note]
+    assert [note.partition("output: ")[2] for note in told] == notes
+
+
+@pytest.mark.parametrize("more", [0, 2])
+def test_of_many_files_that_cannot_be_read_the_first_are_named(more: int, tmp_path: Path) -> None:
+    folder = tmp_path / "run" / "completions"
+    folder.mkdir(parents=True)
+    for step in range(MOST_NOTES + more):
+        (folder / f"completions_{step:05}.parquet").write_bytes(b"PAR1 half")
+    source = the_source(tmp_path / "run")
+    assert "cannot be read" in update(source)
+    with closing(RunReader(RunFolder(copy_root(source)).database)) as reader:
+        told = [note for note in import_notes(reader) if "cannot be read" in note]
+    assert [note.partition(" cannot")[0].split("/")[-1] for note in told] == [
+        *(f"completions_{step:05}.parquet" for step in range(MOST_NOTES)),
+        *([f"{more} more files"] if more else []),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from grpo_tui.cli.main import main
+from grpo_tui.cli.prompts import TABLE_ROWS
 from grpo_tui.core import records as r
 from grpo_tui.core.prompt_memory import classify, prompt_hash
 from grpo_tui.store.connection import open_writer
@@ -106,6 +108,29 @@ def test_a_run_whose_totals_are_all_equal_judges_no_prompt(tmp_path: Path) -> No
     with closing(RunReader(tmp_path / "run.db")) as reader:
         assert (prompt_memories(reader).right, prompt_memories(reader).prompts) == (None, ())
     database.close()
+
+
+@pytest.mark.parametrize(
+    ("words", "shown", "more"),
+    [
+        ((), TABLE_ROWS, "… 5 more; --limit 45 shows all"),
+        (("--limit", "44"), 44, "… 1 more; --limit 45 shows all"),
+        (("--limit", "45"), 45, ""),
+        (("--class", "few", "--limit", "3"), 3, "… 42 more; --limit 45 shows all"),
+    ],
+)
+def test_the_table_says_how_many_prompts_it_does_not_show(
+    words: tuple[str, ...], shown: int, more: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = open_writer(tmp_path / "run.db")
+    groups = [group(index, f"asked {index}", [float(index % 2), 1.0]) for index in range(TABLE_ROWS + 5)]
+    batch = r.GenerationBatch(1, 1, 0, "train", 1, 1, 0.0, tuple(groups))
+    Writer(database).write([r.AttemptStarted(1, 0.0, "here", 1, total_steps=9), batch])
+    database.close()
+    assert main(["prompts", str(tmp_path), *words]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert sum("asked" in line for line in lines) == shown
+    assert [line for line in lines if line.startswith("…")] == [more] * bool(more)
 
 
 def test_the_hash_of_a_prompt_is_that_of_its_words() -> None:

@@ -155,6 +155,29 @@ def test_processes_that_nvml_does_not_name_are_unknown_and_not_none_at_all() -> 
     assert GpuProbe(FakeNvml(1)).sample(nobody)[0].processes == ()
 
 
+@pytest.mark.parametrize(
+    ("graphics", "compute", "held"),
+    [
+        ([], [(5, 3 * GB)], {5: 3 * GB}),
+        ([(5, GB)], [], {5: GB}),
+        ([(5, 3 * GB)], [(5, 3 * GB)], {5: 3 * GB}),
+        ([(5, 3 * GB)], [(5, None)], {5: 3 * GB}),
+        ([(5, None)], [(5, 3 * GB)], {5: 3 * GB}),
+        ([(5, None)], [], {5: None}),
+        ([(5, GB)], [(7, 2 * GB)], {7: 2 * GB, 5: GB}),
+    ],
+)
+def test_a_process_that_computes_and_draws_holds_its_memory_once(
+    graphics: list[Any], compute: list[Any], held: dict[int, int | None]
+) -> None:
+    nvml: Any = FakeNvml(1)
+    for name, listed in (("Graphics", graphics), ("Compute", compute)):
+        found = [SimpleNamespace(pid=pid, usedGpuMemory=used) for pid, used in listed]
+        setattr(nvml, f"nvmlDeviceGet{name}RunningProcesses", lambda handle, found=found: found)
+    processes = GpuProbe(nvml).sample(nobody)[0].processes or ()
+    assert [(one.pid, one.memory_bytes) for one in processes] == list(held.items())
+
+
 def test_an_older_driver_is_asked_for_the_throttling_by_its_older_name() -> None:
     nvml = FakeNvml(1, {"nvmlDeviceGetCurrentClocksEventReasons"})
     assert GpuProbe(nvml).sample(nobody)[0].throttle is None

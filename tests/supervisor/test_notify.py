@@ -197,6 +197,35 @@ def test_a_finding_is_told_once_also_after_a_resume_and_an_end_is_told_at_the_en
     rank.close()
 
 
+@pytest.mark.parametrize(
+    ("on", "titles"),
+    [
+        (("error",), ["error at step 2"]),
+        (("warning",), ["error at step 2", "warning at step 2"]),
+        (("end",), ["finished at step 3"]),
+        (("error", "warning", "end"), ["error at step 2", "warning at step 2", "finished at step 3"]),
+    ],
+)
+def test_only_what_was_asked_for_is_told(
+    on: tuple[str, ...], titles: list[str], folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[str] = []
+    monkeypatch.setattr(Notifier, "_send", lambda self, message: sent.append(message.title))
+    folder.root.mkdir()
+    writer = Writer(open_writer(folder.database))
+    findings = (
+        Finding("policy.kl", "error", None, None, "kl", first_step=2, last_step=3),
+        Finding("signal.equal", "warning", None, None, "equal", first_step=2, last_step=3),
+    )
+    writer.write([AttemptStarted(1, time.time(), "here", os.getpid()), OpenFindings(time.time(), findings)])
+    writer.write([AttemptEnded(1, time.time(), "finished", 3, 0, None)])
+    writer.close()
+    notifier = Notifier(folder, Notify(on=on, webhook="https://here/x"))
+    notifier.start()
+    notifier.end()
+    assert sent == [f"run: {title}" for title in titles]
+
+
 def test_a_rule_that_comes_and_goes_is_told_of_once_an_hour(folder: RunFolder) -> None:
     folder.root.mkdir()
     notifier = Notifier(folder, Notify(webhook="https://here/x"))

@@ -262,11 +262,18 @@ def test_prompts_of_different_lengths_are_completed_as_each_would_be_alone(tmp_p
 
 
 def test_the_best_evaluation_is_saved_and_kept_and_the_former_best_is_not(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
+    """Also when the run's folder is renamed after it."""
+    begun, folder = tmp_path / "begun", tmp_path / "run"
+
+    def at_safe_point(session: Session, trainer: Any) -> None:
+        if trainer.state.global_step == 4 and begun.exists():
+            begun.rename(folder)
+
     values = {0: 0.5, 1: 0.6, 2: 0.4, 3: 0.7, 4: 0.1, 5: 0.1, 6: 0.1}
     reward = ByStep(values)
     run_recorded(
-        folder,
+        begun,
+        at_safe_point=at_safe_point,
         before_train=evaluating(Evaluate(every=1, rows=5, samples=1)),
         rewards=[reward],
         max_steps=6,
