@@ -117,7 +117,7 @@ def _next(reader: RunReader, finding: Finding, wanted: Sequence[Remedy], listed:
     """Return the remedies as changes made after the last step, or as overrides of the config."""
     functions = reader.reward_functions()
     weights = [one.weight if is_number(one.weight) else 1.0 for one in functions]
-    for change in reader.settings():
+    for change in reader.lasting_settings():
         if change.name == "reward_weights" and isinstance(change.new, list):
             weights = change.new
     cause, found = finding.evidence.get("cause"), _Next()

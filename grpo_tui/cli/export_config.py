@@ -13,7 +13,6 @@ from grpo_tui.config.export_script import exportable
 from grpo_tui.config.resolve import inspect_saved
 from grpo_tui.config.run_config import ConfigError, RunConfig
 from grpo_tui.core.records import SettingChanged
-from grpo_tui.core.schedule import FACT, scheduled_from, without_left
 from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.present.formatting import setting
 from grpo_tui.store.reader import RunReader
@@ -45,7 +44,7 @@ def config_as_ended(
         name = shell_word(home / target.name)
         raise CommandError(f"The config names files by paths from {home}. Write it there: -o {name}")
     with closing(RunReader(folder.database)) as reader:
-        history = without_left(reader.settings(), scheduled_from(reader.fact(FACT)))
+        history = reader.lasting_settings()
     changes = [*history, *more]
     ended = settings_in_force(changes, saved)
     given = [f"{name}={json.dumps(value)}" for name, value in ended.items()]

@@ -13,8 +13,8 @@ from grpo_tui.core.exchange import rebuilt
 from grpo_tui.core.records import SettingChanged
 
 FACT = "scheduled"
-BY_SCHEDULE = "schedule"
-"""Who made a change, in the history, when the schedule did."""
+BY_SCHEDULE, BY_RESUME = "schedule", "resume"
+"""Who made a change, in the history: the schedule, or the resume that restored an earlier one."""
 State = Literal["waiting", "applied", "rejected", "canceled"]
 
 

@@ -61,7 +61,7 @@ class _Record:
     def settings(self) -> Settings:
         """The settings, with the weights in force at the end."""
         found = settings_of(self.reader, logged=True)
-        changed = [one.new for one in self.reader.settings() if one.name == "reward_weights"]
+        changed = [one.new for one in self.reader.lasting_settings() if one.name == "reward_weights"]
         if changed and isinstance(changed[-1], list) and len(changed[-1]) == len(found.weights):
             found = replace(found, weights=tuple(map(float, changed[-1])))
         return found

@@ -18,6 +18,8 @@ from typing import Any
 
 from grpo_tui.config.on_reader import KEY as RULES
 from grpo_tui.core.evaluations import FACT, Evaluations
+from grpo_tui.core.records import SettingChanged
+from grpo_tui.core.schedule import BY_RESUME
 from grpo_tui.core.seed_noise import FEWEST_SEEDS, SeedDifference, interval, seed_difference
 from grpo_tui.core.statistics import is_number
 from grpo_tui.core.text import one_line
@@ -119,7 +121,7 @@ def _read(root: Path, name: str, reader: RunReader) -> SeedRun:
     config, record = _mapping(reader.fact("config")), _mapping(reader.fact("reproduction"))
     seed = record.get("seed", _mapping(config.get("grpo")).get("seed"))
     functions = [(one.name, one.weight, one.sha256) for one in reader.reward_functions()]
-    changes = [(one.step, one.name, one.new) for one in reader.settings()]
+    changes = _changes(reader.lasting_settings())
     weights = [change for change in changes if change[1] == "reward_weights"]
     evaluations = Evaluations.from_json(reader.fact(FACT))
     ends: dict[str, float | None] = {one.key: one.end for one in read_rewards(reader)[1]}
@@ -140,6 +142,19 @@ def _read(root: Path, name: str, reader: RunReader) -> SeedRun:
         weighing=_text([[(name, weight) for name, weight, _ in functions], weights]),
         data=_text(_data(config)),
     )
+
+
+def _changes(history: Sequence[SettingChanged]) -> list[tuple[int, str, Any]]:
+    """Return the changes, without those that only continue an earlier one after a resume."""
+    last: dict[str, int] = {}
+    found = []
+    for one in history:
+        if one.by != BY_RESUME:
+            last[one.name] = one.step
+        elif one.name in last and last[one.name] <= one.step:
+            continue
+        found.append((one.step, one.name, one.new))
+    return found
 
 
 def _data(config: Mapping[str, Any]) -> list[Any]:

@@ -227,7 +227,7 @@ class RunSource:
             for c in reader.checkpoints()
             if c.complete
         ]
-        for change in reader.settings():
+        for change in reader.lasting_settings():
             text = f"{change.name} {setting(change.old)} → {setting(change.new)}"
             place = self._place(x, change.step, change.at)
             found.append(Happening(change.step, place, "setting", one_line(text, 100)))

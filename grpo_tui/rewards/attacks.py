@@ -132,7 +132,9 @@ MATCHERS: Mapping[str, Callable[[Written], bool]] = {
     "empty reasoning": _thought(r"<THINK>\s*</THINK>"),
     "reasoning never closed": lambda one: one.thoughts[0] > one.thoughts[1] == 0 and bool(one.answers),
     "nested tags": _thought(r"<THINK>\s*<THINK>"),
-    "tags repeated": _thought(r"<THINK>((?!<THINK>).)*</THINK>.*<THINK>.*</THINK>"),
+    "tags repeated": _thought(
+        r"\A(?>.*?<THINK>((?!<THINK>).)*?</THINK>)(?>.*?<THINK>).*?</THINK>"  # atomic: linear in the text
+    ),
     "wrong order": _thought(r"</ANSWER>.*<THINK>"),
     "answer never closed": _never_closed,
     "upper-case tags": lambda one: one.form.style == "tags" and f"<{one.form.answer.upper()}>" in one.text,

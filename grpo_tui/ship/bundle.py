@@ -21,6 +21,7 @@ from typing import Any
 import yaml
 
 from grpo_tui.config.run_config import RunConfig
+from grpo_tui.core.schedule import BY_RESUME
 from grpo_tui.core.text import shell_word
 from grpo_tui.ship.bundle_files import Packing, sha256_of
 from grpo_tui.ship.run_facts import mapping
@@ -112,8 +113,8 @@ def _fill(inside: Path, folder: RunFolder, spec: RunSpec, packing: Packing) -> t
         attempts = reader.attempts()
         changes = [
             {"step": one.step, "name": one.name, "old": one.old, "new": one.new, "by": one.by}
-            for one in reader.settings()
-            if one.by != "resume"
+            for one in reader.lasting_settings()
+            if one.by != BY_RESUME
         ]
         with (inside / ROWS).open("w", encoding="utf-8") as rows:
             for step, values in all_metric_rows(reader):

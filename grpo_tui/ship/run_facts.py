@@ -110,7 +110,7 @@ def read_facts(root: Path, name: str) -> RunFacts:
             rewards=rewards,
             averaged=averaged,
             settings=_settings(config),
-            changes=tuple(reader.settings()),
+            changes=tuple(reader.lasting_settings()),
             findings=read_findings(root, reader),
             comparison=newest_result(root),
             before_after=read_before_after(reader.fact("before_after")),

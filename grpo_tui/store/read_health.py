@@ -103,7 +103,7 @@ def _set_back(reader: RunReader, finding: Finding) -> str:
     if not isinstance(cause, dict) or not any(one.field == cause["setting"] for one in live):
         return ""
     name, value = cause["setting"], cause["from"]
-    earlier = [one for one in reader.settings() if one.name == name and one.step < cause["step"]]
+    earlier = [one for one in reader.lasting_settings() if one.name == name and one.step < cause["step"]]
     if name == "learning_rate" and not earlier:
         config = reader.fact("config")
         grpo = config.get("grpo") if isinstance(config, dict) else None

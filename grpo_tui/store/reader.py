@@ -22,6 +22,7 @@ from grpo_tui.core.records import (
     RewardFunctionInfo,
     SettingChanged,
 )
+from grpo_tui.core.schedule import FACT, scheduled_from, without_left
 from grpo_tui.core.statistics import Signal, mean, signal_of, std
 from grpo_tui.store.connection import DamagedError, RunDatabaseError, RunFile
 from grpo_tui.store.schema import JSON_COLUMNS, TABLES
@@ -363,6 +364,10 @@ class RunReader(RunFile):
         """Return the newest commands with their outcome (None while waiting), oldest first."""
         rows = self.all("SELECT * FROM (SELECT * FROM command ORDER BY id DESC LIMIT ?) ORDER BY id", limit)
         return [_command(row) for row in rows]
+
+    def lasting_settings(self) -> list[SettingChanged]:
+        """Return `settings` without scheduled changes that a resume has left, since they wait again."""
+        return without_left(self.settings(), scheduled_from(self.fact(FACT)))
 
     def settings(self) -> list[SettingChanged]:
         """Return the settings changed while training, oldest first."""

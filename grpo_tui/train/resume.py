@@ -19,7 +19,15 @@ from grpo_tui.config.live_settings import LIVE
 from grpo_tui.config.packages import version_of
 from grpo_tui.config.run_config import redacted
 from grpo_tui.core.records import RewardFunctionInfo, SettingChanged
-from grpo_tui.core.schedule import FACT, Scheduled, resumed_at, scheduled_from, waiting_in, without_left
+from grpo_tui.core.schedule import (
+    BY_RESUME,
+    FACT,
+    Scheduled,
+    resumed_at,
+    scheduled_from,
+    waiting_in,
+    without_left,
+)
 from grpo_tui.present.events import planned_words
 from grpo_tui.present.formatting import setting as shown
 from grpo_tui.store.checkpoints import MARKER, refused_at_resume
@@ -28,7 +36,7 @@ from grpo_tui.store.reader import RunReader
 from grpo_tui.train import compat
 from grpo_tui.train.failure import NoStepError
 from grpo_tui.train.settable import SETTABLE
-from grpo_tui.train.settings import BY_CONFIG, BY_RESUME, NotYet, Refused, describe_schedule, short
+from grpo_tui.train.settings import BY_CONFIG, NotYet, Refused, describe_schedule, short
 
 if TYPE_CHECKING:
     from grpo_tui.train.session import Session

@@ -17,15 +17,15 @@ from typing import Any, NamedTuple
 from grpo_tui.config.live_settings import FLOAT32, LIVE, far_from, live_value, unlike
 from grpo_tui.config.meant import nearest
 from grpo_tui.core.records import Fact, Record, SettingChanged, TotalSteps
-from grpo_tui.core.schedule import BY_SCHEDULE, FACT, Scheduled, State, to_json, waiting_in
+from grpo_tui.core.schedule import BY_RESUME, BY_SCHEDULE, FACT, Scheduled, State, to_json, waiting_in
 from grpo_tui.core.statistics import is_number
 from grpo_tui.present.formatting import plural
 from grpo_tui.present.formatting import setting as shown
 from grpo_tui.train import compat
 from grpo_tui.train.settable import SETTABLE
 
-BY_RESUME, BY_CONFIG = "resume", "config"
-"""Who set a value: the resume that restored it, or the config of the resume."""
+BY_CONFIG = "config"
+"""Who set a value: the config of the resume."""
 MOST_TURNS = 3
 """Turning points of a schedule that a message lists."""
 LEAST_TEMPERATURE, MOST_TEMPERATURE = 0.01, 100.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,11 @@ from grpo_tui.cli import main
 from grpo_tui.core import records as r
 from grpo_tui.core.commands import Command, Outcome
 from grpo_tui.core.evaluations import FACT, Evaluation, Evaluations
+from grpo_tui.core.schedule import BY_RESUME, BY_SCHEDULE, Scheduled, to_json
+from grpo_tui.core.schedule import FACT as SCHEDULED
 from grpo_tui.present.seed_sets import SeedSet, compared, measures_of, read_seed_run, sentences, sets_of
+from grpo_tui.present.window_load import RunSource
+from grpo_tui.ship.run_facts import read_facts
 from tests.ui.recorded_run import RecordedRun
 
 CONFIG: dict[str, Any] = {
@@ -195,3 +200,33 @@ def test_the_command_prints_sets_and_exits_1_for_a_worse_one(
     assert main(["seeds", better[0]]) == 0
     assert "No two of these runs differ only by seed" in capsys.readouterr().out
     assert main(["seeds", str(tmp_path / "none")]) == 2
+
+
+def test_a_scheduled_change_that_a_resume_left_is_no_change_of_the_run(tmp_path: Path) -> None:
+    kept = made(tmp_path / "a-seed-1", 1, 0.5)
+    waits = Scheduled(15, {"beta": 0.1}, 1.0, left=(9.0,))
+    left = changed(
+        made(tmp_path / "a-seed-2", 2, 0.5),
+        r.SettingChanged(1, 15, 9.0, "beta", 0.0, 0.1, BY_SCHEDULE),
+        r.Fact(SCHEDULED, to_json([waits])),
+    )
+    assert [one.seeds for one in sets(kept, left)] == [(1, 2)]
+    assert read_facts(left, "left").changes == ()
+    with closing(RunSource(left)) as source:
+        source.look()
+        assert [one for one in source.happenings("step") if one.kind == "setting"] == []
+
+
+def test_a_resume_that_continues_a_change_does_not_part_a_set(tmp_path: Path) -> None:
+    by_hand = r.SettingChanged(1, 5, 1.0, "temperature", 1.0, 0.9)
+    whole = changed(made(tmp_path / "a-seed-1", 1, 0.5), by_hand)
+    later, earlier = (
+        changed(
+            made(tmp_path / f"a-seed-{step}", step, 0.5),
+            by_hand,
+            r.SettingChanged(2, step, 2.0, "temperature", 1.0, 0.9, BY_RESUME),
+        )
+        for step in (8, 3)
+    )
+    assert [one.seeds for one in sets(whole, later)] == [(1, 8)]
+    assert [one.seeds for one in sets(whole, earlier)] == [(1,), (3,)]  # it had the value from step 3 on

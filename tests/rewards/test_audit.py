@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -44,6 +46,19 @@ def test_each_probe_is_recognized_by_its_kind_and_no_honest_answer_is(form: Form
 
 def test_every_attack_on_an_answer_has_a_matcher_or_is_left_out_by_name() -> None:
     assert {kind for kind, _, _ in ANSWER_ATTACKS} - set(MATCHERS) == ONLY_BY_GOLD
+
+
+def test_repeated_tags_are_found_wherever_they_are() -> None:
+    slow = re.compile("<think>((?!<think>).)*</think>.*<think>.*</think>")
+    for parts in itertools.product(("<think>", "</think>", "a"), repeat=6):
+        text = "".join(parts)
+        assert ("tags repeated" in attacks_in(text, "", TAGS)) == bool(slow.search(text)), text
+
+
+def test_no_text_holds_up_the_search_for_repeated_tags() -> None:
+    text = "<think></think>" + "</think>" * 490 + "<think>" * 490
+    for _ in range(200):
+        assert "tags repeated" not in attacks_in(text, "", TAGS)
 
 
 def test_a_truncated_answer_was_not_left_open_on_purpose() -> None:
