@@ -6,6 +6,7 @@ import json
 import math
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from grpo_tui.cli.look import describe
 from grpo_tui.cli.main import main
 from grpo_tui.core import records as r
 from grpo_tui.health.live import LiveVerdict
+from grpo_tui.health.reading import diagnose
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.read_series import metric_rows
@@ -113,6 +115,22 @@ def test_groups_that_ranks_recorded_in_parts_are_judged_as_one(training: Trainin
         training.write([batch])
         training.write([r.GenerationBatch(1, step, 1, "train", step, step, 0.0, low), *rest])
     assert training.ids() == []
+
+
+@pytest.mark.parametrize(("reward_s", "found"), [(2.0, []), (6.0, ["machine.slow-reward"])])
+def test_the_ranks_of_a_step_take_their_time_beside_each_other(
+    reward_s: float, found: list[str], training: Training
+) -> None:
+    """As `doctor` reads it afterwards."""
+    for step in range(1, 30):
+        batch, *rest = step_records(1, step, "mixed")
+        spans = [r.PhaseSpan(1, rank, "reward", step, 0.0, reward_s) for rank in range(4)]
+        log = r.MetricRow(1, step, 0.0, {"reward": 0.5, "step_time": 10.0})
+        training.write([batch, *spans, *rest[:-1], log])
+    assert training.ids() == found
+    training.end()
+    with closing(RunReader(training.folder.database)) as reader:
+        assert [finding.id for finding in diagnose(reader).findings] == found
 
 
 def test_a_resume_goes_on_from_what_was_recorded(training: Training, tmp_path: Path) -> None:

@@ -333,6 +333,18 @@ def test_entropy_that_moves_by_no_more_than_its_noise_has_not_moved(
     assert ids(course(still, 200)).count("policy.learning-rate-low") == named
 
 
+@pytest.mark.parametrize("moves", ["reward", "completions/mean_length", "entropy", ""])
+def test_a_learning_rate_is_not_too_low_when_anything_of_the_policy_moves(moves: str) -> None:
+    def still(step: int, chance: random.Random) -> dict[str, float]:
+        values = {"reward": 0.5, "completions/mean_length": 100.0, "entropy": 0.5}
+        return {
+            key: (1 + step / 150 * (key == moves)) * value + chance.gauss(0, value / 100)
+            for key, value in values.items()
+        }
+
+    assert ("policy.learning-rate-low" in ids(course(still, 200))) == (moves == "")
+
+
 def test_truncation_that_is_logged_is_judged_although_the_groups_have_no_token_counts() -> None:
     settings = Settings(weights=(1.0,), names=("correct",), has_tokens=False)
     found = course(lambda *_: {"reward": 0.5, "completions/clipped_ratio": 0.7}, 15, settings)

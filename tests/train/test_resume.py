@@ -241,16 +241,13 @@ def test_what_was_set_counts_after_every_resume_at_whichever_step_it_was_asked(t
     assert (seen["temperature"], seen["reward_weights"]) == (0.9, [1.0, 3.0])
     assert _rates(rows)[5] == pytest.approx(1e-4)
     base = seen["base"]
-    for checkpoint in ("checkpoint-6", "checkpoint-2"):
-        again = _copy(run, tmp_path / f"again from {checkpoint}")
+    again = _copy(run, tmp_path / "again")
+    for attempt, checkpoint in enumerate(("checkpoint-6", "checkpoint-2", "checkpoint-2"), 3):
         rows, _, _ = run_recorded(again, resume=again / checkpoint, at_safe_point=None, **arguments)
-        assert _rates(rows)[7] == pytest.approx(1e-4 * 2 / 4), checkpoint
-        current = RunReader(RunFolder(again).database).settings()
-        assert not [
-            s
-            for s in current
-            if s.attempt == 3 and s.new not in (0.9, [1.0, 3.0]) and s.name != "learning_rate"
-        ]
+        assert _rates(rows)[7] == pytest.approx(1e-4 * 2 / 4), (attempt, checkpoint)
+        current = [s for s in RunReader(RunFolder(again).database).settings() if s.attempt == attempt]
+        assert not [s for s in current if s.new not in (0.9, [1.0, 3.0]) and s.name != "learning_rate"]
+    assert ("learning_rate", "resume") in [(s.name, s.by) for s in current]
 
     # The record was lost: the checkpoint itself says what was in force.
     bare = _copy(run, tmp_path / "without its record")
