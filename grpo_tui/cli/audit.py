@@ -1,4 +1,4 @@
-"""`grpo-tui doctor RUN --audit`: completions to read for what a reward may have been fooled by."""
+"""`grpo-tui doctor RUN --audit`: list completions that may have fooled a reward."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from grpo_tui.cli.errors import OK
 from grpo_tui.cli.look import readable_folder
 from grpo_tui.cli.plain import print_json, print_text, terminal_width
 from grpo_tui.core.text import filled, one_line, shell_word
-from grpo_tui.present.formatting import compact, from_here, plural
+from grpo_tui.present.formatting import MISSING, compact, from_here, plural
 from grpo_tui.present.glyphs import spark
 from grpo_tui.rewards.audit import Attack, Audit, Refused
 from grpo_tui.rewards.audit import audit as audit_of
@@ -22,7 +22,7 @@ SHOWN = 10
 
 
 def audit(parsed: Any) -> int:
-    """Print what to read. Always exit 0, because an audit is no verdict."""
+    """Print the audit. Always exit 0, because it is not a verdict."""
     with closing(RunReader(RunFolder(readable_folder(parsed.run)).database)) as reader:
         found = audit_of(reader)
     if parsed.json:
@@ -78,4 +78,4 @@ def _refused(one: Refused, width: int) -> Iterator[str]:
 
 
 def _number(value: float | None) -> str:
-    return "–" if value is None else compact(value)
+    return MISSING if value is None else compact(value)

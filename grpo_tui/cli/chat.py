@@ -1,4 +1,4 @@
-"""`grpo-tui chat`: talk to policies in a terminal, through a pipe, or for the chat screen."""
+"""`grpo-tui chat`: chat with policies in a terminal, through a pipe, or for the chat screen."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ HELP = (
     "/new           begin a new conversation",
     "/row N         ask the prompt of training row N, with its reference answer",
     "/seed S        seed of the next answers",
-    "/with on|off   ask the second policy too, or not",
-    "/case [2]      keep the answer of the first or second policy as a case",
+    "/with on|off   turn the second model on or off",
+    "/case [2]      keep the answer of the first or second model as a case",
     "/probe         add the prompt to the probe prompts of the config file",
     "//             begin a prompt with a slash",
     "ctrl+c stops an answer, ctrl+d ends the chat",
@@ -136,7 +136,7 @@ def _answer(talk: Chat, out: _Plain, line: str) -> None:
     elif word == "/row":
         number = _number(rest, "/row takes the number of a training row, such as /row 3")
         if number < 1:
-            raise CommandError("rows are numbered from 1")
+            raise CommandError("/row: rows are numbered from 1")
         out.show(talk, talk.ask_row(number, out.begin(talk)))
     elif word == "/new":
         talk.new()
@@ -146,9 +146,9 @@ def _answer(talk: Chat, out: _Plain, line: str) -> None:
         out.said(f"seed {talk.seed}")
     elif word == "/with" and rest in ("on", "off") and len(talk.names) > 1:
         talk.asked = 2 if rest == "on" else 1
-        out.said(f"asks {' and '.join(talk.names[: talk.asked])}")
+        out.said(f"asking {' and '.join(talk.names[: talk.asked])}")
     elif word == "/case":
-        place = _number(rest or "1", "/case takes 1 or 2, for the first or second policy") - 1
+        place = _number(rest or "1", "/case takes 1 or 2, for the first or second model") - 1
         file, name = talk.keep_case(place)
         out.said(f"kept as the case “{name}” in {file}")
     elif word == "/probe":

@@ -251,7 +251,7 @@ def _steer_commands(commands: Commands) -> None:
         "changes",
         nargs="*",
         metavar="K=V[@step:N]",
-        help="such as learning_rate=2e-4, reward_weights=[2,1]; beta=0.04@step:500 waits for step 500",
+        help="such as learning_rate=2e-4, reward_weights=[2,1]; beta=0.04@step:500 schedules a change",
     )
     change.add_argument(
         "--undo",
@@ -423,22 +423,28 @@ def _doctor_command(commands: Commands) -> None:
     command.add_argument(
         "--audit",
         action="store_true",
-        help="list completions to read: attacks of `probe`, and top rewards that a second opinion refuses",
+        help="list completions that look like attacks, and top rewards that a second opinion refuses",
     )
     command.add_argument(
         "--apply",
         metavar="ID",
-        help="apply the remedies of a finding: as `set` does in a run that trains, the rest in a config",
+        help="apply the remedies of a finding to the run while it trains, and write the others into a config",
     )
     command.add_argument(
         "--next",
         action="store_true",
-        help="with --apply: leave the run as it is, and write all into the config",
+        help="with --apply: do not change the run; write all remedies into the config",
     )
     command.add_argument(
-        "-o", "--output", type=path, metavar="FILE", help="the config to write (default: RUN-next.yaml)"
+        "-o",
+        "--output",
+        type=path,
+        metavar="FILE",
+        help="with --apply: the config to write (default: RUN-next.yaml)",
     )
-    command.add_argument("--because", metavar="TEXT", help="with --apply: why, for the history of the run")
+    command.add_argument(
+        "--because", metavar="TEXT", help="with --apply: the reason, for the history of the run"
+    )
     command.add_argument(
         "--wait", type=seconds, metavar="S", help="with --apply: seconds to wait for the run (default 60)"
     )

@@ -66,10 +66,10 @@ def add_seeds_command(commands: Commands) -> None:
     """Add `seeds`."""
     command = commands.add_parser(
         "seeds",
-        help="runs that differ only by seed as sets: do two sets differ by more than the noise of seeds",
+        help="compare sets of runs that differ only by seed: is a difference more than seed noise",
         epilog=(
             "The first run names the set that the others are compared with. Exit codes: 0 better or within "
-            "the noise of seeds, 1 worse, 2 usage error. See docs/after-training.md."
+            "seed noise, 1 worse, 2 usage error. See docs/after-training.md."
         ),
     )
     command.add_argument("runs", type=path, nargs="+", metavar="RUN", help="run folders")
@@ -80,10 +80,10 @@ def add_chat_command(commands: Commands) -> None:
     """Add `chat`."""
     chat = commands.add_parser(
         "chat",
-        help="chat with a base model, a run or a checkpoint, or with two of them at the same prompts",
+        help="chat with a base model, a run or a checkpoint, or with two of them side by side",
         epilog=(
-            "In a terminal, ctrl+c stops an answer, ctrl+d ends the chat, and /help lists what else can be "
-            "typed. Otherwise every line of stdin is a prompt of its own. Exit codes: 0 done, 2 usage error "
+            "In a terminal, ctrl+c stops an answer, ctrl+d ends the chat, and /help lists the commands. "
+            "Otherwise every line of stdin is a separate prompt. Exit codes: 0 done, 2 usage error "
             "or failure, 3 code to confirm first, 130 interrupted. See docs/after-training.md."
         ),
     )
@@ -92,14 +92,14 @@ def add_chat_command(commands: Commands) -> None:
         metavar="POLICY",
         help="base, RUN, RUN@STEP, RUN@live while it trains, a model folder or an adapter folder",
     )
-    chat.add_argument("--with", metavar="POLICY", dest="beside", help="ask this one the same prompts")
+    chat.add_argument("--with", metavar="POLICY", dest="beside", help="ask a second model the same prompts")
     chat.add_argument(
         "--config",
         type=path,
         metavar="CONFIG_OR_RUN",
         help="where system prompt, rewards and sampling settings come from (default: the first run named)",
     )
-    chat.add_argument("--prompt", metavar="TEXT", help="ask this and exit")
+    chat.add_argument("--prompt", metavar="TEXT", help="ask this prompt and exit")
     chat.add_argument("--seed", type=int, metavar="S", help="seed of every answer (default: the config's)")
     add_time_limit(chat)
     add_overrides(chat)
@@ -146,8 +146,8 @@ def add_push_command(commands: Commands) -> None:
     )
     command.add_argument("repo", metavar="REPO", help="OWNER/NAME on the Hub")
     command.add_argument("--private", action="store_true", help="create a private repository")
-    command.add_argument("--update", action="store_true", help="add a commit to a repository that exists")
-    command.add_argument("--dry-run", action="store_true", help="list what would be uploaded, and stop")
+    command.add_argument("--update", action="store_true", help="add a commit to an existing repository")
+    command.add_argument("--dry-run", action="store_true", help="list what would be uploaded, and exit")
     command.add_argument("--yes", action="store_true", help="upload without asking")
     command.add_argument("--json", action="store_true", help="the documented JSON object")
 

@@ -59,7 +59,7 @@ def _ask(planned: Upload) -> None:
     """Return if the user confirms, else raise CommandError."""
     what = f"{plural(len(planned.files), 'file')} to {planned.repo}"
     if not sys.stdin.isatty():
-        raise CommandError(f"add --yes to upload {what}")
+        raise CommandError(f"stdin is not a terminal, so you cannot be asked. Add --yes to upload {what}")
     who = "only you and its members can see" if planned.private else "everyone can see"
     print(f"Upload {what}, which {who}? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):

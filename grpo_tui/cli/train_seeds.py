@@ -1,7 +1,7 @@
 """`grpo-tui train --seeds 1,2,3`: train one config with several seeds, one run after the other.
 
-The same command continues: complete runs are skipped, a live one is followed to its end, and one that ended
-early is resumed. What counts as the same run is decided by its record.
+Running the command again continues the series: complete runs are skipped, a live one is followed to its end,
+and one that ended early is resumed. A run is recognized by its record.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _only_one(root: Path) -> Iterator[None]:
 
 def _refuse(parsed: Any) -> None:
     if parsed.smoke:
-        raise CommandError("--seeds and --smoke cannot be combined. A trial needs no seed")
+        raise CommandError("--seeds and --smoke cannot be combined. Leave one out")
     if parsed.resume is not None:
         raise CommandError("Leave out --resume: with --seeds, runs that ended early are resumed anyway")
     if sets(parsed.overrides, "seed"):
@@ -95,7 +95,7 @@ def _refuse_other(job: Job) -> None:
     """Refuse a folder whose run has other settings: it would be taken for a run of this config."""
     wanted = start.config_of_new(job.parsed)
     if wanted.grpo.get("resume_from_checkpoint"):
-        raise CommandError("The config sets resume_from_checkpoint. Leave it out to train several seeds")
+        raise CommandError("The config sets resume_from_checkpoint. Remove it to train several seeds")
     if not RunFolder(job.root).spec.exists():
         return
     found = saved_run(job.root)[2]
@@ -134,12 +134,12 @@ def _one_after_the_other(jobs: Sequence[Job]) -> int:
 def _train(job: Job, *, quick: bool) -> int:
     """Train one seed to its end, and return its exit code as `follow` does."""
     if _complete(job):
-        print("complete already: skipped", flush=True)
+        print("already complete: skipped", flush=True)
         return OK
     if not _live(job):
         job.parsed.quick_check = job.parsed.quick_check or quick
         return start.followed(_prepared(job))
-    print("training already: waiting for its end", flush=True)
+    print("already training: following it to its end", flush=True)
     return follow(job.root, *start.known(RunFolder(job.root)))
 
 
@@ -178,7 +178,7 @@ def _told(jobs: Sequence[Job], ends: dict[int, str], left: int) -> int:
     for job in jobs:
         print(f"seed {job.seed}: {ends.get(job.seed, 'not started')}   {one_line(str(job.root))}")
     if len(ends) < len(jobs) or left:
-        print("The same command continues.")
+        print("Run the same command again to continue.")
     done = [job for job in jobs if ends.get(job.seed) == "complete"]
     if len(done) > 1:
         print(f"Compare them with `grpo-tui seeds {' '.join(shell_word(job.root) for job in done)}`")
@@ -196,7 +196,7 @@ def _detached(parsed: Any, jobs: Sequence[Job], root: Path) -> int:
     open_jobs = [job for job in jobs if not _complete(job)]
     for job in jobs:
         if job not in open_jobs:
-            print(f"seed {job.seed} is complete already: skipped")
+            print(f"seed {job.seed} is already complete: skipped")
     if not open_jobs:
         return OK
     first = open_jobs[0]
@@ -214,7 +214,7 @@ def _detached(parsed: Any, jobs: Sequence[Job], root: Path) -> int:
             )
         rest = ", ".join(str(job.seed) for job in open_jobs[1:])
         print(f"Then the seeds {rest}, one after the other. Output: {one_line(str(log))}")
-        print(f"To end it, stop the run that is training: `grpo-tui stop {shell_word(first.root)}`")
+        print(f"To end the series, stop the run that is training: `grpo-tui stop {shell_word(first.root)}`")
     return OK
 
 

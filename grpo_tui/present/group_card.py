@@ -284,14 +284,6 @@ KINDS: Mapping[GroupKind, tuple[str, str]] = {
     "unscored": ("⚠ unscored", "attention"),
     "masked": ("✂ masked", "attention"),
 }
-MEANINGS: Mapping[GroupKind, str] = {
-    "mixed": "its advantages differ, so it teaches",
-    "all right": "every completion has the highest total of the run: it teaches nothing",
-    "all wrong": "every completion has the lowest total of the run: it teaches nothing",
-    "flat": "every advantage is 0: it teaches nothing",
-    "unscored": "no completion has a finite total: it teaches nothing",
-    "masked": "every completion was truncated and is masked, so the loss leaves it out: it teaches nothing",
-}
 MOST_BARS = 16
 LEAST_SHARED = 24
 """Minimum length of a shared beginning that is left out of a line."""

@@ -278,7 +278,7 @@ def _alone(one: SeedSet) -> str:
     measure = next(iter(measures_of([one])), None)
     values = one.final(measure) if measure is not None else {}
     if measure is None or len(values) < FEWEST_SEEDS:
-        return f"Nothing can be said about the noise of seeds: {_counted(one)}"
+        return f"Seed noise cannot be estimated: {_counted(one)}"
     middle, ends = sum(values.values()) / len(values), interval(values.values())
     digits = digits_of([*values.values()])
     within = f" (95 %: {' to '.join(fixed(end, digits) for end in ends)})" if ends else ""
@@ -311,12 +311,9 @@ def verdict(versus: Versus, found: SeedDifference) -> str:
         by = f"{what} {signed([found.mean])[0]}"
         few = next((one for one in (base, other) if len(one.final(versus.measure)) < FEWEST_SEEDS), None)
         if few is not None:
-            return (
-                f"Nothing can be said about the noise of seeds: {_counted(few)}. {other.name} against "
-                f"{base.name}: {by}"
-            )
+            return f"Seed noise cannot be estimated: {_counted(few)}. {other.name} against {base.name}: {by}"
         same = "difference" if found.paired else "value of each set"
-        return f"Nothing can be said about the noise of seeds: the {same} is the same for every seed ({by})"
+        return f"Seed noise cannot be estimated: the {same} is the same for every seed ({by})"
     over = (
         f"over {_seeds(found.seeds[0])}, paired by seed"
         if found.paired
@@ -327,7 +324,7 @@ def verdict(versus: Versus, found: SeedDifference) -> str:
     if found.word == "within noise":
         middle, low, high = signed([found.mean, found.low, found.high])
         return (
-            f"The difference between {base.name} and {other.name} is within the noise of seeds: {what} "
+            f"The difference between {base.name} and {other.name} is within seed noise: {what} "
             f"{middle} (95 %: {low} to {high}) {over}{note}"
         )
     ends = sorted((abs(found.low), abs(found.high)))

@@ -59,7 +59,7 @@ def live_run(word: str) -> LiveRun | None:
     if not word.endswith(LIVE) or Path(word).exists() or not RunFolder(root).exists():
         return None
     if not is_live(root):
-        raise PolicyError(f"{one_line(word, 200)}: the run is not training. Name the run or a checkpoint")
+        raise PolicyError(f"{one_line(word, 200)}: the run is not training. Use RUN or RUN@STEP")
     return LiveRun(word, root)
 
 
@@ -353,7 +353,7 @@ class Chat(Closing):
         last = self.last
         at = next((n for n, s in enumerate(last.whole) if s.place == place), None) if last else None
         if last is None or at is None:
-            raise KeepError("nothing to keep: ask something first")
+            raise KeepError("nothing to keep: send a prompt first")
         if last.report is None:
             raise KeepError("; ".join(last.notes) or "the answer has no scores")
         return keep_case(self._config, last.report, at)
@@ -365,9 +365,11 @@ class Chat(Closing):
             KeepError: The file cannot be changed, or its probe prompts are not a list.
         """
         if self.last is None:
-            raise KeepError("nothing to keep: ask something first")
+            raise KeepError("nothing to keep: send a prompt first")
         if not self.last.first:
-            raise KeepError("only the first prompt of a conversation can be a probe prompt")
+            raise KeepError(
+                "only the first prompt of a conversation can be a probe prompt. Begin one with /new"
+            )
         path, text = self._config.path, self.last.text
         if path is None or not path.is_file():
             raise KeepError(f"the config file {path or ''} is missing, so the prompt cannot be added")

@@ -48,7 +48,7 @@ _WANTED = (
 _REASONS = (
     (("optimizer*", "scheduler*", "rng_state*", "scaler*", "grpo_tui_state*"), "state for resuming"),
     (("training_args.bin", "trainer_state.json"), "state of the trainer"),
-    ((".*", "*.env", "*.pem", "*.key", "*token", "*secret*", "*credential*"), "may hold secrets"),
+    ((".*", "*.env", "*.pem", "*.key", "*token", "*secret*", "*credential*"), "may contain secrets"),
     (("run.*", "*.log", "supervisor.*", "heartbeat*", "rank-*", "hardware.json"), "record of the run"),
 )
 _SECRET = re.compile(
@@ -123,7 +123,7 @@ def plan(policy: Policy, repo: str, *, private: bool) -> Upload:
         else:
             files.append(PushFile(path.name, path, path.stat().st_size))
     if not any(fnmatch(file.name, pattern) for file in files for pattern in WEIGHTS):
-        raise PushError(f"{folder} holds no weights to upload")
+        raise PushError(f"{folder} has no weights. Name the folder of a model or an adapter")
     made = _card(policy, folder)
     files = [file for file in files if made is None or file.name != CARD]
     for file in files:
@@ -162,7 +162,7 @@ def _refuse_secrets(file: PushFile) -> None:
     content = read_regular(file.path)
     if found := _SECRET.search(content):
         line = content.count(b"\n", 0, found.start()) + 1
-        raise PushError(f"{file.path}:{line} holds an access token. Remove it, and revoke the token")
+        raise PushError(f"{file.path}:{line} contains an access token. Remove it, and revoke the token")
 
 
 def upload(planned: Upload, *, update: bool) -> str:

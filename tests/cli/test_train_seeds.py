@@ -40,7 +40,12 @@ def series(
         ([0, 0, 0], 0, [1, 2, 3], ("seed 3: complete",)),
         ([1, 0, 0], 1, [1, 2, 3], ("seed 1: failed", "seed 3: complete")),
         ([0, CommandError("no room"), 0], 1, [1, 2, 3], ("seed 2: failed", "seed 3: complete")),
-        ([0, 3, 0], 3, [1, 2], ("seed 2: stopped", "seed 3: not started", "The same command continues.")),
+        (
+            [0, 3, 0],
+            3,
+            [1, 2],
+            ("seed 2: stopped", "seed 3: not started", "Run the same command again to continue."),
+        ),
         ([130, 0, 0], 130, [1], ("seed 1: still training", "seed 2: not started")),
         ([1, 143, 0], 143, [1, 2], ("seed 1: failed", "seed 2: not complete", "seed 3: not started")),
     ],

@@ -109,13 +109,13 @@ def two(tmp_path: Path, base: dict[int, float], other: dict[int, float], **more:
     return sets(*roots)
 
 
-NOTHING = "Nothing can be said about the noise of seeds:"
+NOTHING = "Seed noise cannot be estimated:"
 BY, OVER = "0.207 (95 %: 0.178 to 0.235)", "final total reward over 3 seeds, paired by seed"
 LOW, HIGH = {1: 0.5, 2: 0.6, 3: 0.55}, {1: 0.7, 2: 0.82, 3: 0.75}
 SAID: tuple[tuple[dict[int, float], dict[int, float], tuple[str, ...]], ...] = (
     (LOW, HIGH, ("b is better than a by", f"{BY}:", OVER)),
     (HIGH, LOW, ("b is worse than a by", f"{BY}:", OVER)),
-    (LOW, {4: 0.6, 5: 0.5}, ("The difference between a and b is within the noise of seeds: final total",
+    (LOW, {4: 0.6, 5: 0.5}, ("The difference between a and b is within seed noise: final total",
                              "reward +0.000 (95 %: -0.299 to +0.299) over 3 and 2 seeds, not paired")),
     ({1: 0.5, 2: 0.6}, {1: 0.7}, (NOTHING, "b-seed-1 has 1 complete run. b-seed-1 against a:",
                                   "final total reward +0.150")),
@@ -148,7 +148,7 @@ def test_only_complete_runs_count_and_a_rule_that_stopped_one_completes_it(tmp_p
     assert [run.complete for run in one.runs] == [True, True, True, False]
     assert one.final("reward") == {1: 0.5, 2: 0.5, 3: 0.75}
     (failed,) = sets(*[made(tmp_path / f"f-{seed}", seed, 0.9, state="failed") for seed in (1, 2)])
-    assert sentences((failed,)) == ["Nothing can be said about the noise of seeds: f has no complete run"]
+    assert sentences((failed,)) == ["Seed noise cannot be estimated: f has no complete run"]
     assert sentences((one, failed)) == ["Nothing can be compared yet: f has no complete run"]
 
 

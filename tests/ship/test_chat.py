@@ -149,7 +149,7 @@ def test_a_prompt_is_put_where_training_puts_it(own_config: RunConfig, lab: Lab)
 def test_an_exchange_is_kept_as_a_case_and_as_a_probe_prompt(own_config: RunConfig, lab: Lab) -> None:
     assert own_config.path is not None
     with Chat(lab, own_config, [base_policy(own_config)]) as chat:
-        with pytest.raises(KeepError, match="ask something first"):
+        with pytest.raises(KeepError, match="send a prompt first"):
             chat.keep_case(0)
         found = chat.ask_row(2)
         file, name = chat.keep_case(0)
@@ -226,7 +226,7 @@ def test_ctrl_c_stops_the_answer_and_not_the_program(endless: Talk) -> None:
     endless.say("/case")
     assert "nothing to keep" in endless.event("failed")["text"]
     endless.say("/with off")
-    assert endless.event("said")["text"] == "asks base"
+    assert endless.event("said")["text"] == "asking base"
     endless.say("/seed 5")
     assert endless.event("said")["text"] == "seed 5"
     endless.say("//1 + 1")

@@ -142,7 +142,7 @@ def test_a_dry_run_lists_the_files_and_uploads_nothing(run: Path, hub: FakeHub) 
     assert {"README.md", "config.json", "model.safetensors", "tokenizer.json"} <= names
     left_out = {one["name"]: one["why"] for one in body["left_out"]}
     assert left_out["optimizer.pt"] == "state for resuming"
-    assert left_out[".env"] == left_out["api_token"] == "may hold secrets"
+    assert left_out[".env"] == left_out["api_token"] == "may contain secrets"
     assert left_out["training_args.bin"] == "state of the trainer"
     assert left_out["run.db"] == "record of the run"
     assert left_out["tokenizer.model"] == "a link"
@@ -207,11 +207,11 @@ def test_a_repository_that_exists_gets_a_commit_with_update(run: Path, hub: Fake
 def test_nothing_is_uploaded_without_a_yes_or_with_a_token_in_a_file(run: Path, hub: FakeHub) -> None:
     done = push(run, hub)
     assert done.returncode == 2
-    assert "add --yes to upload" in done.stderr
+    assert "Add --yes to upload" in done.stderr
     (run / "generation_config.json").write_text(TOKENS_FILE)
     done = push(run, hub, "--yes")
     assert done.returncode == 2
-    assert "generation_config.json:2 holds an access token" in done.stderr
+    assert "generation_config.json:2 contains an access token" in done.stderr
     assert TOKEN not in done.stderr
     assert hub.calls == []
 

@@ -27,7 +27,7 @@ class Scripted:
                 body = {"prompt": asked, "row": None, "answers": [answer], "errors": {}, "notes": []}
                 tell({"event": "exchange", "body": body})
             elif line.startswith("/"):
-                tell({"event": "said", "text": "asks mine" if line.startswith("/with") else f"did {line}"})
+                tell({"event": "said", "text": "asking mine" if line.startswith("/with") else f"did {line}"})
             else:
                 asked = line
                 tell({"event": "text", "place": 0, "text": "2"})

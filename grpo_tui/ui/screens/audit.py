@@ -1,4 +1,4 @@
-"""Completions of the open run to read for what a reward may have been fooled by, on top of Generations."""
+"""Completions of the open run that may have fooled a reward, on top of Generations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 
 from grpo_tui.core.text import one_line, wrapped
-from grpo_tui.present.formatting import compact, plural
+from grpo_tui.present.formatting import MISSING, compact, plural
 from grpo_tui.present.glyphs import spark
 from grpo_tui.ui.kit.reading import DialogTitle
 from grpo_tui.ui.kit.table import MOVES, Column, CursorList, Table
@@ -58,7 +58,7 @@ def audit_rows(found: dict[str, Any]) -> tuple[list[str], list[AuditRow]]:
     part = of if found["groups"] < found["of_groups"] else ""
     none = "" if found["attacks"] else " None looks like one of them."
     read = plural(found["completions"], "completion")
-    told = [f"{read}{part} compared with the attacks of the probes.{none}"]
+    told = [f"{read}{part} compared with the attacks of `grpo-tui probe`.{none}"]
     if found["opinions"]:
         told.append(
             f"Top rewards of the newest groups, checked by {', '.join(found['opinions'])}: "
@@ -79,7 +79,10 @@ class AuditTable(Table[AuditRow]):
             Column("attack, or ✗ refused by", 28, lambda row: Span(one_line(row.what, 27), "strong"), gap=1),
             Column("over the run", 19, lambda row: Span(row.when), gap=1),
             Column(
-                "reward", 7, lambda row: Span("–" if row.reward is None else compact(row.reward)), right=True
+                "reward",
+                7,
+                lambda row: Span(MISSING if row.reward is None else compact(row.reward)),
+                right=True,
             ),
             Column("  text", max(10, width - 58), lambda row: Span(f"  {one_line(row.text)}")),
         )

@@ -148,7 +148,7 @@ class ChatScreen(LeftOnce, Screen[None], Shell):
         yield Header("results")
         yield ChatLines()
         yield Input(
-            id="chat-input", placeholder="a prompt, or /row 3 for a row of the data; /help lists more"
+            id="chat-input", placeholder="a prompt, or /row 3 for a row of the data; /help lists all commands"
         )
         yield Footer(self.PANE)
 
@@ -190,7 +190,7 @@ class ChatScreen(LeftOnce, Screen[None], Shell):
         self.action_chat_send()
 
     def action_chat_send(self) -> None:
-        """Ask what is typed."""
+        """Send what is typed."""
         box = self.query_one(Input)
         text = from_edit(box.value)
         if not text.strip():
@@ -241,7 +241,7 @@ class ChatScreen(LeftOnce, Screen[None], Shell):
                 turn.write(event["place"], event["text"])
             case "exchange" if turn is not None:
                 self._ended(turn, event["body"])
-            case "said" if not str(event["text"]).startswith("asks "):
+            case "said" if not str(event["text"]).startswith("asking "):
                 lines.turns.append(Turn(safe(event["text"]), (), asked=False))
                 self._rest()
             case "failed" | "ended":
@@ -294,7 +294,7 @@ class ChatScreen(LeftOnce, Screen[None], Shell):
         self._lines.follow()
 
     def action_chat_base(self) -> None:
-        """Ask the base model too, or no longer."""
+        """Toggle the base model for the next prompts."""
         if self._busy:
             self.app.notify("An answer is being written. esc stops it.")
             return
@@ -304,7 +304,7 @@ class ChatScreen(LeftOnce, Screen[None], Shell):
         self._entitle()
 
     def action_chat_keep(self) -> None:
-        """Ask as what to keep the last exchange."""
+        """Ask whether to keep an answer as a case or the prompt as a probe prompt."""
         if not self._kept or self._busy:
             self.app.notify("Nothing to keep yet.")
             return
