@@ -30,8 +30,8 @@ HELP = (
     "/case [2]      keep the answer of the first or second model as a case",
     "/probe         add the prompt to the probe prompts of the config file",
     "//             begin a prompt with a slash",
-    "ctrl+c stops an answer, ctrl+d ends the chat",
 )
+KEYS = "ctrl+c stops an answer, ctrl+d ends the chat"
 FAILURES = (GenerateError, KeepError, CaseFileError, CommandError)
 
 
@@ -153,8 +153,13 @@ def _answer(talk: Chat, out: _Plain, line: str) -> None:
         out.said(f"kept as the case “{name}” in {file}")
     elif word == "/probe":
         out.said(f"added to the probe prompts of {talk.keep_probe()}")
+    elif word == "/with":
+        one = len(talk.names) == 1
+        raise CommandError("--with POLICY names a second model" if one else "/with takes on or off")
+    elif word == "/help":
+        out.said("\n".join(HELP if isinstance(out, _Events) else (*HELP, KEYS)))
     else:
-        out.said("\n".join(HELP))
+        raise CommandError(f"unknown command {one_line(word, 40)}. /help lists the commands")
 
 
 def _number(text: str, otherwise: str) -> int:

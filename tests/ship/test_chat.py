@@ -146,7 +146,9 @@ def test_a_prompt_is_put_where_training_puts_it(own_config: RunConfig, lab: Lab)
     assert any("the dataset cannot be read" in what for what in told)
 
 
-def test_an_exchange_is_kept_as_a_case_and_as_a_probe_prompt(own_config: RunConfig, lab: Lab) -> None:
+def test_an_exchange_is_kept_as_a_case_and_as_a_probe_prompt(
+    own_config: RunConfig, lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert own_config.path is not None
     with Chat(lab, own_config, [base_policy(own_config)]) as chat:
         with pytest.raises(KeepError, match="send a prompt first"):
@@ -172,6 +174,10 @@ def test_an_exchange_is_kept_as_a_case_and_as_a_probe_prompt(own_config: RunConf
     own_config.path.write_text(own_config.path.read_text() + "\n")
     with Chat(lab, other, [base_policy(other)]) as chat:
         chat.ask("What is 1 + 2?")
+        monkeypatch.setattr("grpo_tui.config.presets._PACKAGE", own_config.path.parent)
+        with pytest.raises(KeepError, match="is part of grpo-tui"):
+            chat.keep_probe()
+        monkeypatch.undo()
         chat.keep_probe()
     assert len(load_config(own_config.path).section.probe_prompts.texts) == 3  # type: ignore[union-attr]
 
@@ -227,6 +233,16 @@ def test_ctrl_c_stops_the_answer_and_not_the_program(endless: Talk) -> None:
     assert "nothing to keep" in endless.event("failed")["text"]
     endless.say("/with off")
     assert endless.event("said")["text"] == "asking base"
+    for line, trouble in {
+        "/with bass": "/with takes on or off",
+        "/rows 3": "unknown command /rows. /help lists the commands",
+    }.items():
+        endless.say(line)
+        assert endless.event("failed")["text"] == trouble
+    endless.say("/help")
+    told = endless.event("said")["text"]
+    assert told.startswith("/new ")
+    assert "ctrl" not in told, "the screen has other keys"
     endless.say("/seed 5")
     assert endless.event("said")["text"] == "seed 5"
     endless.say("//1 + 1")

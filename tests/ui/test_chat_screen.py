@@ -109,3 +109,27 @@ async def test_code_of_somebody_else_is_asked_about_first(
         await pilot.press("y")
         await until(pilot, lambda: lines.doing == "theirs: writing")
         assert (box.value, foreign.ran()) == ("", set())
+
+
+async def test_the_base_is_switched_by_a_typed_line_as_by_the_key(
+    run: RecordedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("grpo_tui.ui.screens.chat.Chatting", Scripted)
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        app.push_screen(ChatScreen(run.folder.root, "mine", run.folder.root, beside=False))
+        await until(pilot, lambda: isinstance(app.screen, ChatScreen))
+        lines, box = app.screen.query_one(ChatLines), app.screen.query_one(Input)
+        for typed, title in (("/with on", "mine beside base"), ("/with  off", "mine")):
+            box.value = typed
+            await pilot.press("enter")
+            await until(pilot, lambda title=title: lines.first == title)  # type: ignore[misc]
+            assert (box.value, lines.doing, lines.turns) == ("", "", [])
+        box.value = "What is 1 + 1?"
+        await pilot.press("enter")
+        await until(pilot, lambda: lines.doing == "mine: writing")
+        box.value = "/with on"
+        await pilot.press("enter")
+        await pilot.pause()
+        assert (box.value, lines.first) == ("/with on", "mine"), "not while an answer is written"

@@ -36,6 +36,7 @@ SIDE_BY_SIDE = 100
 """From this width two answers are shown side by side."""
 LOOK_S = 0.5
 BASE = "base"
+WITH = {"/with on": True, "/with off": False}
 
 
 class Turn:
@@ -197,6 +198,10 @@ class ChatScreen(LeftOnce, Screen[None], Shell):
             return
         if self._busy:
             self.app.notify("An answer is being written. esc stops it.")
+        elif (beside := WITH.get(" ".join(text.split()))) is not None:
+            box.value = ""
+            if beside is not self._beside:
+                self.action_chat_base()
         elif self._say(text):
             box.value = ""
             asked = not text.startswith("/") or text.startswith(("//", "/row"))
@@ -312,7 +317,7 @@ class ChatScreen(LeftOnce, Screen[None], Shell):
             Choice(f"answer of {one_line(name, 24)}", "a case with its current scores", f"/case {place + 1}")
             for place, name in enumerate(self._kept)
         ]
-        choices.append(Choice("prompt", "a probe prompt of the config file", "/probe", "p"))
+        choices.append(Choice("prompt", "a probe prompt of the config", "/probe", "p"))
 
         def chosen(line: str | None) -> None:
             if line is not None:
