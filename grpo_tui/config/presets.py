@@ -55,6 +55,15 @@ def folder() -> Path:
     return installed if installed.is_dir() else _PACKAGE.parent / "configs"
 
 
+def shipped(path: Path) -> str:
+    """Return why a file of grpo-tui itself is not changed, or an empty text for any other file."""
+    if not path.resolve().is_relative_to(_PACKAGE):
+        return ""
+    name = "demo" if path.parent.name == "demo" else path.stem
+    copy = f"`grpo-tui new config my.yaml --preset {name}`"
+    return f"{path.name} is part of grpo-tui, so it is not changed. {copy} copies it"
+
+
 def presets() -> tuple[Preset, ...]:
     """Return all presets: the demo first, then by hardware, then by name."""
     files = [file for file in folder().glob("*.yaml") if not file.name.endswith(CASES)]

@@ -25,6 +25,7 @@ from typing import Any
 
 from grpo_tui.config.meant import nearest
 from grpo_tui.config.paths import split_file_source
+from grpo_tui.config.presets import shipped
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.yaml_lines import YamlDocument, YamlError, parse_mapping
 from grpo_tui.core.exchange import finite_json
@@ -360,6 +361,8 @@ def keep_case(config: RunConfig, report: Report, index: int) -> tuple[Path, str]
     Raises:
         CaseFileError: the file cannot be used, or the sample has no usable scores.
     """
+    if config.path is not None and (why := shipped(config.path)):
+        raise CaseFileError(f"not kept: {why}")
     path, sample = cases_file(config), report.scored.samples[index]
     failed = [r.info.name for r in report.scored.functions if r.failure is not None]
     if failed:

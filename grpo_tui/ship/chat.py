@@ -15,6 +15,7 @@ from typing import Any
 
 from grpo_tui.config.draft import ChangedOnDiskError, Draft
 from grpo_tui.config.draft_file import DraftFileError
+from grpo_tui.config.presets import shipped
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.yaml_edit import EditError
 from grpo_tui.core.closing import Closing
@@ -373,6 +374,8 @@ class Chat(Closing):
         path, text = self._config.path, self.last.text
         if path is None or not path.is_file():
             raise KeepError(f"the config file {path or ''} is missing, so the prompt cannot be added")
+        if why := shipped(path):
+            raise KeepError(why)
         source = "grpo_tui.probe_prompts.source"
         try:
             draft = Draft.open(path)

@@ -161,3 +161,14 @@ def test_a_kept_sample_expects_what_it_got_with_the_weights_of_the_config(tmp_pa
     with pytest.raises(CaseFileError, match="correctness gave no scores"):
         keep_case(config, failed, 0)
     assert len(read_cases(path).cases) == 3
+
+
+def test_no_case_is_added_beside_a_config_of_the_program_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("grpo_tui.config.presets._PACKAGE", tmp_path)
+    config = replace(config_of_functions(["rewards.py:correct"]), path=tmp_path / "presets" / "qlora.yaml")
+    (tmp_path / "presets").mkdir()
+    with pytest.raises(CaseFileError, match=r"new config my\.yaml --preset qlora` copies it"):
+        keep_case(config, made_report(), 0)
+    assert not list((tmp_path / "presets").iterdir())
