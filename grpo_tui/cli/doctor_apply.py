@@ -39,8 +39,9 @@ def apply(parsed: Any, root: Path, findings: Sequence[Finding]) -> int:
     """Apply the remedies of one finding. Exit 0 applied, 3 rejected by the run, 4 timed out."""
     finding = _finding(root, parsed.apply, findings)
     if finding is None:
-        ids = ", ".join(dict.fromkeys(one.id for one in findings)) or "none"
-        raise CommandError(f"--apply {one_line(parsed.apply, 60)}: not a finding of this run; it has: {ids}")
+        ids = ", ".join(dict.fromkeys(one.id for one in findings))
+        known = f"not a finding of this run; it has: {ids}" if ids else "this run has no findings"
+        raise CommandError(f"--apply {one_line(parsed.apply, 60)}: {known}")
     wanted = list(for_config(finding))
     if not wanted:
         raise CommandError(f"{finding.id} offers no setting. `grpo-tui doctor` says what to do")

@@ -203,5 +203,6 @@ def _report(kind: str, outcome: Outcome, *, as_json: bool) -> int:
             print(f"--- {completion['tokens']} tokens{cut}\n{safe(completion['text'])}")
     else:
         reason = f": {safe(outcome.reason)}" if outcome.reason else ""
-        print(f"{kind.replace('_', ' ')} applied at step {outcome.step}{reason}")
+        done = "scheduled" if set(outcome.result) == {"scheduled"} else "applied"
+        print(f"{kind.replace('_', ' ')} {done} at step {outcome.step}{reason}")
     return OK if outcome.applied else REFUSED

@@ -110,7 +110,8 @@ def at_step(text: str) -> tuple[str, int | None]:
         return text, None
     number = re.fullmatch(r"step:(\d{1,9})", step)
     if number is None:
-        raise ValueError(f"{text}: write the step as {value}@step:500")
+        meant = re.search(r"\d{1,9}$", step)
+        raise ValueError(f"{text}: write the step as {value}@step:{meant[0] if meant else 500}")
     return value, int(number[1])
 
 

@@ -148,8 +148,8 @@ def _of_run(word: str, root: Path) -> Policy:
         raise PolicyError(f"{_shown(word)}: its final model cannot be loaded: {fault}")
     why = f" ({passed[0].path.name}: {passed[0].reason})" if passed else ""
     raise PolicyError(
-        f"{_shown(word)} has neither a final model nor a complete checkpoint{why}. For the model it started "
-        "from, use base"
+        f"{_shown(word)} has neither a final model nor a complete checkpoint{why}. `grpo-tui compare` "
+        "and `grpo-tui chat` also take base, the model it started from"
     )
 
 

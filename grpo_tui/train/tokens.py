@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from grpo_tui.core.text import one_line
+from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.core.token_scores import MOST_TOKENS, Token, TokenScores
 from grpo_tui.train import compat
 from grpo_tui.train.settings import Refused
@@ -258,7 +258,8 @@ def live_tokens(trainer: Any, args: Mapping[str, Any]) -> dict[str, Any]:
         Refused: The completion cannot be scored.
     """
     if not isinstance(args.get("text"), str) or not isinstance(args.get("prompt"), str | list):
-        raise Refused("a completion is needed: grpo-tui tokens RUN --group N --from live")
+        folder = shell_word(str(trainer.args.output_dir))
+        raise Refused(f"a completion is needed: `grpo-tui tokens {folder} --group N --from live`")
     try:
         return _looked_at(trainer, args)
     except TokensError as error:

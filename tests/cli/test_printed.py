@@ -107,6 +107,8 @@ SAMPLED = {
     [
         ("stop_now", True, "", {}, "stop now applied at step 7\n", ""),
         ("set", True, "from step 8", {}, "set applied at step 7: from step 8\n", ""),
+        ("set", True, "waits", {"scheduled": {"9": {}}}, "set scheduled at step 7: waits\n", ""),
+        ("set", True, "now", {"beta": 1, "scheduled": {"9": {}}}, "set applied at step 7: now\n", ""),
         ("abort_reward", False, "no call", {}, "", "grpo-tui: abort reward rejected at step 7: no call\n"),
         (
             "sample", True, "", SAMPLED,

@@ -37,7 +37,7 @@ def refused(word: str, **more: Any) -> str:
 def test_a_run_is_its_final_model_else_its_newest_complete_checkpoint(run: RecordedRun) -> None:
     root = run.folder.root
     word = str(root)
-    assert "neither a final model nor a complete checkpoint. For the model it started" in refused(word)
+    assert "neither a final model nor a complete checkpoint. `grpo-tui compare` and" in refused(word)
     checkpoint(root, 1)
     newest = checkpoint(root, 2)
     checkpoint(root, 3, whole=False)

@@ -27,6 +27,7 @@ from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.rollouts import Rollout, rollouts_of
 from grpo_tui.store.search import Search
 from grpo_tui.store.spec import RunSpec
+from grpo_tui.train.settings import Refused
 from grpo_tui.train.tokens import TokensError, figures, live_tokens, refuse_images, token_texts, tokenized
 from grpo_tui.train.tokens import _figures as live_figures
 from tests.train.tiny import run_recorded
@@ -232,6 +233,9 @@ def test_the_reference_of_a_live_adapter_is_the_model_below_it(ran: Ran, tmp_pat
     assert found.base == "the base model"
     assert found.mean_kl is not None
     assert found.mean_kl > 0.01
+    with pytest.raises(Refused) as caught:
+        live_tokens(trainer, {"prompt": ran.prompt})
+    assert f"`grpo-tui tokens {tmp_path} --group N --from live`" in str(caught.value)
 
 
 @pytest.mark.parametrize(

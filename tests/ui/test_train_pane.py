@@ -228,7 +228,7 @@ async def test_a_setting_with_a_step_is_scheduled_and_one_that_waits_holds_the_o
 @pytest.mark.parametrize(
     ("name", "text", "word"),
     [
-        ("others", "top_p=0.9@90", "write the step as 0.9@step:500"),
+        ("others", "top_p=0.9@90", "write the step as 0.9@step:90"),
         ("learning_rate", "fast", "is not a number"),
         ("reward_weights", "1 2", "give 3 numbers"),
         ("others", "top_q=0.5", "unknown setting top_q; did you mean top_p?"),
