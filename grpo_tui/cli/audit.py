@@ -10,7 +10,7 @@ from grpo_tui.cli.errors import OK
 from grpo_tui.cli.look import readable_folder
 from grpo_tui.cli.plain import print_json, print_text, terminal_width
 from grpo_tui.core.text import filled, one_line, shell_word
-from grpo_tui.present.formatting import MISSING, compact, from_here, plural
+from grpo_tui.present.formatting import compact, from_here, plural
 from grpo_tui.present.glyphs import spark
 from grpo_tui.rewards.audit import Attack, Audit, Refused
 from grpo_tui.rewards.audit import audit as audit_of
@@ -46,9 +46,9 @@ def _lines(found: Audit, run: str, width: int) -> Iterator[str]:
         why = "there is no reference answer and no second reward" if found.top else "all rewards are equal"
         yield f"no second opinion on the top rewards: {why}"
         return
-    least = compact(found.least) if found.least is not None else ""
     names = ", ".join(one_line(name, 40) for name in found.opinions)
-    top = f"{plural(found.top, 'completion')} of the newest groups with a reward of at least {least}"
+    top = f"{plural(found.top, 'completion')} of the newest groups"
+    top += f" with a reward of at least {compact(found.least)}"
     yield f"{top}, checked by {names}: {found.refused_in_all:,} refused"
     for one in found.refused[:SHOWN]:
         yield from _refused(one, width)
@@ -59,7 +59,7 @@ def _lines(found: Audit, run: str, width: int) -> Iterator[str]:
 def _attack(one: Attack, run: str, width: int) -> Iterator[str]:
     curve = filled(spark([float(count) for count in one.stretches], len(one.stretches), low=0.0), 12)
     yield (
-        f"  {one.kind:26}{one.count:>11,}   {curve}   {_number(one.reward):>11}   {_number(one.others):>13}"
+        f"  {one.kind:26}{one.count:>11,}   {curve}   {compact(one.reward):>11}   {compact(one.others):>13}"
     )
     yield f"    {one.why}: {one_line(one.example.text, max(20, width - len(one.why) - 8))}"
     place = f"group=={one.example.group} and index=={one.example.index}"
@@ -70,12 +70,8 @@ def _refused(one: Refused, width: int) -> Iterator[str]:
     place = one.place
     yield (
         f"  step {place.step:,}, group {place.group:,}, completion {place.index}: reward "
-        f"{_number(place.reward)}, refused by {one_line(', '.join(one.by), 80)}"
+        f"{compact(place.reward)}, refused by {one_line(', '.join(one.by), 80)}"
     )
     yield f"    {one_line(one.prompt, max(20, width - 4))}"
     gold = f"   (reference answer {one_line(one.gold, 30)})" if one.gold else ""
     yield f"    {one_line(place.text, max(20, width - 4 - len(gold)))}{gold}"
-
-
-def _number(value: float | None) -> str:
-    return MISSING if value is None else compact(value)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from grpo_tui.core.text import one_line
-from grpo_tui.present.formatting import MISSING, compact, plural
+from grpo_tui.present.formatting import compact, plural
 
 
 def footing(answer: Mapping[str, Any]) -> str:
@@ -16,14 +16,10 @@ def footing(answer: Mapping[str, Any]) -> str:
         parts.append("stopped")
     elif answer["truncated"]:
         parts.append("truncated")
-    parts += [f"{one_line(name, 30)} {_shown(score)}" for name, score in answer["rewards"].items()]
+    parts += [f"{one_line(name, 30)} {compact(score)}" for name, score in answer["rewards"].items()]
     if answer["rewards"]:
-        parts.append(f"total {_shown(answer['reward'])}")
+        parts.append(f"total {compact(answer['reward'])}")
     return " · ".join(parts)
-
-
-def _shown(score: float | None) -> str:
-    return MISSING if score is None else compact(score)
 
 
 def remarks(body: Mapping[str, Any]) -> Iterator[str]:

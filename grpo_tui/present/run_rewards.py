@@ -42,11 +42,16 @@ def series_of(reader: RunReader, key: str) -> Series:
     return series
 
 
+def function_of(key: str) -> str:
+    """Return the name of the reward function that a metric is the mean of."""
+    return key.removeprefix("rewards/").removesuffix("/mean")
+
+
 def read_rewards(reader: RunReader) -> tuple[int, tuple[Reward, ...]]:
     """Return over how many logged steps `start` and `end` are averaged, and the rewards that have a value."""
     weights: dict[str, float | None] = {one.name: one.weight for one in reader.reward_functions()}
     for key in metric_keys(reader):
-        name = key.removeprefix("rewards/").removesuffix("/mean")
+        name = function_of(key)
         if key == f"rewards/{name}/mean":
             weights.setdefault(name, None)
     named = [(f"rewards/{name}/mean", name, weight) for name, weight in weights.items()]

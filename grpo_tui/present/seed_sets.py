@@ -25,7 +25,7 @@ from grpo_tui.core.statistics import is_number
 from grpo_tui.core.text import one_line
 from grpo_tui.present.comparison_text import digits_of, signed
 from grpo_tui.present.formatting import fixed, plural
-from grpo_tui.present.run_rewards import TOTAL, read_rewards
+from grpo_tui.present.run_rewards import TOTAL, function_of, read_rewards
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.reader import RunReader
@@ -259,7 +259,7 @@ def measure_words(measure: str, deciding: str) -> str:
         return f"{one_line(deciding, 30)} of the last evaluation"
     if measure == TOTAL:
         return "final total reward"
-    return f"final reward {one_line(measure.removeprefix('rewards/').removesuffix('/mean'), 40)}"
+    return f"final reward {one_line(function_of(measure), 40)}"
 
 
 def sentences(sets: Sequence[SeedSet]) -> list[str]:

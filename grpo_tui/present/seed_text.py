@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from grpo_tui.core.text import one_line
 from grpo_tui.present.comparison_text import signed
 from grpo_tui.present.formatting import MISSING, digits_apart, fixed
-from grpo_tui.present.run_rewards import TOTAL
+from grpo_tui.present.run_rewards import TOTAL, function_of
 from grpo_tui.present.seed_sets import EVALUATION, SeedSet, Versus, compared, measures_of
 
 
@@ -18,7 +18,7 @@ def measure_name(measure: str, sets: Sequence[SeedSet]) -> str:
         return f"evaluation: {one_line(deciding, 30)}"
     if measure == TOTAL:
         return "total reward"
-    return one_line(measure.removeprefix("rewards/").removesuffix("/mean"), 40)
+    return one_line(function_of(measure), 40)
 
 
 def set_words(one: SeedSet, measure: str) -> str:

@@ -18,7 +18,7 @@ from grpo_tui.core.records import SettingChanged
 from grpo_tui.core.statistics import mean
 from grpo_tui.present.formatting import setting
 from grpo_tui.present.run_findings import RunFinding, read_findings
-from grpo_tui.present.run_rewards import TOTAL, Reward, read_rewards, series_of
+from grpo_tui.present.run_rewards import TOTAL, Reward, function_of, read_rewards, series_of
 from grpo_tui.present.run_state import read_before_after
 from grpo_tui.present.train_view import BeforeAfter
 from grpo_tui.present.window_load import settings_of
@@ -157,8 +157,9 @@ def _evaluations(reader: RunReader) -> Iterator[Measured]:
             continue
         points = [bucket for bucket in series_of(reader, key).buckets if bucket.mean is not None]
         if points and points[0].mean is not None and points[-1].mean is not None:
-            word = name.removeprefix("rewards/").removesuffix("/mean")
-            yield Measured(word, points[0].first, points[0].mean, points[-1].last, points[-1].mean)
+            yield Measured(
+                function_of(name), points[0].first, points[0].mean, points[-1].last, points[-1].mean
+            )
 
 
 def _probes(reader: RunReader) -> Iterator[Measured]:

@@ -587,7 +587,7 @@ RESULTS: tuple[Action, ...] = (
            "Open the answers of both models side by side, or what to do with the selected model.",
            "results", "read", needs="open", footer=3, part="list"),
     Action("results.chat", "m", "chat", "Ask the model in a chat",
-           "Chat with the selected model and the base model, at the same prompts.", "results", "read",
+           "Chat with the selected model and the base model, side by side.", "results", "read",
            needs="open", footer=2),
     Action("results.next", "right_square_bracket", "comparison", "Next kept comparison",
            "Show the next older comparison.", "results", "read", needs="open", footer=5,

@@ -14,7 +14,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 
 from grpo_tui.core.text import one_line, wrapped
-from grpo_tui.present.formatting import MISSING, compact, plural
+from grpo_tui.present.formatting import compact, plural
 from grpo_tui.present.glyphs import spark
 from grpo_tui.ui.kit.reading import DialogTitle
 from grpo_tui.ui.kit.table import MOVES, Column, CursorList, Table
@@ -81,7 +81,7 @@ class AuditTable(Table[AuditRow]):
             Column(
                 "reward",
                 7,
-                lambda row: Span(MISSING if row.reward is None else compact(row.reward)),
+                lambda row: Span(compact(row.reward)),
                 right=True,
             ),
             Column("  text", max(10, width - 58), lambda row: Span(f"  {one_line(row.text)}")),
