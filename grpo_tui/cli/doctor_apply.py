@@ -125,7 +125,10 @@ def _next(reader: RunReader, finding: Finding, wanted: Sequence[Remedy], listed:
     for one in wanted:
         name, value = str(one.field), one.value
         if name.startswith(WEIGHT):
-            place = [function.name for function in functions].index(name.removeprefix(WEIGHT))
+            names = [function.name for function in functions]
+            if name.removeprefix(WEIGHT) not in names:
+                raise CommandError(f"{one_line(name, 80)}: the run has no such reward function")
+            place = names.index(name.removeprefix(WEIGHT))
             weights = [value if n == place else weight for n, weight in enumerate(weights)]
             found.changes += _changed("reward_weights", None, weights)
         elif isinstance(cause, dict) and cause["setting"] == name:  # a rate is scaled back, not set

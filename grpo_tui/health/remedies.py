@@ -17,7 +17,7 @@ from typing import Any
 from grpo_tui.core.findings import Finding, Remedy
 from grpo_tui.core.pass_rates import mixed_share, pass_rates
 from grpo_tui.core.prompt_memory import classify
-from grpo_tui.core.statistics import FEWEST_PROMPTS, SAME, column_covariances, shares_of
+from grpo_tui.core.statistics import FEWEST_PROMPTS, SAME, column_covariances, is_number, shares_of
 from grpo_tui.health.facts import GroupFacts, Settings, facts_of
 from grpo_tui.health.reading import settings_of
 from grpo_tui.health.signal_rules import CORRECT
@@ -62,8 +62,9 @@ class _Record:
         """The settings, with the weights in force at the end."""
         found = settings_of(self.reader, logged=True)
         changed = [one.new for one in self.reader.lasting_settings() if one.name == "reward_weights"]
-        if changed and isinstance(changed[-1], list) and len(changed[-1]) == len(found.weights):
-            found = replace(found, weights=tuple(map(float, changed[-1])))
+        last = changed[-1] if changed and isinstance(changed[-1], list) else []
+        if len(last) == len(found.weights) and all(map(is_number, last)):
+            found = replace(found, weights=tuple(map(float, last)))
         return found
 
     @cached_property
@@ -177,7 +178,9 @@ def _drowned(record: _Record) -> Iterator[Tried]:
     settings, groups, told = record.settings, record.groups, record.evidence
     names, ratio = settings.names, told.get("ratio")
     pair = told.get("drowned_by"), told.get("function")
-    if len(set(names)) < len(names) or not set(pair) <= set(names) or not isinstance(ratio, float):
+    if len(set(names)) < len(names) or not all(one in names for one in pair):
+        return
+    if not isinstance(ratio, float) or not is_number(ratio) or ratio <= 0:  # a record of another's making
         return
     loud, other = (names.index(str(name)) for name in pair)
     weight = _rounded(settings.weights[loud] / ratio)

@@ -28,7 +28,7 @@ from grpo_tui.rewards.samples import Sample
 from grpo_tui.rewards.scoring import Report, ScoreOptions, report
 from grpo_tui.rewards.token_asking import ask_live
 from grpo_tui.ship.policies import Policy, PolicyError
-from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.layout import RunFolder, is_known
 from grpo_tui.store.status import is_live
 
 LIVE = "@live"
@@ -194,6 +194,7 @@ class Chat(Closing):
     Args:
         config: Provides data, rewards and sampling settings for all policies.
         seed: Of every answer; None for the config's.
+        of: The run folder that the config was read from; None for a file.
 
     Raises:
         ConsentError: It would run code that is not the user's own.
@@ -206,6 +207,7 @@ class Chat(Closing):
         policies: Sequence[Policy | LiveRun],
         seed: int | None = None,
         tell: Tell = lambda name, what: None,
+        of: Path | None = None,
     ) -> None:
         for policy in policies:
             required(replace(config, model=policy.model) if isinstance(policy, Policy) else config)
@@ -213,7 +215,7 @@ class Chat(Closing):
         self.asked = len(policies)
         """How many of the policies are asked, from the first."""
         self.last: Exchange | None = None
-        self._lab, self._config, self._tell = lab, config, tell
+        self._lab, self._config, self._tell, self._of = lab, config, tell, of
         self._loaded = False
         self._stopped = False
         self._opening: tuple[bool, list[dict[str, Any]]] | None = None
@@ -370,6 +372,11 @@ class Chat(Closing):
         if not self.last.first:
             raise KeepError(
                 "only the first prompt of a conversation can be a probe prompt. Begin one with /new"
+            )
+        if self._of is not None and not is_known(self._of):
+            raise KeepError(
+                f"{self._of}: you did not start this run on this machine, so the config file that it names "
+                "is left unchanged. Name one of your own with --config"
             )
         path, text = self._config.path, self.last.text
         if path is None or not path.is_file():

@@ -14,6 +14,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
+from grpo_tui.core.text import shell_word
 from grpo_tui.ship.card import CARD, card, refusal
 from grpo_tui.ship.policies import Policy
 from grpo_tui.ship.run_facts import read_facts
@@ -129,6 +130,12 @@ def plan(policy: Policy, repo: str, *, private: bool) -> Upload:
     for file in files:
         _refuse_secrets(file)
     if made is not None:
+        if _SECRET.search(made):
+            run = shell_word(policy.run or folder)
+            raise PushError(
+                "The card made from the record of the run holds an access token. Write it with "
+                f"`grpo-tui card {run} --write`, remove the token from it, and revoke the token"
+            )
         files.insert(0, PushFile(CARD, folder / CARD, len(made), made))
     source = "record" if made is not None else "file" if any(file.name == CARD for file in files) else ""
     return Upload(folder, repo, private, tuple(files), tuple(left_out), source)

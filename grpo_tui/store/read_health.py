@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 from grpo_tui.core.exchange import rebuilt
 from grpo_tui.core.findings import SEVERITIES, Finding, Remedy, errors_first
@@ -139,8 +140,10 @@ def closed_findings(reader: RunReader) -> tuple[Finding, ...]:
 def _finding(row: sqlite3.Row) -> Finding | None:
     severity = next((one for one in SEVERITIES if one == row["severity"]), None)
     steps = (row["first_step"], row["last_step"])
-    remedies = from_json(row["remedies"], list)
+    remedies, evidence = from_json(row["remedies"], list), object_from(row["evidence"])
     if severity is None or remedies is None or not all(isinstance(step, int) for step in steps):
+        return None
+    if not _is_cause(evidence.get("cause")):
         return None
     try:
         told = tuple(rebuilt(Remedy, remedy) for remedy in remedies)
@@ -154,6 +157,16 @@ def _finding(row: sqlite3.Row) -> Finding | None:
         str(row["message"]),
         first_step=steps[0],
         last_step=steps[1],
-        evidence=object_from(row["evidence"]),
+        evidence=evidence,
         remedies=told,
+    )
+
+
+def _is_cause(value: Any) -> bool:
+    """Return whether a value is the change behind a finding, or None."""
+    return value is None or (
+        isinstance(value, dict)
+        and {"setting", "from", "to", "step"} <= value.keys()
+        and isinstance(value["setting"], str)
+        and isinstance(value["step"], int)
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -120,6 +121,11 @@ def test_a_drowned_reward_is_offered_the_weight_that_lets_it_speak(made: Callabl
     tried = found.evidence["tried"]["reward_weights.length"]
     assert tried["before"] < 0.02
     assert tried["after"] > 0.5
+    for evil in ({"ratio": 0.0}, {"ratio": math.nan}, {"function": ["correct"]}):
+        evidence = {"function": "correct", "drowned_by": "length", "ratio": 40.0, **evil}
+        assert len(run.tried("signal.reward-drowned", (1, 10), **evidence).remedies) == 1, evil
+    run.write(r.SettingChanged(1, 9, 9.0, "reward_weights", [1.0, 1.0], [1.0, "x"]))
+    assert run.tried("signal.reward-drowned", (1, 10), function="correct", drowned_by="length", ratio=40.0)
 
 
 def solved(rate: float, chance: random.Random) -> Scores:

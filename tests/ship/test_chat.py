@@ -182,6 +182,18 @@ def test_an_exchange_is_kept_as_a_case_and_as_a_probe_prompt(
     assert len(load_config(own_config.path).section.probe_prompts.texts) == 3  # type: ignore[union-attr]
 
 
+def test_the_config_file_that_a_run_of_somebody_else_names_is_not_changed(
+    own_config: RunConfig, lab: Lab, tmp_path: Path
+) -> None:
+    assert own_config.path is not None
+    before = own_config.path.read_bytes()
+    with Chat(lab, own_config, [base_policy(own_config)], of=tmp_path / "theirs") as chat:
+        chat.ask("What is 1 + 2?")
+        with pytest.raises(KeepError, match="you did not start this run on this machine"):
+            chat.keep_probe()
+    assert own_config.path.read_bytes() == before
+
+
 class Talk:
     """`grpo-tui chat` as the screen runs it."""
 

@@ -19,10 +19,12 @@ from typing import Any
 import pytest
 
 from grpo_tui.cli import main
+from grpo_tui.core import records as r
 from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.ship.policies import resolve
 from grpo_tui.ship.push import PushError, plan
 from tests import PATIENCE_S
+from tests.present.test_seed_sets import changed
 from tests.ui.recorded_run import recorded
 
 TOKEN = "hf_" + "a1B2" * 9
@@ -214,6 +216,13 @@ def test_nothing_is_uploaded_without_a_yes_or_with_a_token_in_a_file(run: Path, 
     assert "generation_config.json:2 contains an access token" in done.stderr
     assert TOKEN not in done.stderr
     assert hub.calls == []
+
+
+def test_a_card_from_the_record_is_searched_for_tokens_too(run: Path) -> None:
+    config = {"grpo": {"run_name": TOKEN, "adam_beta2": TOKEN}, "script": {"dataset_name": TOKEN}}
+    changed(run, r.Fact("config", config))
+    with pytest.raises(PushError, match="The card made from the record of the run holds an access token"):
+        plan(resolve(str(run)), "me/first", private=False)
 
 
 def test_a_card_of_the_users_own_is_kept_and_a_folder_without_weights_is_refused(
