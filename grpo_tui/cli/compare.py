@@ -68,7 +68,11 @@ def _tell_progress(text: str) -> None:
 
 
 def run_of(words: Sequence[str]) -> Path | None:
-    """Return the first run among the arguments, whose config is used."""
+    """Return the first run among the arguments, whose config is used.
+
+    Raises:
+        CommandError: None is a run, and one of them names nothing.
+    """
     for word in words:
         path, root = Path(word).expanduser(), Path(word.rpartition("@")[0]).expanduser()
         if RunFolder(path).exists():
@@ -77,6 +81,10 @@ def run_of(words: Sequence[str]) -> Path | None:
             return path.parent
         if "@" in word and not path.exists() and RunFolder(root).exists():
             return root
+    with reported(PolicyError):
+        for word in words:
+            if word != BASE:
+                resolve(word)
     return None
 
 

@@ -299,6 +299,7 @@ def test_every_line_of_a_pipe_is_a_prompt_of_its_own(capsys: pytest.CaptureFixtu
     ("words", "said"),
     [
         (["base"], "--config"),
+        (["no/such/run", "--with", "base"], "no such run"),
         (["no/such/run", "--config", str(DEMO_CONFIG)], "no such run"),
         (["base", "--with", "nothing", "--config", str(DEMO_CONFIG)], "no such run"),
     ],
