@@ -213,7 +213,7 @@ async def test_a_setting_with_a_step_is_scheduled_and_one_that_waits_holds_the_o
         app.screen.query_one("#set-others", Input).value = "beta=0.02 top_p=0.9@step:90"
         because = app.screen.query_one("#set-because", Input)
         because.focus()
-        await until(pilot, lambda: "at the next safe point, VALUE@step:500 at that step." in shown(app))
+        await until(pilot, lambda: "With @step:500, after step 500." in shown(app))
         app.screen.query_one("#set-others", Input).value = "beta=0.02 top_p=0.9"
         await pilot.press("tab", "shift+tab")
         told = "Applied together at the next generation, because top_p counts from there."

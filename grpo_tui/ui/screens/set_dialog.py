@@ -21,7 +21,7 @@ OTHERS = tuple(name for name in LIVE if name not in USUAL)
 RATE_FAR = 10
 """A learning rate is asked about sooner than another number."""
 WIDTH = 74
-AT_ONCE = "Applied together at the next safe point, VALUE@step:500 at that step."
+AT_ONCE = "Applied together at the next safe point. With @step:500, after step 500."
 
 
 class SetDialog(Dialog[dict[str, object]]):
