@@ -174,3 +174,12 @@ def test_next_leaves_a_live_run_as_it_is(home: Path, capsys: pytest.CaptureFixtu
     assert main(["doctor", str(live.folder.root), "--next"]) == 2
     assert "--next has no effect without --apply" in capsys.readouterr().err
     live.close()
+
+
+def test_a_run_without_findings_has_none_to_apply(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recorded(tmp_path, "finished").close()
+    monkeypatch.setattr(doctor, "diagnose", lambda _: Diagnosis((), 2, ()))
+    assert main(["doctor", str(tmp_path), "--apply", "policy.kl"]) == 2
+    assert "--apply policy.kl: this run has no findings" in capsys.readouterr().err
