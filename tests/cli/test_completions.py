@@ -215,6 +215,8 @@ def test_views_are_kept_and_used(run: Path, tmp_path: Path, capsys: pytest.Captu
     assert capsys.readouterr() == ("late cuts: truncated step>8  sorted by -step\n", "")
     found = rows(capsys, run, "--view", "late cuts", "--where", "group 19..20")
     assert [(row["step"], row["truncated"]) for row in found] == [(10, True), (10, True)]
+    beside = rows(capsys, run, "--view", "late cuts", "--sort", "step")
+    assert (beside[0]["step"], beside[-1]["step"]) == (9, 10), "what is typed wins over the view"
     views = SavedViews(tmp_path / "config")
     assert views.named("late cuts") == SavedView("late cuts", "truncated step>8", "-step")
     assert views.remove("late cuts") == ""

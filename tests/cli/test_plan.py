@@ -135,6 +135,13 @@ def test_a_trial_corrects_the_next_plan(cache: Path, capsys: pytest.CaptureFixtu
     assert found["duration"] == {"step_s": 0.25, "total_s": 30.0, "run": "a trial", "scaled": False}
 
 
+def test_of_many_trials_the_newest_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("grpo_tui.store.trials.MOST_KEPT", 3)
+    for number in (0, 1, 2, 0, 3, 4):  # the first is tried again, and is newer than the second then
+        keep_trial(TrialFigures(f"m{number}", "full", "a", 1, 1, 0.5, 64, 40, device="cpu"), tmp_path)
+    assert [trial.model for trial in read_trials(tmp_path)] == ["m0", "m3", "m4"]
+
+
 def test_what_the_pre_flight_counts_is_planned_with(
     cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -243,6 +250,8 @@ ZERO3 = "distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config: {zero_
         ("accelerate launch --config_file zero3.yaml --use_deepspeed --zero_stage 1", "zero1", 8),
         ("accelerate launch --num_processes 4 --use_deepspeed", "zero2", 4),
         ("accelerate launch --num_processes 4 --use_fsdp", "fsdp", 4),
+        ("accelerate launch --num-processes 4 --use-fsdp", "fsdp", 4),
+        ("accelerate launch --num-processes=4 --use-deepspeed --zero-stage 3", "zero3", 4),
         ("torchrun --nproc_per_node 4", "ddp", 4),
         (None, "none", 1),
     ],

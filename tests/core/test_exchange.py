@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pytest
 
-from grpo_tui.core.exchange import plain, rebuilt
+from grpo_tui.core.exchange import finite_json, plain, rebuilt
 
 
 @dataclass(frozen=True)
@@ -61,3 +61,12 @@ def test_what_has_another_type_is_refused_by_its_name(changes: dict[str, Any], s
         rebuilt(Whole, {**plain(WHOLE), **changes})
     with pytest.raises(ValueError, match="Whole is written as a mapping, not as list"):
         rebuilt(Whole, [])
+
+
+def test_no_number_of_a_body_is_one_that_json_does_not_know() -> None:
+    nan, inf = float("nan"), float("inf")
+    body = {"list": [nan, 1.5, [inf]], "tuple": (-inf, {"in": (nan, 2)}), 3: nan, "whole": (1, "NaN", None)}
+    found = finite_json(body)
+    wanted = {"list": [None, 1.5, [None]], "tuple": [None, {"in": [None, 2]}], "3": None}
+    assert found == {**wanted, "whole": [1, "NaN", None]}
+    assert json.loads(json.dumps(found, allow_nan=False)) == found

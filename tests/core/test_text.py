@@ -83,6 +83,8 @@ def test_a_prompt_is_known_by_its_last_user_message() -> None:
     chat = [{"role": "system", "content": "s"}, {"role": "user", "content": [{"type": "text", "text": "q"}]}]
     assert prompt_text(chat) == "q"
     assert prompt_text([*chat, {"role": "assistant", "content": "so"}]) == "q"
+    shots = [{"role": "user", "content": "shot"}, {"role": "assistant", "content": "as"}]
+    assert prompt_text([*shots, *chat]) == "q", "few-shot examples stand before what is asked"
     assert prompt_text([{"role": "system", "content": "s"}]) == "s", "none is by a user"
     assert prompt_text("plain") == "plain"
     assert prompt_text([]) == ""

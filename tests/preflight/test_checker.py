@@ -90,6 +90,20 @@ def test_rows_shown_and_searched_are_those_of_the_config_that_asks(
         assert (checker.row(other, 2).source["prompt"], checker.holding(other, "2 a")) == ("1 apples", (3,))
 
 
+def test_the_rows_shown_as_held_out_are_those_of_the_seed_that_asks(
+    checker: Checker, demo: RunConfig
+) -> None:
+    def held(seed: int) -> list[int]:
+        config = replace(demo, grpo={**demo.grpo, "seed": seed})
+        return [n for n in range(1, 61) if checker.row(config, n).fate != "train"]
+
+    first, second = held(42), held(7)
+    assert first
+    assert second
+    assert first != second
+    assert held(42) == first
+
+
 def test_a_rewards_missing_column_is_found_when_its_function_is_given(
     checker: Checker, demo: RunConfig
 ) -> None:

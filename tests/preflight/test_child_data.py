@@ -318,6 +318,12 @@ def test_an_answer_that_a_csv_loses_is_told_from_the_file(
     assert said in "".join(f.message for f in found)
 
 
+def test_an_answer_that_a_file_of_tabs_loses_is_told_too(tmp_path: Path) -> None:
+    text = "prompt\tanswer\n1, 2?\t007\n3?\t12\n"
+    found = only(judged(session_of(tmp_path, text, name="rows.tsv")), "data.read-otherwise")
+    assert "row 1 says 007 and is read as 7" in found.message
+
+
 def test_dates_that_the_reader_makes_of_text_are_told(tmp_path: Path) -> None:
     rows = [{"prompt": f"{n}?", "answer": f"2024-01-{n + 10}"} for n in range(8)]
     found = only(judged(session_of(tmp_path, rows)), "data.dates")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -232,6 +234,11 @@ def test_files_of_another_login_are_asked_about(tmp_path: Path) -> None:
     }
     os.chown(run.root / "model" / "own.py", OTHER, -1)
     assert any("trust_remote_code" in code.what for code in consent.needed(config, "model"))
+    judge = Path(shutil.copytree(run.root / "model", run.root / "judge"))
+    judged = replace(config, model="theirs/model", script={"reward_model_name_or_path": str(judge)})
+    assert not consent.needed(judged, "model"), "all of it is the user's own"
+    os.chown(judge / "own.py", OTHER, -1)
+    assert [str(judge) in code.what for code in consent.needed(judged, "model")] == [True]
     os.chown(run.root / "run.json", OTHER, -1)  # a record put in the place of the user's own
     assert "task.py" in " ".join(code.what for code in consent.needed(config))
     os.chown(run.root / "run.json", os.geteuid(), -1)
@@ -269,6 +276,13 @@ def config_of(there: ForeignRun, text: str) -> RunConfig:
         (
             "reward_funcs: [accuracy_reward]\ndataset_name: x\nmodel_init_kwargs: {trust_remote_code: true}",
             "trust_remote_code",
+        ),
+        (
+            (
+                "dataset_name: x\nmodel_init_kwargs: {trust_remote_code: true}\n"
+                "reward_model_name_or_path: someone/judge"
+            ),
+            "the code of the model someone/judge (trust_remote_code)",
         ),
         ("reward_funcs: [accuracy_reward]\ngrpo_tui: {dataset: 'HERE/task.py:rows'}", "task.py"),
     ],

@@ -180,6 +180,9 @@ def test_scale_over_the_batch_is_taken_batch_by_batch(run: RecordedRun, lab: Lab
     half = [g.advantages_now for g in sorted(both.groups, key=lambda g: g.group)][::2]
     assert sorted(half) == sorted(g.advantages_now for g in one.groups)
     assert one.notes == (IN_PART,)
+    assert (one.changed, one.reordered, one.alive, one.dead) == (0, 0, 0, 0)
+    printed = one.to_json()["groups"]
+    assert [group["prompt"] for group in printed] == ["2 + 2?"], "only its advantages change"
 
 
 def test_a_group_of_two_ranks_is_told_as_one(run: RecordedRun, lab: Lab) -> None:

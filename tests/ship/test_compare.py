@@ -46,10 +46,15 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def compared(run: Path, lab: Lab) -> dict[str, Any]:
-    """What a comparison of the run with its base prints as JSON."""
-    done = grpo_tui("compare", run, "--rows", ROWS, "--samples", SAMPLES, "--json")
-    found: dict[str, Any] = json.loads(done.stdout)
+def ended(run: Path, lab: Lab) -> subprocess.CompletedProcess[str]:
+    """A comparison of the run with its base, which told its progress."""
+    return grpo_tui("compare", run, "--rows", ROWS, "--samples", SAMPLES, "--json", "--progress")
+
+
+@pytest.fixture(scope="module")
+def compared(ended: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    """What it prints as JSON."""
+    found: dict[str, Any] = json.loads(ended.stdout)
     return found
 
 
@@ -92,6 +97,16 @@ def test_a_short_run_is_better_than_its_base(run: Path, compared: dict[str, Any]
     assert first["differences"][0]["mean"] == pytest.approx(sum(gains) / ROWS)
     counts = {"win": sum(g > 0 for g in gains), "tie": gains.count(0), "loss": sum(g < 0 for g in gains)}
     assert compared["wins"] == [{"policy": str(run), **counts}]
+
+
+@pytest.mark.slow
+def test_the_progress_of_a_policy_goes_on_over_its_blocks(ended: subprocess.CompletedProcess[str]) -> None:
+    told = re.findall(r"\((\d) of 2\): generating: (\d+) of (\d+) completions", ended.stderr)
+    assert {int(whole) for _, _, whole in told} == {ROWS * SAMPLES}
+    for policy in "12":
+        counts = [int(done) for number, done, _ in told if number == policy]
+        assert counts == sorted(counts)
+        assert counts[-1] > BLOCK * SAMPLES, "the last block counts those before it"
 
 
 @pytest.mark.slow
@@ -276,3 +291,23 @@ def test_words_that_name_nothing_are_told(
 ) -> None:
     assert main(["compare", *words]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("verdict", "code"),
+    [
+        (("better",), 0),
+        (("not shown",), 0),
+        (("worse",), 1),
+        (("better", "worse"), 1),
+        (("worse", "not shown"), 1),
+        (("better", "not shown"), 0),
+    ],
+)
+def test_one_policy_that_is_worse_decides_the_exit_code(
+    verdict: tuple[str, ...], code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    body = {"verdict": [{"policy": f"p{n}", "word": word} for n, word in enumerate(verdict)]}
+    monkeypatch.setattr(command.ship, "compare", lambda *_: body)
+    assert main(["compare", "base", str(DEMO_MODEL), "--config", str(DEMO_CONFIG), "--json"]) == code
+    assert json.loads(capsys.readouterr().out) == body

@@ -376,6 +376,14 @@ def test_the_tightest_limit_of_the_control_groups_is_what_a_run_may_use(tmp_path
     (inner.parent / "memory.current").write_text("700\n")
     (inner.parent / "memory.stat").write_text("anon 1\ninactive_file 200\n")
     assert memory_limit(groups, mount) == (1000, 500)
+    for wide, own, found in (("max", "max", 500), ("3000", "2000", 500), ("3000", "900", 40)):
+        (mount / "memory.max").write_text(f"{wide}\n")
+        (inner / "memory.max").write_text(f"{own}\n")
+        (inner / "memory.current").write_text("40\n")
+        assert memory_limit(groups, mount) == (min(1000, int(own) if own.isdigit() else 1000), found)
+    (mount / "memory.max").write_text("800\n")
+    (mount / "memory.current").write_text("750\n")
+    assert memory_limit(groups, mount) == (800, 750), "an outer group may be the tightest"
 
 
 def test_the_watch_writes_and_takes_its_file_away_at_the_end(

@@ -50,3 +50,5 @@ def test_every_way_to_say_that_a_port_is_taken_names_its_holder(said: str, port:
     assert told.startswith(f"port {port} is in use by process {os.getpid()} (")
     assert port_trouble("step 1: 29500 tokens") == ""
     assert port_trouble("bind: Address already in use") == "a port is in use on this machine"
+    earlier = said.format(port=port + 1 if port < 65_535 else port - 1)
+    assert port_trouble(f"{earlier}\n{said.format(port=port)}") == told, "the last attempt counts"

@@ -56,6 +56,21 @@ def test_the_time_of_a_step_leaves_pauses_out(tmp_path: Path, monkeypatch: pytes
     assert told == [None, 10.0, 10.0, 10.0]
 
 
+def test_a_step_that_ends_without_a_generation_before_it_was_an_update(tmp_path: Path) -> None:
+    """A resume within a generation cycle updates before it generates."""
+    spans: list[PhaseSpan] = []
+    file = RankFile(tmp_path / "rank-0.json", os.getpid())
+    clock = PhaseClock(file, spans.append, 1)  # type: ignore[arg-type]
+    assert read_rank(tmp_path / "rank-0.json").phase == "load"  # type: ignore[union-attr]
+    clock.step_ended(8)
+    assert read_rank(tmp_path / "rank-0.json").phase == clock.phase == "update"  # type: ignore[union-attr]
+    assert [span.phase for span in spans] == ["load"]
+    clock.enter("save")
+    clock.step_ended(9)
+    assert clock.phase == "save", "any other phase is left alone"
+    file.close()
+
+
 def test_an_exception_carries_the_innermost_phase_it_was_raised_in(tmp_path: Path) -> None:
     file = RankFile(tmp_path / "rank-0.json", os.getpid())
     clock = PhaseClock(file, lambda record: None, 1)

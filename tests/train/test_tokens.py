@@ -231,6 +231,8 @@ def test_the_reference_of_a_live_adapter_is_the_model_below_it(ran: Ran, tmp_pat
     logp, _ = direct(trainer.model.eval(), ran.prompt, TEXT, ended=True)
     same(found, logp, ids, logq)
     assert found.base == "the base model"
+    cut = TokenScores.from_wire(live_tokens(trainer, {**asked, "truncated": True}))
+    assert [token.id for token in cut.tokens] == ids[:-1], "a truncated completion has no end token"
     assert found.mean_kl is not None
     assert found.mean_kl > 0.01
     with pytest.raises(Refused) as caught:

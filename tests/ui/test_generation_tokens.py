@@ -194,12 +194,17 @@ async def test_the_live_policy_is_asked_and_its_tokens_shown(
 async def test_escape_ends_the_asking_and_then_leaves(run: RecordedRun) -> None:
     app = app_on(run.folder.root)
     async with app.run_test(size=(120, 40)) as pilot:
-        await asked(pilot, run)
+        box = await asked(pilot, run)
         await pilot.press("p")
         await pilot.pause()
         assert any("esc to cancel" in notice.message for notice in app._notifications)
         await pilot.press("escape")
         await until(pilot, lambda: "canceled" in shown(app))
+        await pilot.press("p")
+        await until(pilot, lambda: len(sent(run)) == 2)
+        decide(box, Outcome(True, 57, "", ODD.to_wire()))
+        await until(pilot, lambda: "the policy at step 57" in head_of(app))
+        assert "canceled" not in shown(app), "the next question is not canceled with the last one"
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, GenerationsScreen))
 

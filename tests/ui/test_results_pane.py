@@ -223,18 +223,24 @@ async def test_a_comparison_goes_on_in_other_panes_and_is_stopped_by_its_key(
 
 
 DONE = 'print(open("body.json").read())'
+WORSE = f"{DONE}; raise SystemExit(1)"
+"""How the command ends when a policy is worse than the first."""
 
 
+@pytest.mark.parametrize(
+    ("program", "skill", "verdict"),
+    [(DONE, (0.2, 0.8), "better than the base"), (WORSE, (0.8, 0.2), "worse than the base")],
+)
 async def test_a_comparison_that_ends_is_shown_instead_of_the_older_one_turned_to(
-    monkeypatch: pytest.MonkeyPatch,
+    program: str, skill: tuple[float, float], verdict: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("grpo_tui.ui.comparing.Child", child_of(DONE))
+    monkeypatch.setattr("grpo_tui.ui.comparing.Child", child_of(program))
     run = recorded(Path("runs") / "done", "finished")
     run.close()
     remember(run.folder.root)
     checkpoint(run.folder.root, 60)
     keep_comparison(run.folder.root, "older", at=NOW - 200)
-    file = keep_comparison(run.folder.root, "newer", at=NOW - 100)
+    file = keep_comparison(run.folder.root, "newer", at=NOW - 100, skill=skill)
     body = json.loads(file.read_text().splitlines()[-1])
     Path("body.json").write_text(json.dumps(body.get("result", body)))
     app = app_on(run.folder.root)
@@ -245,7 +251,8 @@ async def test_a_comparison_that_ends_is_shown_instead_of_the_older_one_turned_t
         await until(pilot, lambda: "comparison 2 of 2, newest first" in shown(app))
         await pilot.press("D")
         await until(pilot, lambda: screen._comparing is None and bool(app._notifications))
-        assert mentioned(app, "better than the base")
+        assert mentioned(app, verdict)
+        assert "comparison failed" not in shown(app)
         await until(pilot, lambda: "comparison 1 of 2, newest first" in shown(app))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from grpo_tui.ui.screens import runs
 from grpo_tui.ui.screens.chart import OverlayScreen
 from grpo_tui.ui.screens.runs import RunsScreen
 from grpo_tui.ui.screens.train import TrainScreen
-from grpo_tui.ui.widgets.runs_table import RunsTable
+from grpo_tui.ui.widgets.runs_table import RunDetail, RunsTable
 from tests.ui.conftest import app_on, opened, shown, until
 from tests.ui.recorded_run import NOW, RecordedRun, recorded
 
@@ -170,6 +171,27 @@ async def test_the_detail_follows_the_cursor(run: RecordedRun) -> None:
         await pilot.press("j")
         await until(pilot, lambda: "rewards.py:12" in shown(app))
         assert "R resume" in footer(app)
+
+
+@pytest.mark.parametrize(
+    ("saved", "torn", "said"),
+    [
+        ((), (), "none"),
+        ((40,), (), "40"),
+        (range(10, 90, 10), (), "10, 20, 30, 40, 50, 60, 70, 80"),
+        (range(500, 6000, 500), (), "3 older, 2,000, 2,500, 3,000, 3,500, 4,000, 4,500, 5,000, 5,500"),
+        ((40, 60), (80,), "40, 60; not complete: 80"),
+        ((), (10, 20, 30, 40), "not complete: 20, 30, 40"),
+    ],
+)
+def test_of_many_checkpoints_the_newest_are_listed(
+    saved: Iterable[int], torn: tuple[int, ...], said: str
+) -> None:
+    detail = RunDetail(id="detail")
+    row = RunRow(Path("runs/a"), "a", "failed", checkpoints=tuple(saved), torn=torn)
+    detail.show(row, NOW)
+    lines = ["".join(span.text for span in line) for line in detail.lines(120, 20)]
+    assert [line.split(None, 1)[1] for line in lines if line.startswith(" checkpoints")] == [said]
 
 
 async def test_resuming_asks_once_and_names_what_it_continues(monkeypatch: pytest.MonkeyPatch) -> None:

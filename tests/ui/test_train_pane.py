@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import pytest
 from textual.screen import ModalScreen
@@ -14,7 +16,7 @@ from grpo_tui.core.commands import Outcome
 from grpo_tui.present.run_state import RunState
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.ui.actions import MOVED, action, on_pane
-from grpo_tui.ui.screens.dialogs import SampleDialog, StopDialog
+from grpo_tui.ui.screens.dialogs import SampleDialog, StopDialog, with_text
 from grpo_tui.ui.screens.reading import SampleResult
 from grpo_tui.ui.screens.set_dialog import SetDialog
 from grpo_tui.ui.screens.train import TrainScreen
@@ -306,6 +308,30 @@ async def test_an_edited_prompt_keeps_its_place_in_the_chat(run: RecordedRun) ->
         await pilot.press("enter")
         await until(pilot, lambda: bool(sent(run)))
         assert sent(run) == [("sample", {"prompt": [{"role": "user", "content": "What is 1 + 1?"}]})]
+
+
+SYSTEM, FIRST, SECOND = ({"role": role, "content": role[:1]} for role in ("system", "user", "user"))
+ANSWER = {"role": "assistant", "content": "a"}
+EDITED = {"role": "user", "content": "new"}
+
+
+@pytest.mark.parametrize(
+    ("prompt", "asked"),
+    [
+        ([SYSTEM, FIRST], [SYSTEM, EDITED]),
+        ([SYSTEM, FIRST, ANSWER, SECOND], [SYSTEM, FIRST, ANSWER, EDITED]),
+        ([FIRST, ANSWER], [EDITED]),
+        ([{**FIRST, "name": "ana"}], [{**EDITED, "name": "ana"}]),
+        ([SYSTEM], "new"),
+        ("plain", "new"),
+        (None, "new"),
+    ],
+)
+def test_an_edited_prompt_replaces_the_last_question_and_what_answered_it(prompt: Any, asked: Any) -> None:
+    before = deepcopy(prompt)
+    assert with_text(prompt, "new", "old") == asked
+    assert with_text(prompt, "new", "new") == ("new" if prompt is None else prompt), "not edited, kept whole"
+    assert prompt == before
 
 
 async def test_a_held_view_stands_still_while_training_goes_on(run: RecordedRun) -> None:
