@@ -12,6 +12,7 @@ from grpo_tui.cli.saved_run import saved_run
 from grpo_tui.config.export_script import exportable
 from grpo_tui.config.resolve import inspect_saved
 from grpo_tui.config.run_config import ConfigError, RunConfig
+from grpo_tui.core import probe_changes
 from grpo_tui.core.records import SettingChanged
 from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.present.formatting import setting
@@ -80,6 +81,7 @@ def settings_in_force(changes: Iterable[SettingChanged], saved: RunConfig) -> di
             last[change.name] = change.new
         elif change.by != "resume" and change.old:
             factor *= float(change.new) / float(change.old)
+    last |= _probe_prompts(last.pop(probe_changes.NAME, None), saved)
     weights = last.pop("reward_weights", None)
     if isinstance(weights, list):
         own = len(saved.section.rewards) == len(weights)
@@ -89,3 +91,16 @@ def settings_in_force(changes: Iterable[SettingChanged], saved: RunConfig) -> di
         # The schedule changes the rate too, so scale the initial rate by the factor of the changes.
         last["learning_rate"] = float(f"{float(saved.setting('learning_rate')) * factor:.6g}")
     return last
+
+
+def _probe_prompts(changes: object, saved: RunConfig) -> dict[str, object]:
+    """Return the keys of the config that add and remove the probe prompts changed while training."""
+    probes = saved.section.probe_prompts
+    if not isinstance(changes, list) or probes is None:
+        return {}
+    added = probe_changes.texts(changes, probe_changes.ADDED)
+    gone = probe_changes.texts(changes, probe_changes.REMOVED)
+    add = [*(text for text in probes.add if text not in gone), *added]
+    remove = [*probes.remove, *(text for text in gone if text not in probes.remove)]
+    wanted = (("add", add, probes.add), ("remove", remove, probes.remove))
+    return {f"grpo_tui.probe_prompts.{key}": now for key, now, before in wanted if now != list(before)}

@@ -251,7 +251,8 @@ def _steer_commands(commands: Commands) -> None:
         "changes",
         nargs="*",
         metavar="K=V[@step:N]",
-        help="such as learning_rate=2e-4, reward_weights=[2,1]; beta=0.04@step:500 schedules a change",
+        help="such as learning_rate=2e-4, reward_weights=[2,1]; beta=0.04@step:500 schedules a change; "
+        "probe_prompts+=TEXT adds a probe prompt, probe_prompts-=TEXT removes one",
     )
     change.add_argument(
         "--undo",
@@ -529,6 +530,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "grpo-tui set runs/first learning_rate=2e-6 temperature=0.9",
         'grpo-tui set runs/first beta=0.02 --because "KL has doubled"',
         "grpo-tui set runs/first temperature=0.9@step:200 beta=0@step:500",
+        "grpo-tui set runs/first 'probe_prompts+=What is 7 + 8?'",
         "grpo-tui set runs/first --undo",
     ),
     "sample": ("grpo-tui sample runs/first 'What is 7 + 15?' --count 2",),

@@ -17,7 +17,8 @@ from typing import Any
 from grpo_tui.cli.errors import OK, REFUSED, TIMED_OUT, USAGE, CommandError
 from grpo_tui.cli.look import run_folder
 from grpo_tui.cli.plain import print_json
-from grpo_tui.config.live_settings import at_step, waiting
+from grpo_tui.config.live_settings import at_step, probe_change, waiting
+from grpo_tui.core import probe_changes
 from grpo_tui.core.commands import Outcome
 from grpo_tui.core.schedule import FACT, Scheduled, scheduled_from, waiting_in
 from grpo_tui.core.text import safe
@@ -143,15 +144,32 @@ def _is_text(typed: str) -> bool:
 
 def _arguments(given: list[tuple[str, Any, int | None]]) -> dict[str, Any]:
     """Return settings as arguments of `set`: those without a step, and `schedule` for the others."""
-    args = _once([(name, value) for name, value, step in given if step is None])
     steps = sorted({step for _, _, step in given if step is not None})
-    schedule = {
-        str(step): _once([(name, value) for name, value, at in given if at == step]) for step in steps
-    }
+    args, *later = (
+        _once(_probes_together([(name, value) for name, value, at in given if at == step]))
+        for step in (None, *steps)
+    )
+    schedule = {str(step): changes for step, changes in zip(steps, later, strict=True)}
     return args | ({"schedule": schedule} if schedule else {})
 
 
+def _probes_together(given: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """Return the settings with all added and removed probe prompts as one change."""
+    changes: dict[str, list[str]] = {}
+    for _, change in (pair for pair in given if _is_probe_change(pair)):
+        for key, texts in change.items():
+            changes.setdefault(key, []).extend(texts)
+    others = [pair for pair in given if not _is_probe_change(pair)]
+    return others + ([(probe_changes.NAME, changes)] if changes else [])
+
+
+def _is_probe_change(pair: tuple[str, Any]) -> bool:
+    return pair[0] == probe_changes.NAME and isinstance(pair[1], dict)
+
+
 def _assignment(text: str) -> tuple[str, Any, int | None]:
+    if (change := probe_change(text)) is not None:
+        return change
     name, equals, typed = text.partition("=")
     if not equals or not name:
         raise CommandError(f"{text!r}: write it as name=value, such as learning_rate=2e-4", USAGE)

@@ -15,8 +15,9 @@ from grpo_tui.config.coerce import CoerceError, coerce
 from grpo_tui.config.meant import nearest
 from grpo_tui.config.ranges import RANGES, limits
 from grpo_tui.config.trl_fields import FieldsUnavailableError, NoDefault, load_fields
+from grpo_tui.core.probe_changes import HOW, NAME, typed
 
-Counts = Literal["step", "generation"]
+Counts = Literal["step", "generation", "probe"]
 FLOAT32 = 3.4e38
 """Larger numbers are infinite in float32."""
 FAR = 100
@@ -30,7 +31,7 @@ class LiveSetting:
     """One setting.
 
     Attributes:
-        counts: Whether a change takes effect at the next step or at the next generation.
+        counts: Whether a change takes effect at the next step, the next generation or the next probe.
         what: Its meaning, in one or two sentences.
     """
 
@@ -46,7 +47,7 @@ class LiveSetting:
     @property
     def from_when(self) -> str:
         """When a change takes effect, in words."""
-        return "from the next step" if self.counts == "step" else "from the next generation"
+        return f"from the next {self.counts}"
 
 
 LIVE: Mapping[str, LiveSetting] = {
@@ -73,6 +74,7 @@ LIVE: Mapping[str, LiveSetting] = {
         LiveSetting("logging_steps", "step", "Steps between two rows of metrics"),
         LiveSetting("save_steps", "step", "Steps between two checkpoints"),
         LiveSetting("eval_steps", "step", "Steps between two evaluations"),
+        LiveSetting(NAME, "probe", "Prompts asked at regular steps. += adds one, -= removes one"),
     )
 }
 """By name, in display order."""
@@ -115,6 +117,19 @@ def at_step(text: str) -> tuple[str, int | None]:
     return value, int(number[1])
 
 
+def probe_change(word: str) -> tuple[str, dict[str, list[str]], int | None] | None:
+    """Return name, value and step of `probe_prompts+=TEXT` or `probe_prompts-=TEXT@step:500`, else None."""
+    found = typed(word)
+    if found is None:
+        return None
+    key, text = found
+    try:
+        text, step = at_step(text)
+    except ValueError:  # a prompt may end in anything, such as an address
+        step = None
+    return NAME, {key: [text]}, step
+
+
 def live_value(name: str, value: Any, given: Mapping[str, Any]) -> Any:
     """Convert a value to the type of a setting and check its range.
 
@@ -124,6 +139,8 @@ def live_value(name: str, value: Any, given: Mapping[str, Any]) -> Any:
     Raises:
         ValueError: The value is invalid. The message says why.
     """
+    if name == NAME:
+        raise ValueError(f"{NAME} takes no value: {HOW}")
     try:
         read = coerce(load_fields()[name], value).value
     except CoerceError as error:

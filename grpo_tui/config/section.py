@@ -10,7 +10,8 @@ Training, scoring, checks and export all take a `Section`. Keys:
 - `filters`: `{min_prompt_tokens, max_prompt_tokens, drop_null, drop_duplicates,
   exclude, only}`.
 - `holdout`: number of rows, chosen by seed, that are never trained on.
-- `probe_prompts`: `{source, every, prompts, count, temperature}`, prompts answered and scored while training.
+- `probe_prompts`: `{source, every, prompts, count, temperature, add, remove}`, prompts answered and scored
+  while training.
 - `evaluate`: `{every, rows, samples, k}`, evaluation on held-out rows while training.
 - `chat`: whether to turn string prompts into message lists. Default: only with a system prompt or few-shot
   examples.
@@ -97,6 +98,8 @@ class ProbePrompts:
         prompts: Number of rows, spread evenly over the source.
         count: Completions per prompt.
         temperature: Sampling temperature. None uses that of the run; 0 decodes greedily.
+        add: Texts of more prompts.
+        remove: Texts of prompts among the chosen rows to leave out.
     """
 
     source: str = "holdout"
@@ -105,9 +108,11 @@ class ProbePrompts:
     prompts: int = 4
     count: int = 4
     temperature: float | None = None
+    add: tuple[str, ...] = ()
+    remove: tuple[str, ...] = ()
 
 
-PROBE_KEYS = ("source", "every", "prompts", "count", "temperature")
+PROBE_KEYS = ("source", "every", "prompts", "count", "temperature", "add", "remove")
 
 
 @dataclass(frozen=True, slots=True)

@@ -674,4 +674,20 @@ class _SectionReader(SectionValues):
                 (*path, "temperature"),
                 f"{dotted((*path, 'temperature'))} must be 0 or 0.01 to 100",
             )
-        return ProbePrompts(source=source, texts=texts, temperature=temperature, **numbers)
+        add, remove = (self._prompts((*path, key), value.get(key)) for key in ("add", "remove"))
+        return ProbePrompts(
+            source=source, texts=texts, temperature=temperature, add=add, remove=remove, **numbers
+        )
+
+    def _prompts(self, path: KeyPath, value: Any) -> tuple[str, ...]:
+        """Read a list of prompts as texts."""
+        if value is None:
+            return ()
+        if not isinstance(value, list):
+            self.wrong(path, f"must be a list of texts; it is a {kind_of(value)}")
+            return ()
+        read = [self.text((*path, place), text) for place, text in enumerate(value)]
+        for place, text in enumerate(read):
+            if text is None or not text.strip():
+                self.wrong((*path, place), "must be the text of a prompt; it is empty")
+        return tuple(text for text in read if text)

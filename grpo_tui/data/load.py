@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.section import Filters
+from grpo_tui.core.text import one_line, prompt_text
 from grpo_tui.data.filters import LengthFilter, prompt_key
-from grpo_tui.data.mapping import map_rows
+from grpo_tui.data.mapping import map_rows, shared_beginning, some_prompts
 from grpo_tui.data.prompt_files import by_files
 from grpo_tui.data.sources import DataError, Rows, as_dataset, load_rows, read_source
 
@@ -34,7 +35,7 @@ class Prompts:
         train: with a column `prompt`.
         eval: None when `eval_strategy` is `no`.
         holdout: rows of `grpo_tui.holdout`, None when it is 0.
-        probes: rows of `grpo_tui.probe_prompts`, None without it.
+        probes: rows of `grpo_tui.probe_prompts`, None without it. Added prompts have no other column.
         evaluated: rows of `grpo_tui.evaluate`, None without it.
     """
 
@@ -42,7 +43,7 @@ class Prompts:
     eval: Dataset | None
     holdout: Dataset | None
     notes: tuple[str, ...] = ()
-    probes: Dataset | None = None
+    probes: tuple[dict[str, Any], ...] | None = None
     evaluated: Dataset | None = None
 
 
@@ -74,7 +75,8 @@ def load_prompts(config: RunConfig, *, fetch: bool = True, most: int | None = No
     notes += listed
     evaluation, more = _evaluation(config, rows, holdout, lengths)
     notes += [f"evaluation: {note}" for note in more]
-    probes = _probes(config, holdout, lengths)
+    probes, gone = _probes(config, train, holdout, lengths)
+    notes += gone
     evaluated = _evaluated(config, holdout, evaluation, lengths)
     return Prompts(train, evaluation, holdout, tuple(notes), probes, evaluated)
 
@@ -166,24 +168,47 @@ def evaluation_source(config: RunConfig, rows: Rows) -> tuple[Dataset, str] | No
     )
 
 
-def _probes(config: RunConfig, holdout: Dataset | None, lengths: LengthFilter) -> Dataset | None:
-    """Return the probe rows, spread evenly over their source."""
+def prompt_rows(texts: Sequence[str], config: RunConfig, train: Dataset) -> list[dict[str, Any]]:
+    """Return prompts given as texts as rows without other columns.
+
+    They get the config's system prompt and examples, or what all training prompts begin with.
+    """
+    plain = replace(config.section, columns={}, answer=None, filters=Filters())
+    given = [{"prompt": text} for text in texts]
+    rows, _ = map_rows(as_dataset(given, "probe_prompts"), plain, "probe_prompts")
+    others = some_prompts(train)
+    if isinstance(rows[0]["prompt"], str) and others and not isinstance(others[0], str):
+        before = shared_beginning(others)
+        return [{"prompt": [*before, {"role": "user", "content": row["prompt"]}]} for row in rows]
+    return list(rows)
+
+
+def _probes(
+    config: RunConfig, train: Dataset, holdout: Dataset | None, lengths: LengthFilter
+) -> tuple[tuple[dict[str, Any], ...] | None, list[str]]:
+    """Return the probe rows, with notes: rows spread evenly over the source, and then added ones."""
     wanted = config.section.probe_prompts
     if wanted is None:
-        return None
+        return None, []
     if wanted.texts:
-        plain = replace(config.section, columns={}, answer=None, filters=Filters())
-        given = [{"prompt": text} for text in wanted.texts]
-        rows, _ = map_rows(as_dataset(given, "probe_prompts"), plain, "probe_prompts")
-    elif wanted.source == "holdout":
-        rows = holdout
+        chosen = prompt_rows(wanted.texts, config, train)
     else:
-        rows, _ = _mapped(
-            as_dataset(read_source(wanted.source), wanted.source), config, wanted.source, lengths
-        )
-    if rows is None:
-        raise DataError("grpo_tui.probe_prompts asks rows of the hold-out, and grpo_tui.holdout is 0")
-    return _spread(rows, wanted.prompts)
+        rows, source = holdout, wanted.source
+        if source != "holdout":
+            rows, _ = _mapped(as_dataset(read_source(source), source), config, source, lengths)
+        if rows is None:
+            raise DataError("grpo_tui.probe_prompts asks rows of the hold-out, and grpo_tui.holdout is 0")
+        chosen = list(_spread(rows, wanted.prompts))
+    there = {prompt_text(row["prompt"]) for row in chosen}
+    notes = [
+        f"grpo_tui.probe_prompts.remove: no probe prompt is {one_line(text, 60)!r}"
+        for text in wanted.remove
+        if text not in {*there, *wanted.add}
+    ]
+    left = [row for row in chosen if prompt_text(row["prompt"]) not in wanted.remove]
+    there = {prompt_text(row["prompt"]) for row in left}
+    added = [text for text in dict.fromkeys(wanted.add) if text not in there]
+    return (*left, *(prompt_rows(added, config, train) if added else ())), notes
 
 
 def _evaluated(

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from grpo_tui.core import probe_changes
 from grpo_tui.core.commands import BESIDE, Command, Outcome
 from grpo_tui.core.records import CheckpointSaved, SettingChanged
 from grpo_tui.core.schedule import FACT, Scheduled, scheduled_from
 from grpo_tui.core.text import one_line, prompt_text
-from grpo_tui.present.formatting import plural, setting, size
+from grpo_tui.present.formatting import changed, plural, setting, size
 from grpo_tui.present.glyphs import state_sign
 from grpo_tui.present.train_view import EventRow
 from grpo_tui.store.reader import Attempt, RunReader
@@ -212,7 +213,10 @@ def setting_row(change: SettingChanged) -> EventRow:
     old, new = one_line(setting(change.old), 40), one_line(setting(change.new), 40)
     done = "undone" if change.undoes else "set"
     why = f" ({one_line(change.because, 200)})" if change.because else ""
-    text = f"{one_line(change.name, 40)} {old} → {new}, {done} by {one_line(change.by, 20)}{why}"
+    what = f"{one_line(change.name, 40)} {old} → {new}"
+    if change.name == probe_changes.NAME:
+        what = one_line(changed(change.name, change.old, change.new), 200)
+    text = f"{what}, {done} by {one_line(change.by, 20)}{why}"
     return EventRow(change.at, change.step, "▴", "accent", text)
 
 

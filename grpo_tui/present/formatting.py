@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+
+from grpo_tui.core import probe_changes
 
 MISSING = "–"
 """Shown where a value is unknown."""
@@ -106,11 +108,20 @@ def setting(value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         if isinstance(value, list | tuple):
             return " ".join(setting(v) for v in value)
+        if isinstance(value, Mapping):
+            return ", ".join(f"{key} {setting(v)}" for key, v in value.items())
         return str(value)
     if value == 0 or 0.001 <= abs(value) < 1e6:
         return f"{value:g}"
     mantissa, _, exponent = f"{value:.2e}".partition("e")
     return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
+
+
+def changed(name: str, old: object, new: object) -> str:
+    """Format a changed setting: its old and new value, or which probe prompts were added and removed."""
+    if name == probe_changes.NAME and isinstance(old, list) and isinstance(new, list):
+        return f"{name} {', '.join(probe_changes.difference(old, new)) or 'unchanged'}"
+    return f"{name} {setting(old)} → {setting(new)}"
 
 
 def percent(share: float | None) -> str:

@@ -11,16 +11,19 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+from grpo_tui.core import probe_changes
 from grpo_tui.core.commands import BESIDE, CONTROLLER_KINDS, Command, Outcome
 from grpo_tui.core.schedule import Scheduled, waiting_in
 from grpo_tui.present.events import changes_words, planned_words
-from grpo_tui.present.formatting import setting as shown
+from grpo_tui.present.formatting import changed as changed_words
+from grpo_tui.present.formatting import plural
 from grpo_tui.store.mailbox import Mailbox, Outbox
 from grpo_tui.train import compat
 from grpo_tui.train.checkpoints import Checkpoints, DiskFull, cannot_write, first_line
 from grpo_tui.train.phases import PhaseClock
 from grpo_tui.train.ranks import Ranks
 from grpo_tui.train.sampling import sample
+from grpo_tui.train.settable import asked_probes
 from grpo_tui.train.settings import OF_THE_RATE, LiveSettings, NotYet, Refused, describe_schedule, short
 from grpo_tui.train.tokens import live_tokens
 
@@ -276,7 +279,13 @@ class Controller:
 
     def _told(self, changed: dict[str, Any]) -> str:
         """Describe the changes and the coming learning rates."""
-        said = [f"{name} {shown(change['old'])} → {shown(change['new'])}" for name, change in changed.items()]
+        said = [changed_words(name, change["old"], change["new"]) for name, change in changed.items()]
+        if probe_changes.NAME in changed:
+            probes, last = asked_probes(self._trainer), int(self._trainer.state.max_steps)
+            asked, step = plural(len(probes.texts), "probe prompt"), probes.next_step()
+            when = f"asked next at step {step:,}"
+            never = f"not asked again before the run ends at step {last:,}"
+            said.append(f"{asked}, {when if step <= last else never}")
         if any(name in OF_THE_RATE for name in changed) and (ahead := describe_schedule(self._trainer)):
             if "learning_rate" in changed and len(changed) == 1:
                 return f"{said[0]}{ahead}"

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import TrainerCallback
 
+from grpo_tui.core import probe_changes
 from grpo_tui.core.records import Completion, GenerationBatch, Group, Record
 from grpo_tui.core.text import prompt_text
 from grpo_tui.data.mapping import prompt_problem, shared_beginning, some_prompts
@@ -473,12 +474,18 @@ def _mean(values: Sequence[float | None] | None) -> float | None:
 Row = Mapping[str, Any]
 
 
+def one_message(text: str) -> Row:
+    """Return a row whose prompt is a single user message."""
+    return {"prompt": [{"role": "user", "content": text}]}
+
+
 class ProbeSampler:
     """Answers the probe prompts of a run at regular steps.
 
     Args:
         every: Interval in steps.
         temperature: Sampling temperature; None for the run's.
+        row_of: Makes a row of the text of a prompt that is added while training.
     """
 
     def __init__(
@@ -495,8 +502,12 @@ class ProbeSampler:
         phases: PhaseClock,
         attempt: int,
         ranks: Ranks,
+        row_of: Callable[[str], Row] = one_message,
     ) -> None:
-        self._trainer, self._rows = trainer, list(rows)
+        self._trainer, self._configured, self._rows = trainer, list(rows), list(rows)
+        self._row_of = row_of
+        self.changes: list[str] = []
+        """How the prompts differ from those of the config, as `core.probe_changes` writes it."""
         self._every, self._count, self._temperature = every, count, temperature
         self._put, self._capture, self._runner, self._phases = put, capture, runner, phases
         self._attempt = attempt
@@ -518,6 +529,35 @@ class ProbeSampler:
         if step % self._every or step == self._asked_at:
             return
         self._ask(step)
+
+    @property
+    def texts(self) -> list[str]:
+        """The text of each prompt."""
+        return [prompt_text(row["prompt"]) for row in self._rows]
+
+    def next_step(self) -> int:
+        """Return the step after which the prompts are asked next."""
+        return (int(self._trainer.state.global_step) // self._every + 1) * self._every
+
+    def change(self, changes: Sequence[str]) -> None:
+        """Ask other prompts from the next probe on."""
+        gone = set(probe_changes.texts(changes, probe_changes.REMOVED))
+        rows = [row for row in self._configured if prompt_text(row["prompt"]) not in gone]
+        there = {prompt_text(row["prompt"]) for row in rows}
+        more = [text for text in probe_changes.texts(changes, probe_changes.ADDED) if text not in there]
+        self._rows = rows + [self._row_of(text) for text in more]
+        self.changes = list(changes)
+
+    def refuse_added(self, text: str) -> None:
+        """Refuse a prompt that this run cannot answer.
+
+        Raises:
+            Refused: It is empty or too long.
+        """
+        if not text.strip():
+            raise Refused("a probe prompt needs a text")
+        limit = generation_config(self._trainer).max_new_tokens or 0
+        encode(self._trainer, self._row_of(text)["prompt"], limit)
 
     def _ask(self, step: int) -> None:
         self._asked_at = step
@@ -572,7 +612,7 @@ class ProbeSampler:
                 advantage=0.0,  # nothing is learned from it
                 tokens=len(ids[place]),
                 truncated=cut[place],
-                extra={name: values[place] for name, values in extra.items() if place < len(values)},
+                extra=extra[place],
             )
             for place, text in enumerate(texts)
         ]
@@ -590,8 +630,31 @@ class ProbeSampler:
 
     def _scores(
         self, rows: Sequence[Row], texts: Sequence[str], ids: Sequence[list[int]]
+    ) -> tuple[list[list[float | None]], list[dict[str, Any]]]:
+        """Return for each completion its rewards, and what was logged with `log_extra`.
+
+        Rows with other columns, such as prompts without an answer, are scored in a call of their own.
+        """
+        alike: dict[frozenset[str], list[int]] = {}
+        for place, row in enumerate(rows):
+            alike.setdefault(frozenset(row), []).append(place)
+        rewards: list[list[float | None]] = [[] for _ in rows]
+        extra: list[dict[str, Any]] = [{} for _ in rows]
+        for places in alike.values():
+            given, logged = self._scores_alike(
+                [rows[place] for place in places],
+                [texts[place] for place in places],
+                [ids[place] for place in places],
+            )
+            for at, place in enumerate(places):
+                rewards[place] = given[at]
+                extra[place] = {name: values[at] for name, values in logged.items() if at < len(values)}
+        return rewards, extra
+
+    def _scores_alike(
+        self, rows: Sequence[Row], texts: Sequence[str], ids: Sequence[list[int]]
     ) -> tuple[list[list[float | None]], dict[str, list[Any]]]:
-        """Return rewards, shape (completions, functions), and the columns logged with `log_extra`."""
+        """Score rows that have the same columns. Rewards have the shape (completions, functions)."""
         extra: dict[str, list[Any]] = {}
         prompts = [row["prompt"] for row in rows]
         columns = {key: [row[key] for row in rows] for key in rows[0] if key not in HIDDEN_COLUMNS}

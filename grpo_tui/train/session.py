@@ -176,22 +176,18 @@ class Session:
         trainer.add_callback(guard)
         self.callbacks.append(guard)
 
-    def ask_while_training(
-        self, rows: Sequence[Mapping[str, Any]], *, every: int, count: int, temperature: float | None
-    ) -> None:
-        """Answer and score probe prompts before training and every `every` steps. Call after `join`."""
-        from grpo_tui.train.sampling import ProbeSampler
+    def ask_while_training(self, rows: Sequence[Mapping[str, Any]], **how: Any) -> None:
+        """Answer and score probe prompts before training and at regular steps. Call after `join`.
 
-        self._ask_with(
-            ProbeSampler(
-                self._trainer,
-                rows,
-                every=every,
-                count=count,
-                temperature=temperature,
-                **self._asking(),
-            )
-        )
+        Args:
+            how: Arguments of `ProbeSampler`: `every`, `count`, `temperature` and `row_of`.
+        """
+        from grpo_tui.train.sampling import ProbeSampler
+        from grpo_tui.train.settable import note_probes
+
+        probes = ProbeSampler(self._trainer, rows, **how, **self._asking())
+        note_probes(self._trainer, probes)
+        self._ask_with(probes)
 
     def evaluate_while_training(
         self,

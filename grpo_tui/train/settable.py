@@ -13,6 +13,7 @@ from grpo_tui.train import compat
 
 CLIPPED = ("grpo", "bnpo", "dr_grpo", "dapo", "luspo")
 """Losses that clip the probability ratio between 1 - epsilon and 1 + epsilon_high."""
+_PROBES = "_grpo_tui_probes"
 
 
 def _nothing(trainer: Any, value: Any) -> str:
@@ -239,6 +240,26 @@ def _set_weights(trainer: Any, value: list[float]) -> None:
     trainer.reward_weights = torch.tensor(value, dtype=weights.dtype, device=weights.device)
 
 
+def asked_probes(trainer: Any) -> Any:
+    """Return the sampler of the run's probe prompts, None if it asks none."""
+    return vars(trainer).get(_PROBES)
+
+
+def note_probes(trainer: Any, probes: Any) -> None:
+    """Note the sampler of the run's probe prompts, to which they can be added."""
+    vars(trainer)[_PROBES] = probes
+
+
+def _probe_prompts(trainer: Any) -> list[str]:
+    probes = asked_probes(trainer)
+    return [] if probes is None else list(probes.changes)
+
+
+def _set_probe_prompts(trainer: Any, value: list[str]) -> None:
+    if (probes := asked_probes(trainer)) is not None:
+        probes.change(value)
+
+
 SETTABLE: Mapping[str, Settable] = {
     "learning_rate": Settable(compat.learning_rate, _set_rate, _rate_refused),
     "lr_scheduler_type": Settable(compat.schedule_kind, _set_schedule, _schedule_refused, at_start=True),
@@ -267,5 +288,6 @@ SETTABLE: Mapping[str, Settable] = {
     "logging_steps": _interval("logging"),
     "save_steps": _interval("save"),
     "eval_steps": _interval("eval"),
+    "probe_prompts": Settable(_probe_prompts, _set_probe_prompts),
 }
 """By name, in the order of `config.live_settings.LIVE`."""

@@ -16,13 +16,14 @@ from typing import Any, NamedTuple
 
 from grpo_tui.config.live_settings import FLOAT32, LIVE, far_from, live_value, unlike
 from grpo_tui.config.meant import nearest
+from grpo_tui.core import probe_changes
 from grpo_tui.core.records import Fact, Record, SettingChanged, TotalSteps
 from grpo_tui.core.schedule import BY_RESUME, BY_SCHEDULE, FACT, Scheduled, State, to_json, waiting_in
 from grpo_tui.core.statistics import is_number
 from grpo_tui.present.formatting import plural
 from grpo_tui.present.formatting import setting as shown
 from grpo_tui.train import compat
-from grpo_tui.train.settable import SETTABLE
+from grpo_tui.train.settable import SETTABLE, asked_probes
 
 BY_CONFIG = "config"
 """Who set a value: the config of the resume."""
@@ -138,7 +139,7 @@ class LiveSettings:
         Raises:
             Refused: As for `apply`.
         """
-        wanted = {name: self._parse(name, value) for name, value in self._merged(changes).items()}
+        wanted = {name: self._parse(name, value, later) for name, value in self._merged(changes).items()}
         if not wanted:
             raise Refused(f"nothing to set; the settings are {', '.join(LIVE)}")
         for name, value in wanted.items():
@@ -300,9 +301,11 @@ class LiveSettings:
             merged["reward_weights"] = single
         return merged
 
-    def _parse(self, name: str, value: Any) -> Any:
+    def _parse(self, name: str, value: Any, later: bool) -> Any:
         if name not in LIVE:
             raise Refused(self._why_not(name))
+        if name == probe_changes.NAME:
+            return self._parse_probes(value, later)
         if name == "reward_weights":
             return self._parse_weights(value)
         if name not in ("learning_rate", "temperature"):
@@ -371,11 +374,44 @@ class LiveSettings:
             raise Refused(f"reward_weights takes {count}, in the order {', '.join(names)}")
         return [_number("reward_weights", weight) for weight in value]
 
+    def _parse_probes(self, value: Any, later: bool) -> list[str]:
+        probes = asked_probes(self._trainer)
+        if probes is None:
+            command = self._restarted_by()
+            source = '{"source": ["What is 7 + 8?"], "every": 50}'
+            some = f" Resume it with some: `{command} --set 'grpo_tui.probe_prompts={source}'`"
+            raise Refused(f"the run asks no probe prompts.{some if command else ''}")
+        if _are_texts(value) and all(
+            text[:1] in (probe_changes.ADDED, probe_changes.REMOVED) for text in value
+        ):
+            return list(value)
+        if not isinstance(value, Mapping) or not value or not {"add", "remove"}.issuperset(value):
+            raise Refused(f"{probe_changes.NAME} takes no value: {probe_changes.HOW}")
+        if not all(_are_texts(texts) for texts in value.values()):
+            raise Refused(f"{probe_changes.NAME} takes lists of texts")
+        changed, there = list(probes.changes), list(probes.texts)
+        for text in value.get("remove", ()):
+            if text not in there and not later:  # another change may add it until then
+                raise Refused(
+                    f"no probe prompt is {text!r}. They are {', '.join(map(repr, there)) or 'none'}"
+                )
+            changed = probe_changes.without_prompt(changed, text)
+        for text in value.get("add", ()):
+            probes.refuse_added(text)
+            if text in there and text not in value.get("remove", ()) and not later:
+                raise Refused(f"{text!r} is already a probe prompt")
+            changed = probe_changes.with_prompt(changed, text)
+        return changed
+
     def _set(self, name: str, old: Any, value: Any) -> None:
         SETTABLE[name].write(self._trainer, value)
         if name == "learning_rate":
             self.rate_factor *= value / old
         self.changed.add(name)
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)
 
 
 def describe_schedule(trainer: Any) -> str:

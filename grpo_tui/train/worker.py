@@ -203,8 +203,14 @@ def _ask_while_training(
     """
     probes, evaluate = config.section.probe_prompts, config.section.evaluate
     if probes is not None and prompts.probes is not None:
+        from grpo_tui.data.load import prompt_rows
+
         session.ask_while_training(
-            list(prompts.probes), every=probes.every, count=probes.count, temperature=probes.temperature
+            prompts.probes,
+            every=probes.every,
+            count=probes.count,
+            temperature=probes.temperature,
+            row_of=lambda text: prompt_rows([text], config, prompts.train)[0],
         )
     if evaluate is not None and prompts.evaluated is not None and sources is not None:
         session.evaluate_while_training(list(prompts.evaluated), evaluate, config, sources)

@@ -26,6 +26,8 @@ CHANGES = [
     SettingChanged(2, 4, 5.0, "temperature", 0.7, 1.1, "config"),
     SettingChanged(2, 4, 5.0, "learning_rate", 9e-5, 8e-5, "resume"),
     SettingChanged(2, 6, 6.0, "reward_weights", [1.0, 1.0, 1.0], [2.0, 1.0, 0.25]),
+    SettingChanged(2, 7, 7.0, "probe_prompts", [], ["+Say 3", "-Say 2"]),
+    SettingChanged(2, 8, 8.0, "probe_prompts", ["+Say 3", "-Say 2"], ["-Say 2"], "you", "too easy", 1),
 ]
 
 
@@ -62,6 +64,10 @@ def test_the_history_says_what_was_changed_by_whom_and_why(
     assert main(["set", str(run), "--history"]) == 0
     told = [line.split("  ")[-1] for line in capsys.readouterr().out.splitlines()]
     assert told[1:3] == ["beta 0 → 0.04, set by you", "beta 0.04 → 0, undone by you (no use)"]
+    assert told[-2:] == [
+        "probe_prompts +Say 3, -Say 2, set by you",
+        "probe_prompts -Say 3, undone by you (too easy)",
+    ]
     assert len(told) == len(CHANGES)
     assert main(["set", str(run), "--history", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)

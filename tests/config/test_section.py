@@ -80,6 +80,7 @@ def test_gpus_are_written_in_several_ways(folder: Path, written: str, read: tupl
         ("{every: 20}", ProbePrompts(every=20)),
         ("{source: rows.jsonl, prompts: 2, count: 1, temperature: 0}", ("rows.jsonl", 2, 1, 0.0)),
         ("{source: [a, b, c]}", ProbePrompts(source="", texts=("a", "b", "c"), prompts=3)),
+        ("{add: [Say 3], remove: ['7', Say 4]}", ProbePrompts(add=("Say 3",), remove=("7", "Say 4"))),
     ],
 )
 def test_probe_prompts_are_read_and_saved(folder: Path, written: str, read: object) -> None:
@@ -314,6 +315,8 @@ def test_the_chat_default_follows_the_system_prompt(folder: Path) -> None:
         ("probe_prompts: {temperature: -1, source: rows.jsonl}", 4, "must be 0 or"),
         ("probe_prompts: {evry: 5, source: rows.jsonl}", 4, "Did you mean every"),
         ("probe_prompts: {source: gone.jsonl}", 4, "there is no file"),
+        ("probe_prompts: {add: Say 3, source: rows.jsonl}", 4, "add must be a list of texts"),
+        ("probe_prompts: {remove: [Say 3, ' '], source: rows.jsonl}", 4, "must be the text of a prompt"),
         ("probe_prompts: {every: 5}", 4, "grpo_tui.holdout is 0"),
         ("probe_prompts: 5", 4, "must be a mapping"),
         ("evaluate: {every: 5}", 4, "Set grpo_tui.holdout to 40"),

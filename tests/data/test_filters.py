@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from grpo_tui.config import load_config
+from grpo_tui.core.text import prompt_text
 from grpo_tui.data.filters import load_tokenizer, prompt_lengths
 from grpo_tui.data.load import DataError, Prompts, load_prompts
 from grpo_tui.demo import DEMO_DIR
@@ -197,8 +198,8 @@ def test_probe_prompts_come_from_the_holdout_a_file_or_the_config(
 ) -> None:
     prompts = load(tmp_path, f"{section}\nfilters: {{drop_null: [answer]}}")
     assert prompts.probes is not None
-    assert prompts.probes.num_rows == asked
-    given = prompts.probes["prompt"][:]
+    assert len(prompts.probes) == asked
+    given = [row["prompt"] for row in prompts.probes]
     if "source: rows.jsonl" in section:
         assert given == [ROWS[place]["prompt"] for place in (0, 2, 6)], (
             "spread over the five rows that are left"
@@ -212,3 +213,21 @@ def test_probe_prompts_come_from_the_holdout_a_file_or_the_config(
             ["Think.", "Say 3"],
         ]
     assert load(tmp_path, "filters: {drop_null: [answer]}").probes is None
+
+
+def test_probe_prompts_are_added_and_removed_by_their_text(tmp_path: Path) -> None:
+    drop = "filters: {drop_null: [answer]}"
+    section = "probe_prompts: {source: [Say 2, Say 3], add: [Say 4, Say 3, Say 4], remove: [Say 2]}"
+    texts = load(tmp_path, f"{section}\n{drop}")
+    assert texts.probes is not None
+    assert [prompt_text(row["prompt"]) for row in texts.probes] == ["Say 3", "Say 4"]
+    assert not [note for note in texts.notes if "probe_prompts" in note]
+    section = "probe_prompts: {source: rows.jsonl, prompts: 3, add: [Say 4], remove: ['What is 1 + 1?', '5']}"
+    rows = load(tmp_path, f"{section}\n{drop}")
+    assert rows.probes is not None
+    assert [row["prompt"] for row in rows.probes] == [ROWS[6]["prompt"], "Say 4"], (
+        "both rows of this prompt are gone"
+    )
+    assert ["answer" in row for row in rows.probes] == [True, False]
+    unknown = "grpo_tui.probe_prompts.remove: no probe prompt is '5'"
+    assert [note for note in rows.notes if "probe_prompts" in note] == [unknown]

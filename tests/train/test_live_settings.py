@@ -69,8 +69,10 @@ AT_A_GENERATION: dict[str, Any] = {
     "repetition_penalty": 1.5,
     "max_completion_length": 5,
 }
-WITHOUT_NUMBERS = {"learning_rate", "logging_steps", "save_steps", "eval_steps"}
-"""Tested elsewhere: the rate by its schedule, the intervals by when something is logged or saved."""
+WITHOUT_NUMBERS = {"learning_rate", "logging_steps", "save_steps", "eval_steps", "probe_prompts"}
+"""Tested elsewhere: the rate by its schedule, the intervals by when something is logged or saved, and probe
+prompts by what is asked.
+"""
 
 
 def _steps(rows: Rows, after: int) -> str:

@@ -204,6 +204,21 @@ async def test_another_setting_is_explained_asked_about_when_far_and_sent_with_i
         assert sent(run)[1] == ("undo", {})
 
 
+async def test_a_probe_prompt_ends_the_other_settings_and_is_added(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await pilot.press("equals_sign")
+        others = app.screen.query_one("#set-others", Input)
+        others.focus()
+        others.value = "beta=0.02 probe_prompts+=What is 7 + 8?"
+        await until(pilot, lambda: "Prompts asked at regular steps. += adds" in shown(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: bool(sent(run)))
+        wanted = {"beta": 0.02, "probe_prompts": {"add": ["What is 7 + 8?"]}}
+        assert sent(run) == [("set", wanted)]
+
+
 async def test_a_setting_with_a_step_is_scheduled_and_one_that_waits_holds_the_others_back(
     run: RecordedRun,
 ) -> None:
@@ -231,6 +246,7 @@ async def test_a_setting_with_a_step_is_scheduled_and_one_that_waits_holds_the_o
     ("name", "text", "word"),
     [
         ("others", "top_p=0.9@90", "write the step as 0.9@step:90"),
+        ("others", "probe_prompts=Say", "probe_prompts takes no value: write probe_prompts+=TEXT"),
         ("learning_rate", "fast", "is not a number"),
         ("reward_weights", "1 2", "give 3 numbers"),
         ("others", "top_q=0.5", "unknown setting top_q; did you mean top_p?"),

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from textual.app import ComposeResult
 from textual.suggester import SuggestFromList
 from textual.widgets import Input
 
-from grpo_tui.config.live_settings import FAR, LIVE, at_step, far_from, live_value, unlike, waiting
+from grpo_tui.config.live_settings import (
+    FAR,
+    LIVE,
+    at_step,
+    far_from,
+    live_value,
+    probe_change,
+    unlike,
+    waiting,
+)
+from grpo_tui.core.probe_changes import NAME
 from grpo_tui.core.text import one_line, safe, wrapped
 from grpo_tui.present.formatting import plural, setting
 from grpo_tui.present.train_view import TrainView
@@ -46,7 +57,8 @@ class SetDialog(Dialog[dict[str, object]]):
             yield Input(value=safe(self._now[name]), id=f"set-{name}")
         such = "   such as beta=0.02 top_p=0.9@step:500"
         yield DialogText([[Span(" other settings", "strong"), Span(such, "dim")]])
-        yield Input(id="set-others", suggester=SuggestFromList([f"{name}=" for name in OTHERS]))
+        starts = [f"{name}+=" if name == NAME else f"{name}=" for name in OTHERS]
+        yield Input(id="set-others", suggester=SuggestFromList(starts))
         yield DialogText([[Span(" because", "strong"), Span("   for the history of the run", "dim")]])
         yield Input(id="set-because")
         yield DialogText([[Span(f" {AT_ONCE}", "dim")]], id="set-word")
@@ -65,8 +77,9 @@ class SetDialog(Dialog[dict[str, object]]):
     def _explain(self, field: Input) -> None:
         name = str(field.id).removeprefix("set-")
         if name == "others":
-            words = field.value.split()
+            words, prompt = _others(field.value)
             name = words[-1].partition("=")[0] if words and not field.value.endswith(" ") else ""
+            name = NAME if prompt or name.rstrip("+-") == NAME else name
         row = LIVE.get(name)
         if row is not None:
             value = self._values.get(name)
@@ -80,7 +93,7 @@ class SetDialog(Dialog[dict[str, object]]):
 
     def _when(self) -> str:
         """Say when what is typed is applied. One setting that waits holds the others back."""
-        typed = self.query_one("#set-others", Input).value.split()
+        typed, _ = _others(self.query_one("#set-others", Input).value)
         fields = {name: self.query_one(f"#set-{name}", Input).value.strip() for name in USUAL}
         words = [*typed, *(f"{name}={text}" for name, text in fields.items() if text != self._now[name])]
         late = waiting(word.partition("=")[0] for word in words if "@" not in word)
@@ -136,7 +149,10 @@ class SetDialog(Dialog[dict[str, object]]):
             except ValueError as error:
                 raise _WrongError(str(error), field) from None
         field = self.query_one("#set-others", Input)
-        for word in field.value.split():
+        words, prompt = _others(field.value)
+        if (change := probe_change(prompt)) is not None:
+            _put(changed, *change)
+        for word in words:
             name, equals, text = word.partition("=")
             try:
                 if name not in OTHERS:
@@ -148,6 +164,12 @@ class SetDialog(Dialog[dict[str, object]]):
             except ValueError as error:
                 raise _WrongError(str(error), field) from None
         return changed
+
+
+def _others(typed: str) -> tuple[list[str], str]:
+    """Return the words of the other settings, and the change of a probe prompt that ends them."""
+    found = re.search(rf"(?:^|\s)({NAME}[+-]=.*)$", typed, re.DOTALL)
+    return typed[: found.start()].split() if found else typed.split(), found[1].strip() if found else ""
 
 
 def _put(changed: dict[str, Any], name: str, value: object, step: int | None) -> None:
