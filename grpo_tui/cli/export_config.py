@@ -96,7 +96,7 @@ def settings_in_force(changes: Iterable[SettingChanged], saved: RunConfig) -> di
 def _probe_prompts(changes: object, saved: RunConfig) -> dict[str, object]:
     """Return the keys of the config that add and remove the probe prompts changed while training."""
     probes = saved.section.probe_prompts
-    if not isinstance(changes, list) or probes is None:
+    if not probe_changes.is_value(changes) or probes is None:
         return {}
     added = probe_changes.texts(changes, probe_changes.ADDED)
     gone = probe_changes.texts(changes, probe_changes.REMOVED)

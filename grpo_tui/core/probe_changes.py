@@ -8,10 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import TypeGuard
 
 NAME = "probe_prompts"
 ADDED, REMOVED = "+", "-"
 HOW = "write probe_prompts+=TEXT or probe_prompts-=TEXT"
+
+
+def is_value(value: object) -> TypeGuard[list[str]]:
+    """Return whether a recorded value is one of this setting: a run of another user may hold anything."""
+    return isinstance(value, list) and all(isinstance(entry, str) for entry in value)
 
 
 def typed(word: str) -> tuple[str, str] | None:

@@ -119,7 +119,7 @@ def setting(value: object) -> str:
 
 def changed(name: str, old: object, new: object) -> str:
     """Format a changed setting: its old and new value, or which probe prompts were added and removed."""
-    if name == probe_changes.NAME and isinstance(old, list) and isinstance(new, list):
+    if name == probe_changes.NAME and probe_changes.is_value(old) and probe_changes.is_value(new):
         return f"{name} {', '.join(probe_changes.difference(old, new)) or 'unchanged'}"
     return f"{name} {setting(old)} → {setting(new)}"
 

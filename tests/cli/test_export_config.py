@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from grpo_tui.cli.export_config import settings_in_force
 from grpo_tui.cli.main import main
 from grpo_tui.config import load_config
 from grpo_tui.core.records import SettingChanged
 from grpo_tui.demo import DEMO_CONFIG
+from grpo_tui.present.events import setting_row
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.spec import RunSpec
@@ -72,6 +74,13 @@ def test_the_history_says_what_was_changed_by_whom_and_why(
     assert main(["set", str(run), "--history", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [SettingChanged(**row) for row in rows] == CHANGES
+
+
+def test_a_probe_prompt_that_a_record_does_not_hold_as_text_is_printed_as_it_is() -> None:
+    row = setting_row(SettingChanged(1, 2, 1.0, "probe_prompts", [], [3, None]))
+    assert row.text == "probe_prompts  → 3 None, set by you"
+    saved = load_config(DEMO_CONFIG, ['grpo_tui.probe_prompts={"every": 2}'])
+    assert settings_in_force([SettingChanged(1, 2, 1.0, "probe_prompts", [], [3])], saved) == {}
 
 
 def test_it_is_written_only_where_its_paths_begin(
