@@ -615,7 +615,7 @@ CHAT: tuple[Action, ...] = (
            "chat", "ask", footer=4, part="answers"),
     Action("chat.new", "ctrl+n", "new", "New conversation", "Begin a new conversation.", "chat", "ask",
            footer=4),
-    Action("chat.base", "d", "base", "Toggle the base model",
+    Action("chat.base", "d", "base", "Compare with the base model",
            "Choose whether the base model answers the next prompts too.", "chat", "ask", footer=3,
            part="answers"),
     Action("chat.keep", "K", "keep", "Keep the exchange",

@@ -204,6 +204,9 @@ class Talk:
             stdout=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            preexec_fn=lambda: signal.signal(
+                signal.SIGHUP, signal.SIG_DFL
+            ),  # ignored where tests run under nohup
         )
 
     def say(self, line: str) -> None:

@@ -10,6 +10,7 @@ from grpo_tui.present.train_view import TrainView
 from grpo_tui.ui.actions import ACTIONS, Action, for_footer, on_pane, refusal
 from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.screens.chart import ChartScreen, OverlayScreen, ZoomScreen
+from grpo_tui.ui.screens.chat import ChatScreen
 from grpo_tui.ui.screens.config import ConfigScreen
 from grpo_tui.ui.screens.course import CourseScreen
 from grpo_tui.ui.screens.data import DataScreen
@@ -37,6 +38,7 @@ OWNERS: dict[str, type] = {
     "what-if": WhatIfScreen,
     "tokens": TokensScreen,
     "results": ResultsScreen,
+    "chat": ChatScreen,
     "train": TrainScreen,
     "hardware": HardwareScreen,
     "zoom": ZoomScreen,
