@@ -183,7 +183,7 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
 
     def action_run_evaluate(self) -> None:
         if self._allowed(action("run.evaluate")) is not None:
-            self.app.notify("Evaluating after the current step.")
+            self.app.notify("Asked for an evaluation after the current step.")
             self.shell.steer("evaluate", then=lambda outcome: self.app.notify(one_line(outcome.reason, 300)))
 
     def action_run_sample(self) -> None:
