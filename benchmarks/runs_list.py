@@ -24,13 +24,19 @@ from _long_run_folder import metric_row
 from _player import playing
 from _terminal import Key, Terminal
 
+from grpo_tui.config.resolve import inspect_config, startable
 from grpo_tui.core import records as r
+from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.present.runs_view import read_run_row
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.spec import RunSpec
 from grpo_tui.store.writer import Writer
 
 METRICS = 30
+FAMILY = 4
+"""Number of runs of which each but the first is a fork of the one before."""
+CONFIG = startable(inspect_config(DEMO_CONFIG, [], world_size=1)).to_json()
 LONG_STEPS = 100_000
 KEYS = (
     Key("s", "by reward"), Key("s", "by name"), Key("s", "by state"), Key("s", "by ", there=False),
@@ -45,9 +51,13 @@ def row(step: int, metrics: int, numbers: random.Random) -> dict[str, float]:
     return metric_row(step, metrics, numbers) if metrics > 1 else {"reward": numbers.gauss(1, 0.1)}
 
 
-def make_run(root: Path, steps: int, metrics: int, numbers: random.Random) -> None:
+def make_run(
+    root: Path, steps: int, metrics: int, numbers: random.Random, parent: Path | None = None
+) -> None:
     """An ended run of so many steps, without completions: the list reads none."""
     folder = RunFolder(root)
+    root.mkdir(parents=True)
+    RunSpec(CONFIG, forked_from=str(parent / "checkpoint-40") if parent else None).write(folder.spec)
     writer = Writer(open_writer(folder.database))
     began_at = time.time() - steps - numbers.randrange(10**6)
     writer.write([r.AttemptStarted(1, began_at, "here", 2**22 - 3, total_steps=steps)])
@@ -115,7 +125,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         root = Path(place)
         for number in range(asked.runs - 2):
-            make_run(root / "outputs" / f"run-{number:04}", asked.steps, METRICS, numbers)
+            path = root / "outputs" / f"run-{number:04}"
+            parent = path.with_name(f"run-{number - 1:04}") if number % FAMILY else None
+            make_run(path, asked.steps, METRICS, numbers, parent)
         make_run(root / "long", LONG_STEPS, 1, numbers)
         long = root / "long"
         rows = []

@@ -5,6 +5,7 @@ Folders with completions logged by TRL or verl are accepted as run folders, but 
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -18,12 +19,14 @@ from grpo_tui.cli.screen import default_roots, show
 from grpo_tui.core.text import one_line
 from grpo_tui.present.events import changes_words
 from grpo_tui.present.formatting import from_here, plural
+from grpo_tui.present.glyphs import ascii_locale, to_ascii
+from grpo_tui.present.run_tree import branch, in_families
 from grpo_tui.present.runs_filter import RunsFilter, read_filter
 from grpo_tui.present.runs_view import read_run, run_names
 from grpo_tui.store.importers import LogFolderError, LogSource, find_sources, follow, open_copy, source_at
 from grpo_tui.store.layout import RunFolder, find_runs
 from grpo_tui.store.mailbox import Mailbox
-from grpo_tui.store.spec import RunSpec, read_spec
+from grpo_tui.store.spec import RunSpec, checkpoint_forked, read_spec
 from grpo_tui.store.status import MASKED, Status, read_status
 from grpo_tui.supervisor import adopt
 
@@ -61,16 +64,24 @@ def runs(parsed: Any) -> int:
         raise CommandError(f"--filter: {wanted.trouble}")
     paths = find_runs(roots)
     as_json = bool(getattr(parsed, "json", False))
+    forks = {path: fork for path in paths if (fork := checkpoint_forked(RunFolder(path))) is not None}
+    generations: dict[Path | None, int] = {}
+    parents = {path: checkpoint.parent for path, checkpoint in forks.items()}
+    order = paths if as_json else [path for path, _ in in_families(paths, parents)]
     found = []
-    for path, look in _looks(paths, wanted):
+    for path, look in _looks(order, wanted):
         found.append((path, look))
         if not as_json:
-            _print_run(path, look)
+            generations[path] = generations.get(parents.get(path), -1) + 1
+            _print_run(path, look, generations[path])
     # Logs of TRL and verl have no state or reward, so they never match a filter on these.
     logs = [] if wanted.tests else list_logs(roots)
     if as_json:
         found += [(source.root, Status(state="logs", step=step)) for source, step in logs]
-        rows = [{"path": str(path), **look.to_json()} for path, look in found]
+        rows = [
+            {"path": str(path), **look.to_json(), "forked_from": str(forks[path]) if path in forks else None}
+            for path, look in found
+        ]
         print_json(rows, ascii_only=True, indent=1)
         return OK
     if not found and paths:
@@ -104,9 +115,10 @@ def _looks(paths: Sequence[Path], wanted: RunsFilter) -> Iterator[tuple[Path, St
             yield path, look
 
 
-def _print_run(path: Path, look: Status) -> None:
+def _print_run(path: Path, look: Status, generation: int) -> None:
     total = f"/{look.total_steps}" if look.total_steps else ""
-    reward, name = look.metrics.get("reward"), one_line(from_here(path))
+    mark = to_ascii(branch(generation)) if ascii_locale(os.environ) else branch(generation)
+    reward, name = look.metrics.get("reward"), mark + one_line(from_here(path))
     print(f"{look.state:9} step {look.step}{total:6}  reward {_number(reward):>7}  {name}")
 
 

@@ -17,6 +17,7 @@ from grpo_tui.store.layout import RunFolder, last_written_at
 from grpo_tui.store.read_health import resume_options
 from grpo_tui.store.read_series import sample_series
 from grpo_tui.store.reader import RunReader, wrong_types
+from grpo_tui.store.spec import checkpoint_forked
 from grpo_tui.store.status import ENDED, Status, read_status
 
 CURVE_POINTS = 48
@@ -51,6 +52,10 @@ class RunRow:
     phase: str = ""
     model_path: str = ""
     config_path: str = ""
+    forked_from: Path | None = None
+    """The checkpoint of another run that it was forked from."""
+    generation: int = 0
+    """1 where it is listed as a fork of the run above, 2 as a fork of that."""
 
     @property
     def ended(self) -> bool:
@@ -120,6 +125,7 @@ def _row(path: Path, name: str, folder: RunFolder, status: Status, reader: RunRe
         phase=status.phase if status.live else "",
         model_path=one_line(str(config.get("model") or ""), 200),
         config_path=one_line(str(config.get("path") or ""), 200),
+        forked_from=checkpoint_forked(folder),
     )
 
 

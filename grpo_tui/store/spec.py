@@ -78,6 +78,15 @@ def settle_earlier(folder: RunFolder, *, restore: bool) -> bool:
     return True
 
 
+def checkpoint_forked(folder: RunFolder) -> Path | None:
+    """Return the checkpoint of another run that a run was forked from; None for a run that is no fork."""
+    try:
+        found = read_spec(folder.spec).forked_from
+    except (OSError, ValueError):
+        return None
+    return Path(os.path.realpath(found)) if found else None
+
+
 def read_spec(path: Path) -> RunSpec:
     """Read `run.json`.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sqlite3
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from grpo_tui.cli import look
 from grpo_tui.cli.main import main
 from grpo_tui.store.connection import RunDatabaseError, open_reader, open_writer
+from grpo_tui.store.spec import RunSpec
 from tests.cli.test_terminal_output import _printed
 from tests.ui.recorded_run import RecordedRun
 
@@ -72,3 +74,41 @@ def test_no_writer_opens_a_file_with_a_trigger(roots: Path) -> None:
     for opened in (open_writer, open_reader):
         with pytest.raises(RunDatabaseError, match="it holds the trigger odd"):
             opened(roots / "trigger" / "run.db")
+
+
+def test_forks_are_listed_under_their_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parents = {"first": None, "second": "first", "third": "second", "other": "gone"}
+    for number, (name, parent) in enumerate(parents.items()):
+        run = RecordedRun(tmp_path / name)
+        run.advance(3)
+        run.end("finished")
+        run.close()
+        checkpoint = str(tmp_path / parent / "checkpoint-2") if parent else None
+        RunSpec({}, forked_from=checkpoint).write(tmp_path / name / "run.json")
+        for file in (tmp_path / name).iterdir():
+            os.utime(file, (10**9 + number, 10**9 + number))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
+
+    assert main(["runs"]) == 0
+    listed = capsys.readouterr().out.splitlines()
+    assert [line.split("  ")[-1] for line in listed[:2]] == ["other", "first"]
+    assert [line[line.index("└") :] for line in listed[2:]] == ["└ second", "└ third"]
+    assert listed[3].index("└") == listed[2].index("└") + 2
+    assert main(["runs", "--filter", "third"]) == 0
+    assert "└" not in capsys.readouterr().out
+    monkeypatch.setenv("LC_ALL", "C")
+    assert main(["runs", "--filter", "name:first,second"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].endswith("  ` second")
+
+    assert main(["runs", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [Path(row["path"]).name for row in rows] == ["other", "third", "second", "first"]
+    assert [row["forked_from"] for row in rows] == [
+        str(tmp_path / "gone" / "checkpoint-2"),
+        str(tmp_path / "second" / "checkpoint-2"),
+        str(tmp_path / "first" / "checkpoint-2"),
+        None,
+    ]

@@ -12,6 +12,7 @@ from textual.widgets import Input
 from grpo_tui.core import records as r
 from grpo_tui.present.glyphs import BLOCKS
 from grpo_tui.present.runs_view import RunRow, read_run_row
+from grpo_tui.store.spec import RunSpec
 from grpo_tui.ui import runs_watch
 from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.screens import runs
@@ -374,3 +375,40 @@ async def test_workers_that_live_long_leave_room_for_others(tmp_path: Path) -> N
             await until(pilot, lambda: len(begun) == 20)
         finally:
             stop.set()
+
+
+def forked(name: str, parent: str, kind: str = "finished") -> None:
+    """Write a run that was forked from the checkpoint of another one."""
+    recorded(Path("runs") / name, kind).close()
+    checkpoint = Path("runs", parent, "checkpoint-40").absolute()
+    RunSpec({}, forked_from=str(checkpoint)).write(Path("runs") / name / "run.json")
+
+
+async def test_forks_are_listed_under_their_run_through_generations(run: RecordedRun) -> None:
+    recorded(Path("runs") / "first", "finished").close()
+    forked("second", "first")
+    forked("third", "second", "training")
+    forked("other", "elsewhere")
+    app = app_on(None)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: app.rows_complete)
+        await until(pilot, lambda: "third" in shown(app))
+        table = app.screen.query_one(RunsTable)
+        listed = [(row.name, row.generation) for row in table.rows]
+        family = listed.index(("first", 0))
+        assert listed[family : family + 3] == [("first", 0), ("second", 1), ("third", 2)]
+        assert ("other", 0) in listed[family + 3 :], "its parent is not in the list, and it has ended"
+        assert "└ second" in shown(app)
+        assert "  └ third" in shown(app)
+        await pilot.press(*"j" * [row.name for row in table.rows].index("third"))
+        await until(pilot, lambda: "checkpoint-40 of runs/second" in shown(app))
+        await pilot.press("end")
+        await until(pilot, lambda: "checkpoint-40 of runs/elsewhere" in shown(app))
+        await pilot.press("s")
+        await until(pilot, lambda: "by reward" in shown(app))
+        assert [row.reward for row in table.rows] == sorted((row.reward for row in table.rows), reverse=True)
+        assert "└" not in shown(app)
+        await pilot.press("s", "s", "s")
+        await until(pilot, lambda: "└ second" in shown(app))
+        await pilot.press("slash", *"-first")
+        await until(pilot, lambda: "└ third" in shown(app) and "└ second" not in shown(app))

@@ -14,6 +14,7 @@ from textual.widgets import Input
 
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import plural
+from grpo_tui.present.run_tree import with_forks
 from grpo_tui.present.runs_filter import SYNTAX, read_filter
 from grpo_tui.ui.actions import Action, Listed, action, bindings, refusal
 from grpo_tui.ui.kit.table import heading
@@ -34,7 +35,7 @@ ORDERS: dict[str, Callable[[RunRow], tuple[Any, ...]]] = {
     "name": lambda row: (row.name.lower(),),
     "state": lambda row: (not row.live, row.state, -(row.seen_at or 0.0)),
 }
-"""Sort keys. The default order is live runs first, then the newest heartbeat."""
+"""Sort keys. The default order is live runs first, then the newest heartbeat, with forks under their run."""
 
 
 TIMES_S = 5.0
@@ -150,8 +151,7 @@ class RunsScreen(KeepsStyles, Screen[None], Shell):
         words, now = self.query_one("#runs-filter", Input).value.strip(), self.shell.clock()
         wanted = read_filter(words)
         shown = wanted.of(summary.rows, now)
-        if self._order:
-            shown = tuple(sorted(shown, key=ORDERS[self._order]))
+        shown = tuple(sorted(shown, key=ORDERS[self._order])) if self._order else with_forks(shown)
         if summary.complete:
             known = {row.path for row in summary.rows}
             self._marked = [path for path in self._marked if path in known]

@@ -13,6 +13,7 @@ from rich.cells import cell_len
 from grpo_tui.core.text import one_line, shell_word, wrapped
 from grpo_tui.present.formatting import DOING, figure, from_here, moment
 from grpo_tui.present.glyphs import spark, state_sign
+from grpo_tui.present.run_tree import branch
 from grpo_tui.ui.kit.table import Column, Table, cells, fit
 from grpo_tui.ui.paint import Line, LinePane, Span, fitting, pad, ruled
 
@@ -49,6 +50,10 @@ class RunDetail(LinePane):
         if row.reward is not None:
             lines.append(_course(row, width))
         lines.append(_labelled("checkpoints", [_checkpoints(row)]))
+        if row.forked_from is not None:
+            place = one_line(from_here(row.forked_from.parent))
+            parent = pad(f"{one_line(row.forked_from.name)} of {place}", width - LABEL_W)
+            lines.append(_labelled("forked from", [Span(parent)]))
         parts = [
             [Span(text, "text")]
             for text in (_typed(row.model_path), _typed(row.config_path), one_line(from_here(row.path)))
@@ -176,7 +181,7 @@ def run_columns(
     chosen: RunRow | None = None,
 ) -> list[Column[RunRow]]:
     """Return the columns that fit beside the cursor. `chosen` is the row under it."""
-    names = max((cell_len(row.name) for row in rows), default=8) + 2
+    names = max((cell_len(branch(row.generation) + row.name) for row in rows), default=8) + 2
     models = max((cell_len(row.trouble or row.model) for row in rows), default=0) + 2
     configs = max((cell_len(row.config) for row in rows), default=0) + 2
     name_w = max(8, min(names, max(14, width // 4)))
@@ -184,7 +189,7 @@ def run_columns(
     config_w = min(configs, 28) if configs > 2 else 0
 
     def name(row: RunRow) -> Span:
-        return Span(row.name, "strong" if row.live or row is chosen else "text")
+        return Span(branch(row.generation) + row.name, "strong" if row.live or row is chosen else "text")
 
     def seen(row: RunRow) -> Span:
         return Span(f"  {moment(row.seen_at, now)}", "dim")
