@@ -2,19 +2,93 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from grpo_tui.core.statistics import FEWEST_PROMPTS
 from grpo_tui.core.text import filled, one_line, wrapped
 from grpo_tui.present.formatting import MISSING, fixed, plural
+from grpo_tui.present.train_view import Span
 from grpo_tui.store.comparisons import BASE
 
 MOST_WIDTH = 120
 NAME, VALUE = 15, 12
 PRINTED_WORST = 3
+NEITHER = frozenset({"length"})
+"""Kinds of measures where more is neither better nor worse. For `truncated` less is better."""
 Body = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """How far one policy is above the first in a measure.
+
+    Attributes:
+        low: Lower end of the 95 % interval; None with one prompt.
+        high: Upper end, likewise.
+        better: 1 when more is better, -1 when less is, 0 for neither.
+    """
+
+    mean: float
+    low: float | None
+    high: float | None
+    better: int
+
+    @property
+    def role(self) -> str:
+        """Color role: good or bad when the interval excludes zero."""
+        if self.low == self.high == 0:
+            return "dim"
+        if self.low is None or self.high is None or not self.better or self.low <= 0 <= self.high:
+            return "text"
+        return "good" if (self.low > 0) == (self.better > 0) else "bad"
+
+    @property
+    def words(self) -> tuple[str, str]:
+        """The difference, and its interval, which is empty when there is none."""
+        if self.low is None or self.high is None:
+            return signed([self.mean])[0], ""
+        if self.low == self.high == 0:
+            return "same", ""
+        middle, low, high = signed([self.mean, self.low, self.high])
+        return middle, f"{low} to {high}"
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One figure of all policies.
+
+    Attributes:
+        values: One for each policy.
+        changes: One for each policy; None for the first, and where nothing was scored for both.
+    """
+
+    name: str
+    values: tuple[float | None, ...]
+    changes: tuple[Change | None, ...]
+
+
+def measures_of(body: Body) -> tuple[Measure, ...]:
+    """Return the measures of a comparison, the deciding one first."""
+    return tuple(_read(one, [policy["name"] for policy in body["policies"]]) for one in body["measures"])
+
+
+def _read(body: Body, policies: Sequence[str]) -> Measure:
+    better = -1 if body["kind"] == "truncated" else 0 if body["kind"] in NEITHER else 1
+    found = [difference(body, name) if at else None for at, name in enumerate(policies)]
+    changes = [
+        Change(float(one["mean"]), _number(one["low"]), _number(one["high"]), better) if one else None
+        for one in found
+    ]
+    values = tuple(map(_number, body["values"][: len(policies)]))
+    return Measure(one_line(body["name"], NAME), values, tuple(changes))
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)
 
 
 def report(body: Body, width: int) -> Iterator[str]:
@@ -32,14 +106,16 @@ def measured(body: Body, width: int, *, worst: bool = True) -> Iterator[str]:
     yield from wrapped(judged(body), width)
     for note in body["notes"]:
         yield from wrapped(f"Note: {one_line(note)}", width)
-    for at, policy in enumerate(body["policies"][1:], 1):
+    several = len(body["policies"]) > 2
+    for chosen in columns(body, width) if several else [[1]]:
         yield ""
-        yield from _table(body, at)
-        won = next(one for one in body["wins"] if one["policy"] == policy["name"])
-        yield ""
+        table = side_by_side(body, chosen) if several else _table(body, 1)
+        yield from ("".join(text for text, _ in row).rstrip() for row in table)
+    yield ""
+    for won in body["wins"]:
         yield from wrapped(_wins(body, won), width)
-        if worst:
-            yield from _worst(body, policy["name"], width)
+    for policy in body["policies"][1:] if worst else ():
+        yield from _worst(body, policy["name"], width)
 
 
 def judged(body: Body) -> str:
@@ -124,24 +200,85 @@ def asked(body: Body) -> str:
     )
 
 
-def _table(body: Body, at: int) -> Iterator[str]:
-    base, policy = body["policies"][0], body["policies"][at]
-    heads = "".join(f"{one_line(head(one), VALUE):>{VALUE + 2}}" for one in (base, policy))
-    yield f"{'':{NAME}}{heads}   difference   95 % interval"
-    for measure in body["measures"]:
-        found = difference(measure, policy["name"])
-        values = [measure["values"][0], measure["values"][at]]
+def _table(body: Body, at: int) -> Iterator[list[Span]]:
+    heads = "".join(f"{one_line(head(body['policies'][one]), VALUE):>{VALUE + 2}}" for one in (0, at))
+    yield [(f"{'':{NAME}}{heads}   difference   95 % interval", "dim")]
+    for measure in measures_of(body):
+        values = [measure.values[0], measure.values[at]]
         cells = "".join(f"{fixed(value, digits_of(values)):>{VALUE + 2}}" for value in values)
-        row = f"{filled(one_line(measure['name'], NAME), NAME)}{cells}"
-        if found is None:
-            yield f"{row}{MISSING:>13}"
-        elif found["low"] == found["high"] == 0:
-            yield f"{row}{'same':>13}"
-        elif found["low"] is None:
-            yield f"{row}{signed([found['mean']])[0]:>13}"
-        else:
-            middle, low, high = signed([found["mean"], found["low"], found["high"]])
-            yield f"{row}{middle:>13}   {low} to {high}"
+        change = measure.changes[at]
+        middle, ends = change.words if change is not None else (MISSING, "")
+        yield [(f"{filled(measure.name, NAME)}{cells}{middle:>13}   {ends}", "text")]
+
+
+def side_by_side(
+    body: Body, chosen: Sequence[int], shown: int = 0, *, brief: bool = False
+) -> list[list[Span]]:
+    """Return a table with one column for the first policy and each chosen one, heading first.
+
+    A measure has two rows: values with their differences from the first, and the intervals of these. With
+    `brief`, only the deciding measure has its intervals. The heading of the policy `shown` is highlighted.
+    """
+    first, *widths = _widths(body, chosen)
+    heads = [one_line(head(body["policies"][at]), VALUE) for at in (0, *chosen)]
+    rows: list[list[Span]] = [
+        [(filled("measure", NAME), "title"), (filled(heads[0], first, right=True), "dim")]
+    ]
+    for at, name, width in zip(chosen, heads[1:], widths, strict=True):
+        rows[0].append((filled(name, width, right=True), "strong" if at == shown else "dim"))
+    for measure in measures_of(body):
+        base, *cells = _cells(measure, chosen)
+        values: list[Span] = [(filled(measure.name, NAME), "strong"), (f"{base[0]:>{first}}", "text")]
+        ends: list[Span] = [(filled("  95 % interval", NAME + first), "dim")]
+        for at, (value, middle, interval), width in zip(chosen, cells, widths, strict=True):
+            change = measure.changes[at]
+            values += [
+                (f"{value:>{width - len(middle) - 1}} ", "text"),
+                (middle, change.role if change is not None else "dim"),
+            ]
+            ends.append((f"{interval:>{width}}", "dim"))
+        rows += [values, ends] if any(one[2] for one in cells) and not (brief and rows[1:]) else [values]
+    return rows
+
+
+def _cells(measure: Measure, chosen: Sequence[int]) -> list[tuple[str, str, str]]:
+    """Return value, difference and interval of the first policy and each chosen one."""
+    digits = digits_of([measure.values[at] for at in (0, *chosen)])
+    changes = [measure.changes[at] for at in chosen]
+    words = [("", ""), *(one.words if one is not None else (MISSING, "") for one in changes)]
+    return [(fixed(measure.values[at], digits), *both) for at, both in zip((0, *chosen), words, strict=True)]
+
+
+def _widths(body: Body, chosen: Sequence[int]) -> list[int]:
+    """Return the cells that the column of the first policy and each chosen one needs."""
+    heads = [len(one_line(head(body["policies"][at]), VALUE)) for at in (0, *chosen)]
+    cells = [_cells(measure, chosen) for measure in measures_of(body)]
+    needed = [[max(len(one[0]) + len(one[1]) + 1, len(one[2])) for one in row] for row in cells]
+    return [2 + max(each) for each in zip(heads, *needed, strict=True)]
+
+
+def columns(body: Body, width: int) -> list[list[int]]:
+    """Divide the policies after the first among tables that fit the width."""
+    tables: list[list[int]] = [[]]
+    for at in range(1, len(body["policies"])):
+        if tables[-1] and NAME + sum(_widths(body, [*tables[-1], at])) > width:
+            tables.append([])
+        tables[-1].append(at)
+    return tables
+
+
+def chosen_columns(body: Body, width: int, shown: int) -> list[int]:
+    """Return the policies that fit beside the first: the one shown, the newest, the best, then the others."""
+    others = range(1, len(body["policies"]))
+    values = next(iter(measures_of(body))).values
+    newest = max(others, key=lambda at: (body["policies"][at]["step"] or -1, at))
+    best = max(others, key=lambda at: -math.inf if (value := values[at]) is None else value)
+    found: list[int] = []
+    for at in dict.fromkeys((shown, newest, best, *others)):
+        wider = sorted([*found, at])
+        if not found or NAME + sum(_widths(body, wider)) <= width:
+            found = wider
+    return found
 
 
 def head(policy: Body) -> str:
@@ -150,8 +287,9 @@ def head(policy: Body) -> str:
 
 
 def _wins(body: Body, won: Body) -> str:
+    better = f"{one_line(head({'name': won['policy']}), 40)}: better" if len(body["wins"]) > 1 else "Better"
     return (
-        f"Better on {plural(won['win'], 'prompt')}, the same on {won['tie']:,}, worse on {won['loss']:,} "
+        f"{better} on {plural(won['win'], 'prompt')}, the same on {won['tie']:,}, worse on {won['loss']:,} "
         f"(by {body['deciding']})"
     )
 

@@ -11,9 +11,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from grpo_tui.core.text import one_line, prompt_text, shell_word
+from grpo_tui.core.text import filled, one_line, prompt_text, shell_word
 from grpo_tui.present.checkpoint_list import CheckpointList, list_checkpoints
-from grpo_tui.present.comparison_text import asked, difference, digits_of, head, judged, sentence, signed
+from grpo_tui.present.comparison_text import (
+    Change,
+    Measure,
+    asked,
+    chosen_columns,
+    digits_of,
+    head,
+    judged,
+    measures_of,
+    sentence,
+    side_by_side,
+)
 from grpo_tui.present.evaluation_text import read_evaluations, verdict
 from grpo_tui.present.formatting import MISSING, fixed, from_here
 from grpo_tui.present.train_view import Span
@@ -21,39 +32,11 @@ from grpo_tui.store.comparisons import kept_results, marks, read_lines
 
 MALFORMED = (KeyError, TypeError, ValueError, IndexError, AttributeError, StopIteration)
 """Errors raised by a result or an answer that does not have the documented shape."""
-NEITHER = frozenset({"length"})
-"""Kinds of measures where more is neither better nor worse. For `truncated` less is better."""
 EPSILON = 1e-6
 """Tolerance with which `rewards.right_answers` compares a score with the lowest passing one."""
 TIE = 1e-9
 NAME_W, VALUE_W, BAR_W = 15, 12, 21
 ROOMY = 100
-
-
-@dataclass(frozen=True, slots=True)
-class Measure:
-    """One figure of the two models.
-
-    Attributes:
-        change: Difference of the two; None when nothing was scored for both.
-        low: Lower end of its 95 % interval; None with one prompt.
-        high: Upper end, likewise.
-        better: 1 when more is better, -1 when less is, 0 for neither.
-    """
-
-    name: str
-    values: tuple[float | None, float | None]
-    change: float | None
-    low: float | None
-    high: float | None
-    better: int
-
-    @property
-    def role(self) -> str:
-        """Color role of the difference: good or bad when its interval excludes zero."""
-        if self.low is None or self.high is None or not self.better or self.low <= 0 <= self.high:
-            return "text"
-        return "good" if (self.low > 0) == (self.better > 0) else "bad"
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +220,9 @@ def _adapter(folder: Path) -> bool:
 
 def _comparisons(file: Path, body: Mapping[str, Any]) -> list[Comparison]:
     try:
-        return [_comparison(file, body, at) for at in range(1, len(body["policies"]))]
+        steps = [one["step"] or -1 for one in body["policies"]]
+        order = sorted(range(1, len(steps)), key=lambda at: (steps[at], at), reverse=True)
+        return [_comparison(file, body, at) for at in order]
     except MALFORMED:
         return []
 
@@ -254,70 +239,63 @@ def _comparison(file: Path, body: Mapping[str, Any], at: int) -> Comparison:
         sentence(body, verdict),
         (asked(body), judged(body), *(f"Note: {one_line(note)}" for note in body["notes"])),
         (one_line(head(body["policies"][0]), VALUE_W), one_line(head(body["policies"][at]), VALUE_W)),
-        tuple(_measure(one, policy, at) for one in body["measures"]),
+        measures_of(body),
         (int(won["win"]), int(won["tie"]), int(won["loss"])),
         body,
     )
 
 
-def _measure(body: Mapping[str, Any], policy: str, at: int) -> Measure:
-    found = difference(body, policy)
-    better = -1 if body["kind"] == "truncated" else 0 if body["kind"] in NEITHER else 1
-    ends = (None, None, None) if found is None else (found["mean"], found["low"], found["high"])
-    numbers = [None if value is None else float(value) for value in (*body["values"], *ends)]
-    change, low, high = numbers[-3:]
-    return Measure(one_line(body["name"], NAME_W), (numbers[0], numbers[at]), change, low, high, better)
+def measure_table(shown: Comparison, width: int, height: int) -> list[list[Span]]:
+    """Return the rows of the table of measures that fit, heading first. Measures that do not fit are counted.
+
+    With more than two models, a measure has a second row with intervals. In a low terminal only the deciding
+    one has.
+    """
+    if len(shown.body["policies"]) == 2:
+        rows = [_heading(shown, width), *(_measure_line(one, shown.at, width) for one in shown.measures)]
+    else:
+        chosen = chosen_columns(shown.body, width - 2, shown.at)
+        rows = side_by_side(shown.body, chosen, shown.at)
+        if len(rows) > height:
+            rows = side_by_side(shown.body, chosen, shown.at, brief=True)
+        rows = [[("  ", "text"), *row] for row in rows]
+    if (left := len(rows) - height) > 0:
+        rows = [*rows[: height - 1], [(f"  … {left + 1} more in a taller terminal", "dim")]]
+    return rows
 
 
-def measure_lines(shown: Comparison, width: int) -> list[list[Span]]:
-    """Return the table of measures, without its heading."""
-    return [_measure_line(one, width) for one in shown.measures]
+def _heading(shown: Comparison, width: int) -> list[Span]:
+    base, policy = (filled(name, VALUE_W, right=True) for name in shown.names)
+    bar = [(f"   {'0':^{BAR_W}}", "dim")] if width >= ROOMY else []
+    ends: list[Span] = [("   difference", "dim"), ("   95 % interval", "dim")]
+    return [(f"  {'measure':{NAME_W}}", "title"), (base, "dim"), (f"  {policy}", "dim"), *bar, *ends]
 
 
-def heading(shown: Comparison, width: int) -> list[tuple[int, str, str]]:
-    """Return the heading of the table as (first cell, text, role)."""
-    base, policy = shown.names
-    ends = NAME_W + 2 + VALUE_W
-    words = [
-        (2, "measure", "title"),
-        (ends - len(base), base, "dim"),
-        (ends + VALUE_W + 2 - len(policy), policy, "dim"),
-    ]
-    at = ends + VALUE_W + 5
+def _measure_line(one: Measure, at: int, width: int) -> list[Span]:
+    values, change = (one.values[0], one.values[at]), one.changes[at]
+    digits = digits_of(values)
+    cells = "".join(f"{fixed(value, digits):>{VALUE_W}}  " for value in values)
+    line: list[Span] = [(f"  {filled(one.name, NAME_W)}", "strong"), (cells, "text")]
     if width >= ROOMY:
-        words.append((at + BAR_W // 2, "0", "dim"))
-        at += BAR_W + 3
-    return [*words, (at, "difference", "dim"), (at + 13, "95 % interval", "dim")]
+        line += [(" ", "text"), *_bar(change), ("  ", "text")]
+    middle, ends = change.words if change is not None else (MISSING, "")
+    role = change.role if change is not None else "dim"
+    return [*line, (f"{middle:>11}", role), *([(f"   {ends}", "dim")] if ends else [])]
 
 
-def _measure_line(one: Measure, width: int) -> list[Span]:
-    digits = digits_of(one.values)
-    cells = "".join(f"{fixed(value, digits):>{VALUE_W}}  " for value in one.values)
-    line: list[Span] = [(f"  {one.name:<{NAME_W}}", "strong"), (cells, "text")]
-    if width >= ROOMY:
-        line += [(" ", "text"), *_bar(one), ("  ", "text")]
-    if one.change is None:
-        return [*line, (f"{MISSING:>11}", "dim")]
-    if one.low is None or one.high is None:
-        return [*line, (f"{signed([one.change])[0]:>11}", one.role)]
-    if one.low == one.high == 0:
-        return [*line, (f"{'same':>11}", "dim")]
-    middle, low, high = signed([one.change, one.low, one.high])
-    return [*line, (f"{middle:>11}", one.role), (f"   {low} to {high}", "dim")]
-
-
-def _bar(one: Measure) -> list[Span]:
+def _bar(change: Change | None) -> list[Span]:
     cells, half = [" "] * BAR_W, BAR_W // 2
     cells[half] = "│"
-    ends = (one.low, one.change, one.high)
+    ends = (change.low, change.mean, change.high) if change is not None else ()
     known = [value for value in ends if value is not None]
     most = max(map(abs, known), default=0.0)
-    if len(known) == len(ends) and most > 0:
+    if len(known) == 3 and most > 0:
         low, middle, high = (half + round(value / most * half) for value in known)
         cells[low : high + 1] = "─" * (high + 1 - low)
         cells[low], cells[high] = "├", "┤"
         cells[middle] = "●"
-    return [("".join(cells), one.role if one.role != "text" else "dim")]
+    role = change.role if change is not None else "text"
+    return [("".join(cells), role if role != "text" else "dim")]
 
 
 # -- prompts -----------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from grpo_tui.present.comparison_text import report, sentence
+from grpo_tui.present.comparison_text import chosen_columns, report, sentence
 from grpo_tui.rewards.comparison import Answers, Asked, compared
 from grpo_tui.rewards.generating import DatasetRow
 from grpo_tui.rewards.right_answers import Judge
@@ -102,12 +102,42 @@ def test_nothing_that_was_scored_on_both_sides_shows_nothing() -> None:
     assert any(line.startswith("total") and line.endswith("–") for line in report(body, 80))
 
 
-def test_each_of_several_policies_has_its_verdict_and_its_table() -> None:
+def test_several_policies_have_a_column_each_with_the_difference_above_its_interval() -> None:
     lines = list(report(_body(_asked([WRONG] * 40, [RIGHT, WRONG] * 20, [WRONG] * 40)), 80))
     assert lines[0].startswith("first: better than the base: ")
     assert any(line.startswith("second: not shown: the difference is the same") for line in lines)
-    assert sum("95 % interval" in line for line in lines) == 2
+    head = next(at for at, line in enumerate(lines) if line.split() == ["measure", "base", "first", "second"])
+    assert lines[head + 1].split() == ["pass@1", "0.000", "0.500", "+0.500", "0.000", "same"]
+    assert lines[head + 2].split() == ["95", "%", "interval", "+0.338", "to", "+0.662"]
+    assert lines[head + 1].index("same") + 4 == len(lines[head]), "columns are aligned"
+    assert "first: better on 20 prompts, the same on 20, worse on 0 (by pass@1)" in lines
     assert max(map(len, lines)) <= 80
+
+
+def test_policies_that_do_not_fit_have_a_second_table_with_the_first_again() -> None:
+    asked = replace(
+        _asked([WRONG] * 40, *[[RIGHT, WRONG] * 20] * 5), names=["base", *(f"run@{n}0" for n in range(1, 6))]
+    )
+    lines = [line.split() for line in report(_body(asked), 80)]
+    assert ["measure", "base", "run@10", "run@20", "run@30"] in lines
+    assert ["measure", "base", "run@40", "run@50"] in lines
+    assert max(len(line) for line in report(_body(asked), 80)) <= 80
+    wide = [line.split() for line in report(_body(asked), 120)]
+    assert ["measure", "base", *(f"run@{n}0" for n in range(1, 6))] in wide
+
+
+def test_the_columns_that_fit_are_the_one_shown_the_newest_and_the_best() -> None:
+    half = [RIGHT, WRONG] * 20
+    asked = replace(
+        _asked([WRONG] * 40, half, [RIGHT] * 40, half, half, half),
+        names=["base", *(f"run@{n}0" for n in range(1, 6))],
+    )
+    body = _body(asked)
+    for at, policy in enumerate(body["policies"]):
+        policy["step"] = 10 * at or None
+    assert chosen_columns(body, 78, 3) == [2, 3, 5], "best, shown, newest"
+    assert chosen_columns(body, 78, 5) == [1, 2, 5]
+    assert chosen_columns(body, 20, 3) == [3], "the one shown is always there"
 
 
 def test_the_worst_prompts_are_those_that_became_worse_furthest_first_and_at_most_ten() -> None:

@@ -51,7 +51,7 @@ def keep_comparison(
     *,
     at: float | None = None,
     folder: Path | None = None,
-    skill: tuple[float, float] = (0.2, 0.8),
+    skill: tuple[float, ...] = (0.2, 0.8),
     judged: bool = True,
     path: str | None = None,
 ) -> Path:
@@ -62,7 +62,7 @@ def keep_comparison(
         name: of the file.
         at: when it was written.
         folder: that holds it; the run folder's own when None.
-        skill: how often the base and the trained model are right.
+        skill: how often the base and the trained model are right, or the base and several checkpoints.
         judged: whether a reward says what is right.
         path: where the trained model is; the run folder when None.
     """
@@ -72,7 +72,8 @@ def keep_comparison(
         for n in range(PROMPTS)
     ]
     answers = [[_answers(rng, n, share) for n in range(PROMPTS)] for share in skill]
-    policies = ["base", str(root)]
+    steps = [57] if len(skill) == 2 else [20 * n for n in range(1, len(skill))]
+    policies = ["base", *([str(root)] if len(skill) == 2 else [f"{root}@{step}" for step in steps])]
     judge = JUDGE if judged else None
     asked = Asked(policies, rows, answers, ["correctness", "format"], [2.0, 0.5], judge, [])
     folder = root / "compare" if folder is None else folder
@@ -80,7 +81,10 @@ def keep_comparison(
     file, notes = folder / f"{name}.jsonl", ("use_vllm is set, but transformers generated",)
     listed = [
         {"name": "base", "path": "/models/adder-0.8M", "step": None},
-        {"name": str(root), "path": path or str(root.absolute()), "step": 57},
+        *(
+            {"name": name, "path": path or str(root.absolute()), "step": step}
+            for name, step in zip(policies[1:], steps, strict=True)
+        ),
     ]
     with KeptComparison(file, {"comparison": 1, "key": name, "policies": policies}) as kept:
         kept.choose(ChosenRows(tuple(rows), True, notes))

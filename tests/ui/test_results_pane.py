@@ -64,6 +64,37 @@ async def test_the_verdict_stands_first_then_the_figures_and_the_prompts(run: Re
         assert screen.query_one(PromptList).has_focus
 
 
+@pytest.mark.parametrize("size", [(80, 24), SIZE], ids=["80x24", "120x40"])
+async def test_several_checkpoints_are_side_by_side_and_the_brackets_turn_to_the_others(
+    run: RecordedRun, size: tuple[int, int]
+) -> None:
+    keep_comparison(run.folder.root, skill=(0.2, 0.3, 0.9, 0.8))
+    app = app_on(run.folder.root)
+    async with app.run_test(size=size) as pilot:
+        screen = await results(pilot)
+
+        def at(step: int) -> bool:
+            name = f"{run.folder.root.name}@{step}"
+            return screen.complete and shown(app).splitlines()[1].split(":")[0].endswith(name)
+
+        assert at(60), "the newest is first"
+        lines = shown(app).splitlines()
+        head = next(n for n, line in enumerate(lines) if "@20 " in line and "@40 " in line and "@60 " in line)
+        assert lines[head + 1].split()[0] == "pass@1"
+        assert lines[head + 1].count("+0.") == 3
+        assert lines[head + 2].strip().startswith("95 % interval")
+        assert lines[head + 2].count(" to ") == 3
+        intervals = sum("95 % interval" in line for line in lines)
+        assert intervals == (1 if size == (80, 24) else 5), "a low terminal keeps only the deciding one"
+        await pilot.press("right_square_bracket")
+        await until(pilot, lambda: at(40))
+        first = screen.results.prompts[0] if screen.results is not None else None
+        await pilot.press("right_square_bracket")
+        await until(pilot, lambda: at(20))
+        assert screen.results is not None
+        assert screen.results.prompts[0] != first, "the prompts are those of the model shown"
+
+
 async def test_enter_opens_both_answers_with_what_differs(run: RecordedRun) -> None:
     keep_comparison(run.folder.root)
     app = app_on(run.folder.root)

@@ -9,6 +9,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Container, Vertical
@@ -16,7 +17,7 @@ from textual.screen import Screen
 
 from grpo_tui.core.text import one_line, shell_word, wrapped
 from grpo_tui.present.formatting import fixed, from_here, size
-from grpo_tui.present.results_view import ROOMY, fingerprint, heading, measure_lines, read_results
+from grpo_tui.present.results_view import ROOMY, fingerprint, measure_table, read_results
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.kit.table import CursorList
 from grpo_tui.ui.messages import ComparisonAt, ComparisonEnded, ConsentAsked, Forked, ResultsRead
@@ -35,6 +36,8 @@ LOOK_S = 2.0
 """How often the run folder is checked while the pane is shown."""
 LOW = 30
 """In a terminal with fewer rows, the details of a comparison are cut to one line."""
+EVERY = 1000
+"""Height at which no table is cut."""
 SIGNS = {"better": ("✓", "good"), "worse": ("✗", "bad"), "not shown": ("●", "attention")}
 MARKS_AT = 34
 """First cell of a model's marks, after its figures."""
@@ -114,24 +117,25 @@ class ResultsSummary(LinePane):
 
 
 class ResultsMeasures(LinePane):
-    """Figures of both models, the difference and its confidence interval."""
+    """Figures of the models, the differences from the first and their confidence intervals."""
 
     results: Results | None = None
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
         shown = self.results.shown if self.results is not None else None
-        return 1 + len(shown.measures) if shown is not None else 0
+        return len(measure_table(shown, width, EVERY)) if shown is not None else 0
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """Return the figures, most important first. Those that do not fit are counted."""
+        """Return the figures, most important first."""
         shown = self.results.shown if self.results is not None else None
         if shown is None:
             return []
-        rows: list[Line] = [[Span(*part) for part in row] for row in measure_lines(shown, width)]
-        if len(rows) > height - 1:
-            left = len(rows) - max(0, height - 2)
-            rows = [*rows[: max(0, height - 2)], [Span(f"  … {left} more in a taller terminal", "dim")]]
-        return [headed(heading(shown, width), width), *rows]
+        heads, *rows = measure_table(shown, width, height)
+        words, at = [], 0
+        for text, role in heads:
+            at += cell_len(text)
+            words.append((at - cell_len(text.lstrip()), text.strip(), role))
+        return [headed(words, width), *([Span(*part) for part in row] for row in rows)]
 
 
 class PromptList(CursorList):
