@@ -196,13 +196,7 @@ class Terminal:
 
     def cpu_s(self) -> float:
         """Processor seconds, user and system, of the program and what it started."""
-        total = 0.0
-        first = psutil.Process(self.pid)
-        for process in (first, *first.children(recursive=True)):
-            with contextlib.suppress(psutil.Error):
-                times = process.cpu_times()
-                total += times.user + times.system
-        return total
+        return summed(lambda process: sum(process.cpu_times()[:2]), self.pid)
 
     @property
     def alive(self) -> bool:
@@ -222,3 +216,14 @@ class Terminal:
         self._reader.join(2)
         with contextlib.suppress(OSError):
             os.close(self._fd)
+
+
+def summed(figure: Callable[[psutil.Process], float], pid: int) -> float:
+    """A figure of a process and of all below it, any of which may end meanwhile."""
+    total = 0.0
+    with contextlib.suppress(psutil.NoSuchProcess):
+        first = psutil.Process(pid)
+        for process in (first, *first.children(recursive=True)):
+            with contextlib.suppress(psutil.Error):
+                total += figure(process)
+    return total

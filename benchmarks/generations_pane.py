@@ -20,12 +20,10 @@ import tempfile
 import time
 from pathlib import Path
 
-import psutil
-
 sys.path.insert(0, str(Path(__file__).parent))
 
 from _completions_folder import GROUP_SIZE, GROUPS, make
-from _terminal import Key, Terminal
+from _terminal import Key, Terminal, summed
 
 from grpo_tui.store.layout import RunFolder
 
@@ -151,8 +149,7 @@ def _hits(terminal: Terminal, line: str) -> tuple[float, float]:
 
 def _own_mb(terminal: Terminal) -> float:
     """Megabytes of the program and what it started, without what is shared, such as the mapped file."""
-    first = psutil.Process(terminal.pid)
-    return sum(float(p.memory_full_info().uss) for p in (first, *first.children(recursive=True))) / 1e6
+    return summed(lambda process: float(process.memory_full_info().uss), terminal.pid) / 1e6
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ memory that grew was allocated, and makes everything slower.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
-import os
 import signal
 import statistics
 import sys
@@ -159,7 +159,8 @@ def signal_screen(terminal: Terminal, trace: bool) -> None:
     if not trace:
         return
     for process in psutil.Process(terminal.pid).children():
-        os.kill(process.pid, signal.SIGUSR1)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.send_signal(signal.SIGUSR1)
     time.sleep(3)
 
 

@@ -25,9 +25,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psutil
 from _long_run_folder import batch, make, metric_row
-from _terminal import Key, Terminal
+from _terminal import Key, Terminal, summed
 
 from grpo_tui.core import records as r
 from grpo_tui.present.run_state import DeltaReader, RunState
@@ -73,8 +72,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 def resident_mb(pid: int) -> float:
     """Megabytes of a program and what it started."""
-    first = psutil.Process(pid)
-    return sum(p.memory_info().rss for p in (first, *first.children(recursive=True))) / 1e6
+    return summed(lambda process: float(process.memory_info().rss), pid) / 1e6
 
 
 def opened(folder: RunFolder, charts: str) -> tuple[float, float, float, float]:

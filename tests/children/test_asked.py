@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from grpo_tui.children import forker as forking
@@ -25,10 +24,12 @@ from grpo_tui.children.pipe import (
     StartError,
 )
 from tests import PATIENCE_S
+from tests.family import gone
 
 CHILD = """
 import os, subprocess, sys, threading, time
 from grpo_tui.children.serving import serve_alone, stand_back
+from tests.family import gone
 
 class Odd(Exception):
     def __str__(self):
@@ -118,13 +119,6 @@ def pipe(request: pytest.FixtureRequest, tmp_path: Path, typed: None) -> Iterato
     if forker is not None:
         forker.release()
         assert not forker.lives()
-
-
-def gone(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
 
 
 def until(true: Callable[[], bool]) -> None:

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import psutil
 import pytest
 
 from grpo_tui.config import RunConfig, load_config
 from grpo_tui.preflight.checker import CheckCancelledError, Checked, Checker, CheckerError
 from grpo_tui.rewards.score_report import FunctionInfo
+from tests.family import gone
 
 DEMO = Path(__file__).parents[2] / "grpo_tui" / "demo"
 
@@ -177,7 +177,7 @@ def test_nothing_is_left_running_after_a_cancel(tmp_path: Path) -> None:
         with pytest.raises(CheckCancelledError):
             alone.check(config)
         pid = int((tmp_path / "pid").read_text().rstrip("."))
-        assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+        assert gone(pid)
 
 
 def test_what_the_data_lacks_is_one_sentence(checker: Checker, tmp_path: Path) -> None:

@@ -7,12 +7,12 @@ import shlex
 import signal
 from pathlib import Path
 
-import psutil
 import pytest
 
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import read_rank
 from grpo_tui.store.reader import RunReader
+from tests.family import everywhere, gone
 from tests.processes.runs import SMALL, grpo_tui, start, state, until
 
 pytestmark = pytest.mark.slow
@@ -66,21 +66,14 @@ def test_a_reward_that_raises_is_named_and_once_mended_starts_again_in_the_same_
     assert "finished at step 2" in grpo_tui("train", config, "--run-dir", run, *small).stdout
     rank = read_rank(RunFolder(run).rank(0))
     assert rank is not None
-    until(lambda: not psutil.pid_exists(rank.pid), "the end of the trainer")
+    until(lambda: gone(rank.pid), "the end of the trainer")
     until(
-        lambda: not [p for p in psutil.process_iter() if lasts in _command_line(p)],
+        lambda: not everywhere("sleep", lasts),
         "the end of its children",
     )
     assert [a.state for a in RunReader(RunFolder(run).database).attempts()] == ["failed", "finished"]
     refused = grpo_tui("train", config, "--run-dir", run, check=2)
     assert "already holds a run. Continue it" in refused.stderr
-
-
-def _command_line(process: psutil.Process) -> list[str]:
-    try:
-        return process.cmdline()
-    except psutil.Error:
-        return []
 
 
 def test_a_wrong_key_is_refused_with_its_line_before_any_process_starts(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import signal
 import threading
 from pathlib import Path
 
-import psutil
 import pytest
 
 from grpo_tui.demo.faults import CRASH_AT, HANG_AT
@@ -16,6 +15,7 @@ from grpo_tui.store.live import read_rank
 from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import RunReader
 from tests import PATIENCE_S
+from tests.family import gone
 from tests.processes.runs import at_step, command, grpo_tui, state, until
 
 pytestmark = pytest.mark.slow
@@ -56,7 +56,7 @@ def test_a_killed_run_says_so_and_its_resume_passes_the_place(run: Path) -> None
     assert ended.error is not None
     assert "SIGKILL" in ended.error["message"]
     assert killed is not None
-    until(lambda: not psutil.pid_exists(killed.pid), "the end of the trainer")
+    until(lambda: gone(killed.pid), "the end of the trainer")
 
     spec = RunFolder(run).spec.read_bytes()
     wrong = "grpo_tui.rewards.0.source=rewards.py:missing"

@@ -8,13 +8,13 @@ import sys
 import time
 from pathlib import Path
 
-import psutil
 import pyte
 import pytest
 from textual.keys import _character_to_key
 
 from grpo_tui.ui.actions import on_pane
 from tests import PATIENCE_S
+from tests.family import below
 from tests.processes.hostile import HostileRun, Weaver, obeyed
 from tests.processes.runs import Screen
 
@@ -61,7 +61,7 @@ class Watched:
         self.screen = pyte.Screen(columns, lines)
         self._stream = pyte.ByteStream(self.screen)
         self._fed = 0
-        self._family: list[psutil.Process] = []
+        self._family: list[int] = []
         self.seen: set[str] = set()
         self.copies = 0
 
@@ -82,11 +82,7 @@ class Watched:
 
     def _sleeps(self) -> bool:
         """True when no thread runs or wants to: on a busy machine, silence alone says nothing."""
-        states = [
-            _state(task)
-            for process in self._family
-            for task in Path(f"/proc/{process.pid}/task").glob("*/stat")
-        ]
+        states = [_state(task) for pid in self._family for task in Path(f"/proc/{pid}/task").glob("*/stat")]
         return "R" not in states and "D" not in states
 
     def press(self, *keys: str) -> None:
@@ -101,8 +97,7 @@ class Watched:
         while not any(text in row for row in self.screen.display for text in texts):
             assert time.monotonic() < end, "\n".join([f"none of {texts} on", *self.screen.display])
             self.settle()
-        program = psutil.Process(self.terminal.pid)
-        self._family = [program, *program.children(recursive=True)]
+        self._family = [self.terminal.pid, *(one.pid for one in below(self.terminal.pid))]
 
     def shown(self, mark: str) -> bool:
         """True when a row ever held this text."""

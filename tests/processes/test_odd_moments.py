@@ -21,6 +21,7 @@ from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.status import read_status
 from tests import PATIENCE_S
+from tests.family import gone
 from tests.processes.runs import SMALL, Screen, at_step, command, end, state, until
 
 pytestmark = pytest.mark.slow
@@ -63,11 +64,11 @@ def _trains_on_and_can_be_stopped_when_its_folder_is_deleted(run: Path) -> None:
     before = sorted(path.name for path in run.rglob("*"))
     used = trainer.cpu_times().user
     time.sleep(4)  # longer than a stop at once takes, which this folder's asks for
-    assert trainer.is_running()
+    assert not gone(trainer)
     until(lambda: trainer.cpu_times().user > used + 0.5, "its going on to compute")
     os.kill(rank.pid, signal.SIGTERM)
-    until(lambda: not psutil.pid_exists(rank.pid), "the end of the trainer")
-    until(lambda: not psutil.pid_exists(heartbeat.supervisor), "the end of the supervisor")
+    until(lambda: gone(trainer), "the end of the trainer")
+    until(lambda: gone(supervisor), "the end of the supervisor")
     assert sorted(path.name for path in run.rglob("*")) == before, "another's folder is left alone"
     rescued = run.with_name(f"{run.name}.rescued")
     (saved,) = rescued.glob("checkpoint-*")

@@ -29,6 +29,7 @@ from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.status import read_status
 from tests import PATIENCE_S
+from tests.family import gone
 from tests.processes.runs import at_step, command, grpo_tui, left, state, until
 from tests.train.tiny import without_times
 
@@ -296,4 +297,4 @@ def test_a_reward_that_hangs_on_the_second_rank_alone_is_aborted_there_and_one_t
     assert ended.error["cause"] == cause
     pids = [s.pid for r in (0, 1) if (s := read_rank(RunFolder(run).rank(r)))]
     assert len(pids) == 2
-    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "the end of both ranks")
+    until(lambda: all(map(gone, pids)), "the end of both ranks")

@@ -26,6 +26,7 @@ from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.status import read_status
 from tests import PATIENCE_S
+from tests.family import below, gone, kill
 from tests.processes.runs import SMALL, Screen, at_step, end, grpo_tui, until
 
 pytestmark = pytest.mark.slow
@@ -94,10 +95,7 @@ class Guarded(Screen):
 
     def close(self) -> None:
         """End what is left of the program, stopped or not, and take the terminal away."""
-        with contextlib.suppress(psutil.Error):
-            guard = psutil.Process(self.pid)
-            for process in (*guard.children(recursive=True), guard):
-                process.kill()
+        kill(*below(self.pid), self.pid)
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self.pid, 0)
         for descriptor in (self._fd, self.line):
@@ -192,7 +190,7 @@ def test_a_signal_to_any_of_the_two_processes_ends_both_in_order(
     assert watched.exit_code() == 0
     watched.assert_clean()
     assert watched.parting().count("training continues; `grpo-tui attach") == 1
-    assert not screen.is_running()
+    assert gone(screen)
     assert read_status(live).live
 
 
@@ -229,7 +227,7 @@ def test_ctrl_z_and_fg_in_a_shell_and_a_killed_guard(live: Path) -> None:
 
     guard.kill()
     shell.until("Killed")
-    until(lambda: not screen.is_running() or screen.status() == psutil.STATUS_ZOMBIE, "the screen's end")
+    until(lambda: gone(screen), "the screen's end")
     assert_goes_on(live)
     shell.type("exit\n")
     shell.exit_code()
@@ -263,7 +261,7 @@ def test_ctrl_z_without_a_shell_behind_it_is_refused(live: Path, watched: Guarde
 def test_ctrl_c_never_reaches_the_trainer(live: Path, watched: Guarded) -> None:
     watched.type("\x03\x03")
     watched.until("q to leave")
-    assert watched.screen.is_running()
+    assert not gone(watched.screen)
     os.killpg(watched.pid, signal.SIGINT)  # as `kill -INT` to the whole job, past the keyboard
     assert watched.exit_code() == 0
     watched.assert_clean()

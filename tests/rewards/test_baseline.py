@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from grpo_tui.cli.main import main
@@ -29,6 +28,7 @@ from grpo_tui.rewards.generating import (
 )
 from grpo_tui.rewards.lab import Lab
 from grpo_tui.rewards.samples import read_jsonl
+from tests.family import gone
 
 AT_ONCE = 64
 GROUP = 2
@@ -102,7 +102,7 @@ def test_a_cancel_ends_the_process_and_all_is_told() -> None:
     with Generator(load_config(DEMO_CONFIG), tell, cancel) as generator, pytest.raises(CancelledError):
         generator.answers([ASKED], 4)
     assert len(pids) == 1
-    assert not psutil.pid_exists(pids[0])
+    assert gone(pids[0])
 
 
 def test_ctrl_c_leaves_no_process() -> None:
@@ -118,7 +118,7 @@ def test_ctrl_c_leaves_no_process() -> None:
     with pytest.raises(KeyboardInterrupt):
         generator.rows(1, 42)
     assert len(pids) == 1
-    assert not psutil.pid_exists(pids[0])
+    assert gone(pids[0])
 
 
 def test_a_model_that_cannot_be_loaded_is_told_in_one_sentence(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
-import psutil
 import pytest
 
 from grpo_tui.children.pipe import ChildPipe
@@ -19,9 +18,14 @@ from grpo_tui.rewards.lab import Lab, LabError
 from grpo_tui.rewards.score_report import Aggregation
 from grpo_tui.rewards.scoring import Report, config_of_functions, report, reweighed, unchecked
 from tests import PATIENCE_S
+from tests.family import everywhere, gone
+from tests.processes.runs import until
 from tests.rewards.labs import rows, scored, write
 
 SAMPLES = rows(("2+2?", "4"), ("2+2?", "five"), ("3+4?", "7"), answer="4")
+
+LASTS = f"1234.{os.getpid()}"
+"""By which the processes of these very tests are known."""
 
 AWKWARD = """
 import os, subprocess, sys, time
@@ -32,7 +36,7 @@ def fine(completions, **kw):
     return [1.0 / (1 + len(c)) for c in completions]
 
 def hang(completions, **kw):
-    subprocess.Popen(["sleep", "1234.5"], start_new_session=True)
+    subprocess.Popen(["sleep", "LASTS"], start_new_session=True)
     print("waiting for a judge")
     while True:
         try:
@@ -51,11 +55,7 @@ def strict(completions, **kw):
 
 def ids(completions, completion_ids, **kw):
     return [float(len(i)) for i in completion_ids]
-"""
-
-
-def _sleepers() -> list[int]:
-    return [p.pid for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["sleep", "1234.5"]]
+""".replace("LASTS", LASTS)
 
 
 def test_a_hung_function_is_named_killed_with_its_children_and_the_others_are_scored(
@@ -77,8 +77,8 @@ def test_a_hung_function_is_named_killed_with_its_children_and_the_others_are_sc
     assert hang.scores == (None, None, None)
     assert late.scores == (1.0, 4.0, 1.0)
     assert ("hang", "scoring") in told
-    assert not psutil.pid_exists(pid)
-    assert _sleepers() == [], "what it started, even in a session of its own, is gone"
+    assert gone(pid)
+    until(lambda: not everywhere("sleep", LASTS), "the end of what it started in a session of its own")
     assert lab.aggregate(scored).totals == pytest.approx((1.5, 4.2, 1.5))
 
 
@@ -234,7 +234,7 @@ def test_an_interrupt_from_another_thread_ends_the_call_and_the_next_one_works(
     with pytest.raises(LabError, match="interrupted"):
         lab.score(SAMPLES, tell=lambda name, what: begun.set())
     thread.join()
-    assert _sleepers() == []
+    until(lambda: not everywhere("sleep", LASTS), "the end of what it started")
     lab.load(config_of_functions([f"{file}:fine"]))
     assert lab.score(SAMPLES).functions[0].scores == (0.5, 0.2, 0.5)
 

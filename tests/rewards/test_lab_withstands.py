@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
-import psutil
 import pytest
 
 from grpo_tui.rewards.lab import Lab
 from grpo_tui.rewards.score_report import FunctionScore
 from grpo_tui.rewards.scoring import Report
 from tests import PATIENCE_S
+from tests.family import everywhere
+from tests.processes.runs import until
 from tests.rewards.labs import rows, scored, write
 
 SAMPLES = rows(("2+2?", "4"), ("2+2?", "five"), ("3+4?", "7"), answer="4")
+
+LASTS = f"4321.{os.getpid()}"
+"""By which the processes of these very tests are known."""
 
 HOSTILE = """
 import asyncio, json, os, signal, subprocess, sys, threading, time
@@ -42,7 +47,7 @@ def too_large(completions, **kw):
 def forks_and_dies(completions, **kw):
     if os.fork() == 0:
         time.sleep(4321.25)
-    subprocess.Popen(["sleep", "4321.5"], start_new_session=True)
+    subprocess.Popen(["sleep", "LASTS"], start_new_session=True)
     os.kill(os.getpid(), signal.SIGKILL)
 
 def changes_json(completions, **kw):
@@ -77,7 +82,7 @@ def closes_everything(completions, **kw):
     return lengths(completions)
 
 def becomes_another(completions, **kw):
-    os.execvp("sleep", ["sleep", "4321.75"])
+    os.execvp("sleep", ["sleep", "LASTS"])
 
 def thread(completions, **kw):
     threading.Thread(target=time.sleep, args=(4321,), name="mine").start()
@@ -102,7 +107,7 @@ def prints(completions, **kw):
 
 def reads_beside(completions, **kw):
     return [float(os.path.exists("rewards.py"))] * len(completions)
-"""
+""".replace("LASTS", LASTS)
 LENGTHS = (1.0, 4.0, 1.0)
 NAMES = (
     "forks_and_dies",
@@ -180,9 +185,7 @@ def test_what_it_leaves_changed_in_the_process_is_told_though_it_scores(
 
 def test_what_it_started_is_gone_though_its_parent_was_gone_before(found: Report) -> None:
     assert found is not None
-    ours = (["sleep", "4321.5"], ["sleep", "4321.75"])
-    left = [p.info for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] in ours]
-    assert left == []
+    until(lambda: not everywhere("sleep", LASTS), "the end of what it started")
 
 
 FAMILIES = """

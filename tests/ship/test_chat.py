@@ -23,6 +23,7 @@ from grpo_tui.rewards.generating import DatasetRow, Generator
 from grpo_tui.rewards.lab import Lab
 from grpo_tui.ship.chat import Chat, KeepError
 from grpo_tui.ship.policies import base_policy, resolve
+from tests.family import below, gone
 from tests.foreign import foreign_run
 from tests.processes.runs import command, end, grpo_tui, start, state, until
 from tests.ship.adapters import make_adapter
@@ -224,7 +225,7 @@ class Talk:
         raise AssertionError(f"it ended without {kind}")
 
     def family(self) -> list[psutil.Process]:
-        return psutil.Process(self.process.pid).children(recursive=True)
+        return below(self.process.pid)
 
 
 @pytest.fixture
@@ -271,7 +272,7 @@ def test_ctrl_c_stops_the_answer_and_not_the_program(endless: Talk) -> None:
     assert family
     endless.process.stdin.close()
     assert endless.process.wait() == 0
-    assert not [one for one in family if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
+    assert all(map(gone, family))
 
 
 @pytest.mark.parametrize("end_of", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
@@ -283,7 +284,7 @@ def test_a_kill_in_the_middle_of_an_answer_leaves_no_process(endless: Talk, end_
     assert family
     endless.process.send_signal(end_of)
     endless.process.wait()
-    until(lambda: not any(one.is_running() for one in family), "the end of every child")
+    until(lambda: all(map(gone, family)), "the end of every child")
 
 
 def test_every_line_of_a_pipe_is_a_prompt_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,6 +27,7 @@ from grpo_tui.store.writer import Writer
 from grpo_tui.supervisor import RunFolderBusy, adopt, launch, take_lock
 from grpo_tui.supervisor.watch import Supervisor
 from tests import PATIENCE_S
+from tests.family import gone, kill
 
 
 @pytest.fixture
@@ -103,12 +104,10 @@ def test_what_a_run_left_behind_ends_with_it_though_its_first_supervisor_is_gone
         (tmp_path / "run").rename(tmp_path / "renamed")
         _, trainer = began["run"]
         Supervisor(RunFolder(tmp_path / "renamed"), trainer=trainer.pid, started=1.0).run()
-        _until(lambda: _gone(left["run"]))
-        assert not _gone(left["other"])
+        _until(lambda: gone(left["run"]))
+        assert not gone(left["other"])
     finally:
-        for process in (*left.values(), *(trainer for _, trainer in began.values())):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
+        kill(*left.values(), *(trainer for _, trainer in began.values()))
 
 
 IN_A_CALL = """
@@ -185,7 +184,7 @@ def test_stop_at_once_ends_a_process_that_cannot_leave_by_itself(launched: Launc
     assert (outcome.applied, outcome.reason) == said
     supervisor.wait(PATIENCE_S)
     assert read_status(folder.root).state == "stopped"
-    assert _gone(trainer)
+    assert gone(trainer)
 
 
 def test_an_end_that_nobody_watched_is_recorded_after_the_next_look(launched: Launched) -> None:
@@ -193,7 +192,7 @@ def test_an_end_that_nobody_watched_is_recorded_after_the_next_look(launched: La
     trainer = psutil.Process(_in_a_call(folder).pid)
     for process in (supervisor, trainer):
         process.kill()
-    _until(lambda: _gone(supervisor) and _gone(trainer))
+    _until(lambda: gone(supervisor) and gone(trainer))
     assert read_status(folder.root).state == "crashed"
     assert RunReader(folder.database).attempts()[-1].state is None
     assert "no supervisor was watching" in adopt(folder)
@@ -215,9 +214,7 @@ def test_a_folder_is_taken_as_long_as_its_supervisor_or_its_training_process_liv
         with pytest.raises(RunFolderBusy):
             take_lock(folder, 0)
     finally:
-        for process in (supervisor, *trainer):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
+        kill(supervisor, *trainer)
     os.close(take_lock(folder, PATIENCE_S))
 
 
@@ -226,8 +223,3 @@ def _until(true: Callable[[], object]) -> None:
     while not true():
         assert time.monotonic() < end, "it did not come about"
         time.sleep(0.05)
-
-
-def _gone(process: psutil.Process) -> bool:
-    """Whether a process has ended; one that was killed may wait for its parent to look."""
-    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE

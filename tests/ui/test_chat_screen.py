@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from textual.widgets import Input
 
@@ -16,6 +15,7 @@ from grpo_tui.store.layout import remember
 from grpo_tui.store.spec import RunSpec
 from grpo_tui.ui.screens.chat import ChatLines, ChatScreen
 from grpo_tui.ui.screens.dialogs import MenuDialog
+from tests.family import below, gone
 from tests.foreign import foreign_run
 from tests.ui.chat_child import Scripted
 from tests.ui.conftest import app_on, opened, shown, until
@@ -41,7 +41,7 @@ async def test_both_models_answer_and_the_prompt_is_kept(
     app = app_on(root)
     async with app.run_test(size=(120, 30)) as pilot:
         await opened(pilot)
-        below = app.screen
+        beneath = app.screen
         name = str(copied)
         app.push_screen(ChatScreen(root, name, copied, beside=True))
         await until(pilot, lambda: isinstance(app.screen, ChatScreen))
@@ -56,8 +56,10 @@ async def test_both_models_answer_and_the_prompt_is_kept(
         answer = body["answers"][0]["text"].splitlines()[0]
         assert any(row.count(answer) == 2 for row in shown(app).splitlines()), "side by side"
         await pilot.resize_terminal(80, 24)
-        await until(pilot, lambda: not any(row.count(answer) == 2 for row in shown(app).splitlines()))
-        assert shown(app).count(answer) == 2, "one under the other"
+        # One under the other:
+        await until(
+            pilot, lambda: [n for row in shown(app).splitlines() if (n := row.count(answer))] == [1, 1]
+        )
         await pilot.press("escape")
         await until(pilot, lambda: app.focused is lines)
         await pilot.press("K")
@@ -67,14 +69,12 @@ async def test_both_models_answer_and_the_prompt_is_kept(
         probes = load_config(task).section.probe_prompts
         assert probes is not None
         assert probes.texts == ("What is 7 + 15?",)
-        family = psutil.Process().children(recursive=True)
-        chats = [one for one in family if {"chat", "--events"} <= set(one.cmdline())]
-        assert chats
-        chats += [one for one in family if "grpo_tui.rewards.generate_child" in one.cmdline()]
-        assert len(chats) == 3
+        chats = below(None, "chat", "--events")
+        models = below(None, "grpo_tui.rewards.generate_child")
+        assert (len(chats), len(models)) == (1, 2)
         await pilot.press("escape")
-        await until(pilot, lambda: app.screen is below)
-        await until(pilot, lambda: not any(one.is_running() for one in chats))
+        await until(pilot, lambda: app.screen is beneath)
+        await until(pilot, lambda: all(map(gone, chats + models)))
 
 
 async def test_a_chat_that_cannot_begin_says_why(run: RecordedRun) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from grpo_tui.ui.lab_worker import behind_group
 from grpo_tui.ui.requests import RewardsRequest
 from grpo_tui.ui.screens.reading import TextScreen
 from grpo_tui.ui.screens.rewards import RewardsScreen
+from tests.family import below
 from tests.ui.conftest import shown, until
 from tests.ui.test_rewards_pane import REWARDS, scored
 
@@ -35,14 +35,9 @@ def _app() -> GrpoApp:
     return GrpoApp([Path("runs")], None, rewards=request)
 
 
-def _generating() -> list[int]:
+def _generating() -> list[psutil.Process]:
     """Processes of this one that generate."""
-    words, found = "grpo_tui.rewards.generate_child", []
-    for process in psutil.Process().children(recursive=True):
-        with suppress(psutil.NoSuchProcess):  # it may end, or be ended and not yet waited for
-            if words in process.cmdline():
-                found.append(process.pid)
-    return found
+    return below(None, "grpo_tui.rewards.generate_child")
 
 
 async def _loaded(pilot: Any, true: Callable[[], bool]) -> None:
