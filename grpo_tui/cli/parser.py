@@ -497,6 +497,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "grpo-tui train my.yaml --set learning_rate=2.0e-6 --set max_steps=50",
         "grpo-tui train my.yaml --seeds 1,2,3               three runs, one after the other",
         "grpo-tui train my.yaml --smoke                     trial: two steps, saved and reloaded",
+        "grpo-tui train my.yaml --drill hung-reward,nan     what would happen if, before a night run",
         "grpo-tui train runs/first --resume --detach        continues from the newest complete checkpoint",
         "grpo-tui train runs/first --resume 40 --run-dir runs/second --set learning_rate=1e-6    forks",
     ),

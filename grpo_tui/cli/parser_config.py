@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from grpo_tui.cli.words import add_overrides, add_time_limit, add_trust, path, positive
+from grpo_tui.cli.words import add_overrides, add_time_limit, add_trust, drill_list, path, positive
 
 if TYPE_CHECKING:
     from grpo_tui.cli.words import Commands
@@ -199,7 +199,17 @@ def add_placing(command: argparse.ArgumentParser) -> None:
         action="store_true",
         help="a trial: two steps on the longest prompts, saved and reloaded, in a folder that is removed",
     )
-    command.add_argument("--keep", action="store_true", help="with --smoke: keep the folder of the trial")
+    command.add_argument(
+        "--drill",
+        type=drill_list,
+        metavar="NAMES",
+        help="prove before a long run that it survives hung-reward, kill, full-disk, nan (or all): each "
+        "is made to happen in a trial",
+    )
+    command.add_argument(
+        "--keep", action="store_true", help="with --smoke or --drill: keep the folder of the trial"
+    )
+    command.add_argument("--json", action="store_true", help="with --drill: the results as JSON")
 
 
 def add_data_command(commands: Commands) -> None:

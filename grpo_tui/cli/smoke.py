@@ -13,12 +13,12 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from grpo_tui.cli.errors import FAILED, OK, CommandError
+from grpo_tui.cli.errors import FAILED, OK
 from grpo_tui.cli.plain import show_progress
 from grpo_tui.cli.saved_run import accelerate_config
 from grpo_tui.config.plan import Device, Plan, Surroundings, plan, read_shape
@@ -45,7 +45,6 @@ POLL_S = 0.2
 LEAVING_S = 30.0
 SMOKE_FACT = "smoke"
 OVERRIDES = (
-    f"max_steps={STEPS}",
     "save_strategy=steps",
     "save_steps=1",
     "save_total_limit=null",
@@ -98,18 +97,28 @@ def smoke(parsed: Any, prepare: Prepare, real: Path) -> int:
     Args:
         real: Folder of the real run. The trial's folder is created next to it.
     """
-    if parsed.resume is not None or parsed.detach:
-        raise CommandError("--smoke starts a new trial. Leave out --resume and --detach")
+    with trial(parsed, prepare, real, STAGES[0], f"max_steps={STEPS}") as start:
+        return _trial(start.folder, start.spec, start.config)
+
+
+@contextlib.contextmanager
+def trial(parsed: Any, prepare: Prepare, real: Path, what: str, *overrides: str) -> Iterator[Any]:
+    """Prepare a trial in a folder beside the real run. At the end, stop it and remove the folder.
+
+    Args:
+        what: Prefix of its stages.
+        overrides: Settings besides those of every trial.
+    """
     made = [folder for folder in (real.parent, *real.parent.parents) if not folder.exists()]
     real.parent.mkdir(parents=True, exist_ok=True)
     place = Path(tempfile.mkdtemp(prefix=f"{real.name}.trial-", dir=real.parent))
     words = argparse.Namespace(
-        **{**vars(parsed), "run_dir": place, "overrides": [*parsed.overrides, *OVERRIDES], "smoke": False}
+        **{**vars(parsed), "run_dir": place, "overrides": [*parsed.overrides, *OVERRIDES, *overrides]}
     )
     try:
-        _Stages(STAGES[0]).say("checking the config")
+        _Stages(what).say("checking the config")
         start = prepare(words)
-        return _trial(start.folder, replace(start.spec, smoke=True), start.config)
+        yield replace(start, spec=replace(start.spec, smoke=True))
     finally:
         show_progress("")
         _end(RunFolder(place))
@@ -126,7 +135,7 @@ def _trial(folder: RunFolder, spec: RunSpec, config: RunConfig) -> int:
     began = time.monotonic()
     print(f"a trial of {STEPS} steps on the longest prompts, in {one_line(str(folder.root))}", flush=True)
     launch(folder, spec)
-    ended = _wait(folder, STAGES[0])
+    ended = wait(folder, STAGES[0])
     if ended.state != "finished":
         return _failed(folder, ended, "it did not train")
     first = _read(folder)
@@ -135,7 +144,7 @@ def _trial(folder: RunFolder, spec: RunSpec, config: RunConfig) -> int:
     if not verdict.usable:
         return _failed(folder, ended, f"checkpoint-1 cannot be resumed: {verdict.reason}")
     launch(folder, replace(spec, resume=str(verdict.path)))
-    ended = _wait(folder, STAGES[1])
+    ended = wait(folder, STAGES[1])
     if ended.state != "finished":
         return _failed(folder, ended, "it could not resume from checkpoint-1")
     again = _read(folder)
@@ -160,16 +169,17 @@ class _Stages:
         show_progress(f"{self._what}{stage}… {now - self._since:.0f} s")
 
 
-def _wait(folder: RunFolder, what: str) -> Status:
+def wait(folder: RunFolder, what: str, reached: Callable[[Status], Any] = lambda status: False) -> Status:
+    """Wait until a trial has reached something or has ended."""
     stages = _Stages(what)
     while True:
         time.sleep(POLL_S)
         status = None
         with contextlib.suppress(RunDatabaseError):  # it is still starting
             status = read_status(folder.root)
-        if status is not None and status.state in ENDED and not is_live(folder.root):
-            show_progress("")
-            return status
+            if (status.state in ENDED and not is_live(folder.root)) or reached(status):
+                show_progress("")
+                return status
         stages.say(_stage(folder, status))
 
 
@@ -179,17 +189,24 @@ def _stage(folder: RunFolder, status: Status | None) -> str:
         return (rank.loads if rank is not None else "") or "starting"
     if status.state in ENDED:
         return "ending"
-    return f"step {min(status.step + 1, STEPS)} of {STEPS}: {DOING.get(status.phase, status.phase)}"
+    doing = DOING.get(status.phase, status.phase)
+    if status.total_steps not in (None, STEPS):
+        return f"step {status.step + 1}: {doing}"
+    return f"step {min(status.step + 1, STEPS)} of {STEPS}: {doing}"
 
 
 def _failed(folder: RunFolder, ended: Status, what: str) -> int:
     print(f"the trial failed: {what} ({ended.state})", file=sys.stderr)
-    error = ended.error or {}
-    cause = str(error.get("cause") or error.get("message") or "")
-    if cause:
-        print(f"  {one_line(cause, 400)}", file=sys.stderr)
+    if cause := cause_of(ended):
+        print(f"  {cause}", file=sys.stderr)
     print(f"  Run it again with --keep and read {shell_word(folder.log.name)} for details", file=sys.stderr)
     return FAILED
+
+
+def cause_of(ended: Status) -> str:
+    """Return why a run ended, as one line that is safe to show."""
+    error = ended.error or {}
+    return one_line(str(error.get("cause") or error.get("message") or ""), 400)
 
 
 def _end(folder: RunFolder) -> None:

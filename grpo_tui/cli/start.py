@@ -82,14 +82,29 @@ def train(parsed: Any) -> int:
         from grpo_tui.cli.train_seeds import train_seeds
 
         return train_seeds(parsed)
-    if parsed.smoke:
-        from grpo_tui.cli.smoke import smoke
-
-        return smoke(parsed, prepared, root_of_new(parsed))
+    if parsed.json and not parsed.drill:
+        raise CommandError("--json only works with --drill")
+    if parsed.smoke or parsed.drill:
+        return _tried(parsed)
     if parsed.keep:
-        raise CommandError("--keep only works with --smoke")
+        raise CommandError("--keep only works with --smoke and --drill")
     start = resumed(parsed) if parsed.resume is not None else _checked(_anew_or_by_key(parsed), parsed)
     return _go(start, headless=parsed.headless, detach=parsed.detach)
+
+
+def _tried(parsed: Any) -> int:
+    if parsed.smoke and parsed.drill:
+        raise CommandError("--smoke and --drill cannot be combined. Leave one out")
+    if parsed.resume is not None or parsed.detach:
+        option = "--smoke" if parsed.smoke else "--drill"
+        raise CommandError(f"{option} starts a new trial. Leave out --resume and --detach")
+    if parsed.drill:
+        from grpo_tui.cli.drill import drill
+
+        return drill(parsed, prepared, root_of_new(parsed), config_of_new(parsed))
+    from grpo_tui.cli.smoke import smoke
+
+    return smoke(parsed, prepared, root_of_new(parsed))
 
 
 def prepared(parsed: Any) -> Start:

@@ -72,8 +72,9 @@ def _only_one(root: Path) -> Iterator[None]:
 
 
 def _refuse(parsed: Any) -> None:
-    if parsed.smoke:
-        raise CommandError("--seeds and --smoke cannot be combined. Leave one out")
+    for option, given in (("--smoke", parsed.smoke), ("--drill", parsed.drill)):
+        if given:
+            raise CommandError(f"--seeds and {option} cannot be combined. Leave one out")
     if parsed.resume is not None:
         raise CommandError("Leave out --resume: with --seeds, runs that ended early are resumed anyway")
     if sets(parsed.overrides, "seed"):

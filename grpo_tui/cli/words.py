@@ -88,6 +88,17 @@ def seed_list(text: str) -> list[int]:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def drill_list(text: str) -> list[str]:
+    """Parse names of drills separated by commas, or `all`, in the order in which they run."""
+    from grpo_tui.store.trials import DRILLS
+
+    names = DRILLS if text == "all" else text.split(",")
+    unknown = [name for name in names if name not in DRILLS]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"unknown drill: {unknown[0]}. The drills are {', '.join(DRILLS)}")
+    return [name for name in DRILLS if name in names]
+
+
 def seconds(text: str) -> float:
     """Parse a number of seconds of at least 0."""
     try:

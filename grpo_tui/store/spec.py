@@ -39,6 +39,8 @@ class RunSpec:
     """Checkpoint of another run that this one started from."""
     smoke: bool = False
     """Whether this is a trial of a few steps, which takes the longest prompts first."""
+    drill: str = ""
+    """What is broken on purpose in this trial; empty for nothing."""
     stop_after: int | None = None
     """Step after which to save and stop, without changing the schedule as fewer `max_steps` would."""
 
@@ -112,6 +114,7 @@ def read_spec(path: Path) -> RunSpec:
             gpus=tuple(str(gpu) for gpu in body.get("gpus") or ()),
             forked_from=str(body["forked_from"]) if body.get("forked_from") else None,
             smoke=bool(body.get("smoke")),
+            drill=str(body.get("drill") or ""),
             stop_after=int(body["stop_after"]) if body.get("stop_after") else None,
         )
     except TypeError as error:  # edited by hand

@@ -17,6 +17,9 @@ from grpo_tui.store.json_file import write_json
 
 FILE = "trials.json"
 MOST_KEPT = 200
+DRILLS = ("hung-reward", "kill", "full-disk", "nan")
+DRILL_FACT = "drill"
+"""Key of a fact: what a drill broke, and what became of it."""
 STAGES = ("trial: ", "reload: ")
 """Prefixes of lines with the stage of a trial, on stderr when it is not a terminal."""
 

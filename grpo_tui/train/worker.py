@@ -122,25 +122,24 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder, early: list[int])
 
     with _no_collector():
         importlib.import_module("trl.trainer.grpo_trainer")
-        from grpo_tui.train.build import build_trainer, longest_first, reward_sources
+        from grpo_tui.train.build import build_trainer, reward_sources
         from grpo_tui.train.devices import FACT, PeakMemory
+        from grpo_tui.train.drills import NaNGradient
         from grpo_tui.train.resume import resume
         from grpo_tui.train.sampling import held_rows
         from grpo_tui.train.session import reproduction_record
 
-    rewards, prompts = _loaded(session, config)
-    if spec.smoke:
-        prompts = longest_first(session, config, prompts)
+    rewards, prompts = _loaded(session, spec, config)
     memory = PeakMemory()
     trainer = build_trainer(
         config, rewards, prompts, folder.root, lambda what: session.phases.tell(loads=what)
     )
     sources = reward_sources(rewards, session.attempt)
     session.join(trainer, sources, [reward.params for reward in rewards])
+    if spec.drill == "nan":
+        trainer.add_callback(NaNGradient(trainer, session))
     _keep_what_is_ours(session)
     _ask_while_training(session, config, prompts, sources if not spec.smoke else None)
-    if not spec.smoke:
-        session.act_on(config.section.on)
     record = reproduction_record(trainer, Path(config.cwd or "."))
     session.fact("reproduction", {**record, "forced": list(spec.forced)})
     _stop_on_signals(session, early)
@@ -179,10 +178,12 @@ def _no_collector() -> Iterator[None]:
         gc.enable()
 
 
-def _loaded(session: Session, config: RunConfig) -> tuple[list[LoadedReward], Prompts]:
+def _loaded(session: Session, spec: RunSpec, config: RunConfig) -> tuple[list[LoadedReward], Prompts]:
     session.phases.tell(loads="loading the rewards")
     from grpo_tui.data.load import load_prompts
     from grpo_tui.rewards.loading import load_rewards
+    from grpo_tui.train.build import longest_first
+    from grpo_tui.train.drills import hanging
 
     rewards = load_rewards(config)
     session.phases.tell(loads="reading the dataset")
@@ -190,16 +191,20 @@ def _loaded(session: Session, config: RunConfig) -> tuple[list[LoadedReward], Pr
     for note in prompts.notes:
         print(f"grpo-tui: {note}", flush=True)
     _check_rewards(rewards, prompts.train.column_names)
+    if spec.smoke:
+        prompts = longest_first(session, config, prompts)
+    if spec.drill == "hung-reward":
+        rewards = hanging(rewards, session)
     return rewards, prompts
 
 
 def _ask_while_training(
     session: Session, config: RunConfig, prompts: Prompts, sources: Sequence[RewardFunctionInfo] | None
 ) -> None:
-    """Set up probe prompts and evaluation as configured.
+    """Set up probe prompts, evaluation and rules as configured.
 
     Args:
-        sources: Sources of the rewards; None for a trial, which does not evaluate.
+        sources: Sources of the rewards; None for a trial, which neither evaluates nor follows rules.
     """
     probes, evaluate = config.section.probe_prompts, config.section.evaluate
     if probes is not None and prompts.probes is not None:
@@ -214,6 +219,8 @@ def _ask_while_training(
         )
     if evaluate is not None and prompts.evaluated is not None and sources is not None:
         session.evaluate_while_training(list(prompts.evaluated), evaluate, config, sources)
+    if sources is not None:
+        session.act_on(config.section.on)
 
 
 def _keep_what_is_ours(session: Session) -> None:

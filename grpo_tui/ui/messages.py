@@ -234,7 +234,7 @@ class TrialStage(Message):
 
 
 class TrialEnded(Message):
-    """A trial has ended. `came_back`: it trained, saved and reloaded. `said` is the command's output."""
+    """A trial has ended. `came_back`: it ran to its end. `said` is the command's output."""
 
     def __init__(self, came_back: bool, said: str) -> None:
         super().__init__()

@@ -19,6 +19,7 @@ from typing import IO
 from grpo_tui.core.text import one_line
 from grpo_tui.store.trials import STAGES
 
+FAILED = 1
 PATIENCE_S = 120.0
 """How long a start may take before it is reported as unanswered."""
 
@@ -134,13 +135,14 @@ class Child:
 
 
 class Trial:
-    """One trial with arguments of `grpo-tui train`. Call `run` in a thread.
+    """One trial, or all drills, with arguments of `grpo-tui train`. Call `run` in a thread.
 
     The command removes the trial's folder, however it ends.
     """
 
-    def __init__(self, words: Sequence[str]) -> None:
-        self._child = Child(["train", *words, "--smoke"], STAGES)
+    def __init__(self, words: Sequence[str], *, drills: bool = False) -> None:
+        self.drills = drills
+        self._child = Child(["train", *words, "--drill=all" if drills else "--smoke"], STAGES)
 
     def cancelled(self) -> bool:
         return self._child.cancelled()
@@ -148,13 +150,14 @@ class Trial:
     def run(self, tell: Callable[[str], None] = lambda stage: None) -> tuple[bool, str]:
         """Run the trial and wait for it. `tell` is called with each stage, from this thread.
 
-        Return whether it trained, saved and reloaded, and the command's output.
+        Return whether it trained, saved and reloaded, or the drills ran, and the command's output.
         """
         done = self._child.run(tell)
         if self.cancelled():
             began = done.code is not None
             return False, "the trial was stopped" + (" and its folder removed" if began else "")
-        return (True, done.printed) if done.code == 0 else (False, done.trouble)
+        drilled = self.drills and done.code == FAILED  # a drill found what to change
+        return (True, done.printed) if done.code == 0 or drilled else (False, done.trouble)
 
     def cancel(self) -> None:
         """Stop the trial as ctrl+c does; the command then removes the folder. Safe from any thread."""

@@ -153,7 +153,7 @@ def test_the_line_of_a_stage_is_gone_before_anything_else_is_said(
     monkeypatch.setattr(smoke, "read_status", lambda root: next(looks))
     monkeypatch.setattr(smoke, "POLL_S", 0.0)
     monkeypatch.setattr(sys, "stderr", Terminal())
-    assert smoke._wait(RunFolder(tmp_path), "trial: ").state == "finished"
+    assert smoke.wait(RunFolder(tmp_path), "trial: ").state == "finished"
     said = sys.stderr.getvalue()
     assert said == "\r\x1b[Ktrial: step 2 of 2: updating the policy… 0 s\r\x1b[K"
 

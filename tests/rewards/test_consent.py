@@ -81,6 +81,7 @@ WORDS = {
     "train": "train RUN --run-dir NEW --detach",
     "train a config inside it": "train RUN/task.yaml --run-dir NEW --detach",
     "smoke": "train RUN --smoke",
+    "drill": "train RUN --drill nan",
     "resume": "train RUN --resume --set max_steps=5 --detach",
     "resume by its folder": "train OWN --run-dir RUN --resume --set max_steps=5 --detach",
 }

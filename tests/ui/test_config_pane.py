@@ -835,6 +835,7 @@ async def test_every_action_of_the_pane(monkeypatch: pytest.MonkeyPatch) -> None
         started: list[Any] = []
         monkeypatch.setattr(screen.start, "_asks_consent", lambda again: started.append(again) is None)
         await act("config.trial", lambda: bool(started))
+        await act("config.drills", lambda: len(started) == 2)
         for name in ("diff", "gpu", "open", "new"):
             await dialog(f"config.{name}", MenuDialog)
         for name in ("export", "save_as"):

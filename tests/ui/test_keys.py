@@ -105,7 +105,7 @@ ACTS = {
         "run.undo",
         "run.evaluate",
     ),
-    *("runs.resume", "config.start", "config.trial", "config.baseline", "rewards.baseline"),
+    *("runs.resume", "config.start", "config.trial", "config.drills", "config.baseline", "rewards.baseline"),
     *("config.save", "config.save_text", "config.save_as", "config.new", "config.export", "rewards.keep"),
     *("rewards.write", "rewards.next", "rewards.new", "generations.export"),
     *("results.compare", "results.stop", "results.fork", "results.export", "results.push"),

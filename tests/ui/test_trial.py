@@ -10,7 +10,7 @@ import pytest
 
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.ui.screens.config import ConfigScreen
-from grpo_tui.ui.starting import Child, Trial
+from grpo_tui.ui.starting import Child, Ended, Trial
 from tests.processes.runs import SMALL, until
 from tests.ui.conftest import shown
 from tests.ui.conftest import until as until_shown
@@ -84,6 +84,30 @@ async def test_a_trial_that_fails_says_why_and_one_that_is_ended_is_told_so(
             else ("It cannot train: the trial failed: no GPU", "error")
         )
         assert "trying" not in shown(app)
+
+
+@pytest.mark.usefixtures(still_machine.__name__)
+async def test_the_drills_show_what_to_change_beside_what_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+
+    def run(self: Child, tell: Callable[[str], None] = lambda stage: None) -> Ended:
+        asked.append(self.words[3:])
+        return Ended(1, "kill         change: save_steps is 500\nnan          pass: skipped\n", "trial: nan")
+
+    monkeypatch.setattr(Child, "run", run)
+    path = config_file()
+    app = app_with(path)
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await looked_at(pilot)
+        screen.action_config_drills()
+        await until_shown(
+            pilot, lambda: "change: save_steps is 500" in shown(app) and "pass: skipped" in shown(app)
+        )
+        assert asked == [["train", str(path), "--drill=all"]]
+        assert "drills" in shown(app)
+        await pilot.press("escape")
+        await until_shown(pilot, lambda: isinstance(app.screen, ConfigScreen))
+    assert Trial([]).run() == (False, "trial: nan"), "a trial that failed has no results"
 
 
 @pytest.mark.slow

@@ -747,6 +747,9 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
     def action_config_trial(self) -> None:
         self.start.trial()
 
+    def action_config_drills(self) -> None:
+        self.start.trial(drills=True)
+
     def on_disk_changed(self, message: DiskChanged) -> None:
         self.files.disk_changed(message)
 

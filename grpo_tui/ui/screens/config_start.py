@@ -335,20 +335,22 @@ class ConfigStart:
 
     # -- the trial -------------------------------------------------------------------------------
 
-    def trial(self) -> None:
-        """Train two steps on the longest prompts in a temporary folder. Esc stops it."""
+    def trial(self, *, drills: bool = False) -> None:
+        """Train two steps on the longest prompts in a temporary folder, or run the drills. Esc stops it."""
+        again = partial(self.trial, drills=drills)
         request, draft = self.screen.request, self.screen.draft
         if request is None or draft is None or self._busy or not self.screen.readable():
             return
         if draft.edited:
-            self._ask_save(self.trial)
+            self._ask_save(again)
             return
-        if self._asks_consent(self.trial):
+        if self._asks_consent(again):
             return
         from grpo_tui.ui.starting import Trial
 
-        trial = self._trial = Trial(self._train_words(request))
-        self._is_busy("training two steps on the longest prompts, saving and reloading")
+        trial = self._trial = Trial(self._train_words(request), drills=drills)
+        steps = "training two steps on the longest prompts, saving and reloading"
+        self._is_busy("running the drills, each in a trial" if drills else steps)
 
         def told(stage: str) -> None:
             self.screen.post_message(TrialStage(stage))
@@ -365,11 +367,12 @@ class ConfigStart:
     def trial_ended(self, message: TrialEnded) -> None:
         """Show the measurements, which also correct the plan, or say why it cannot train."""
         ended = self._trial is not None and self._trial.cancelled()
+        title = "drills" if self._trial is not None and self._trial.drills else "trial"
         self._trial = None
         self._is_busy("")
         if message.came_back:
             self.screen.changed(typed=True)
-            self.screen.app.push_screen(TextScreen("trial", message.said.strip(), prose=True))
+            self.screen.app.push_screen(TextScreen(title, message.said.strip(), prose=True))
         else:
             word = f"{'' if ended else 'It cannot train: '}{message.said}"
             self.screen.app.notify(word, severity="information" if ended else "error", timeout=30)
