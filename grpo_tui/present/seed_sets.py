@@ -29,6 +29,7 @@ from grpo_tui.present.run_rewards import TOTAL, function_of, read_rewards
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.reader import RunReader
+from grpo_tui.store.spec import checkpoint_forked
 from grpo_tui.store.status import read_status
 
 SEEDS = frozenset({"seed", "data_seed"})
@@ -128,11 +129,14 @@ def _read(root: Path, name: str, reader: RunReader) -> SeedRun:
     if evaluations is not None:
         ends[EVALUATION] = evaluations.done[-1].value
     status = read_status(root, reader)
+    fork = checkpoint_forked(RunFolder(root))  # a fork shares steps with its parent, so it is no second seed
     return SeedRun(
         root=root,
         name=one_line(name, 40),
         seed=seed if isinstance(seed, int) and not isinstance(seed, bool) else None,
-        identity=_text([_settings(config), functions, changes, record.get("world_size")]) if config else "",
+        identity=_text([_settings(config), functions, changes, record.get("world_size"), fork])
+        if config
+        else "",
         state=status.state,
         step=status.step,
         complete=status.state == "finished" or (status.state == "stopped" and _stopped_by_rule(reader)),

@@ -7,7 +7,7 @@ of a few widths, so that they stay in place while a run continues.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -34,6 +34,7 @@ from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.read_series import StepRange, metric_keys, newest_value, series_window, step_range
 from grpo_tui.store.reader import RunReader
+from grpo_tui.store.spec import checkpoint_forked
 from grpo_tui.store.status import Status, read_status
 
 SPREAD = "grpo_tui/spread"
@@ -309,6 +310,8 @@ class OverlayFacts:
     settings: tuple[SettingRow, ...]
     same: int = 0
     sets: tuple[SeedSet, ...] = ()
+    forks: tuple[str, ...] = ()
+    """A sentence for each run that was forked from another one of them."""
 
 
 def read_overlay(folders: Sequence[Path], names: Sequence[str] = ()) -> OverlayFacts:
@@ -330,7 +333,17 @@ def read_overlay(folders: Sequence[Path], names: Sequence[str] = ()) -> OverlayF
     ordered = chart_keys(dict.fromkeys(every))
     shared = {key for key in ordered if all(key in mine for mine in keys if mine)}
     rows, same = _different(configs)
-    return OverlayFacts(tuple(sorted(ordered, key=lambda k: k not in shared)), rows, same, sets)
+    keys_shown = tuple(sorted(ordered, key=lambda k: k not in shared))
+    return OverlayFacts(keys_shown, rows, same, sets, tuple(_forks(folders, called)))
+
+
+def _forks(folders: Sequence[Path], names: Sequence[str]) -> Iterator[str]:
+    known = {folder.resolve(): name for folder, name in zip(folders, names, strict=True)}
+    for folder, name in known.items():
+        checkpoint = checkpoint_forked(RunFolder(folder))
+        if checkpoint is not None and checkpoint.parent in known:
+            parent, at = known[checkpoint.parent], one_line(checkpoint.name, 40)
+            yield one_line(f"{name} was forked from {parent} at {at}", 200)
 
 
 def _of_set(one: SeedSet, settings: dict[str, str]) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from grpo_tui.core.schedule import FACT as SCHEDULED
 from grpo_tui.present.seed_sets import SeedSet, compared, measures_of, read_seed_run, sentences, sets_of
 from grpo_tui.present.window_load import RunSource
 from grpo_tui.ship.run_facts import read_facts
+from grpo_tui.store.spec import RunSpec
 from tests.ui.recorded_run import RecordedRun
 
 CONFIG: dict[str, Any] = {
@@ -80,6 +82,12 @@ def test_only_seed_folder_and_gpus_may_differ_within_a_set(tmp_path: Path) -> No
     found = sets(*same, elsewhere, *others)
     assert [one.seeds for one in found] == [(1, 2, 3), (4,), (5,), (6,), (7,), (8,), (1,)]
     assert [one.label for one in sets(*same)] == ["a, 2 seeds"]
+    for fork in others[:2]:
+        shutil.copy(same[0] / "run.db", fork / "run.db")
+        config = {**CONFIG, "grpo": {**CONFIG["grpo"], "seed": 50 + len(fork.name)}}
+        changed(fork, r.Fact("config", config))
+        RunSpec({}, forked_from=str(same[0] / "checkpoint-10")).write(fork / "run.json")
+    assert [one.seeds for one in sets(*same, *others[:2])] == [(1, 2), (54, 55)], "forks share steps with it"
     assert sets(tmp_path / "none")[0].runs[0].state == "broken"
 
 

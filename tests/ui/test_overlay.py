@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from grpo_tui.core import records as r
+from grpo_tui.store.spec import RunSpec
 from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.screens.chart import OverlayScreen, distinct_names
 from grpo_tui.ui.screens.metrics import MetricPicker
@@ -177,6 +178,29 @@ async def test_runs_that_differ_only_by_seed_are_one_line_with_a_verdict() -> No
         await until(pilot, lambda: "(0.500 to 0.520)" in shown(app))
         await pilot.press("t")
         await until(pilot, lambda: "after the start" in shown(app) and "(0.500 to 0.520)" in shown(app))
+
+
+async def test_the_line_of_a_fork_begins_at_its_checkpoint_with_the_settings_that_differ() -> None:
+    parent = made("first", 1e-4, 60)
+    fork = RecordedRun(Path("runs") / "second", began_at=NOW - 30)
+    config = {"model": "/models/adder", "grpo": {"learning_rate": 1e-3, "beta": 0.0, "seed": 7}}
+    fork.write(r.Fact("config", config))
+    for step in range(41, 61):
+        fork.write(r.MetricRow(1, step, fork.at(step - 40), {"reward": step / 10}))
+    checkpoint = parent.folder.root.absolute() / "checkpoint-40"
+    RunSpec({}, forked_from=str(checkpoint)).write(fork.folder.spec)
+    for run in (parent, fork):
+        run.end("finished")
+    app = app_on(None)
+    async with app.run_test(size=(120, 40)) as pilot:
+        screen = await laid_over(pilot, *roots((parent, fork)))
+        assert "second was forked from first at checkpoint-40" in shown(app)
+        table = next(line for line in shown(app).splitlines() if "learning_rate" in line)
+        assert table.split() == ["learning_rate", "1e-4", "0.001"]
+        await until(pilot, lambda: screen._view is not None and len(screen._view.lines) == 2)
+        assert screen._view is not None
+        assert [line.buckets[0].first for line in screen._view.lines] == [1, 41]
+        assert [line.buckets[-1].last for line in screen._view.lines] == [60, 60]
 
 
 async def test_a_set_that_lost_a_run_goes_on_with_those_it_has() -> None:

@@ -358,7 +358,7 @@ NAME_WIDTH = 30
 
 
 class SettingsTable(LinePane):
-    """How sets of seeds differ, and the settings that differ, with one column for each run or set."""
+    """Which runs are forks, how sets of seeds differ, and the settings that differ, a column for each run."""
 
     DEFAULT_CSS = "SettingsTable { height: auto; max-height: 30%; }"
 
@@ -368,7 +368,7 @@ class SettingsTable(LinePane):
         self._said: list[str] = []
 
     def show(self, facts: OverlayFacts) -> None:
-        self._facts, self._said = facts, sentences(facts.sets)
+        self._facts, self._said = facts, [*facts.forks, *sentences(facts.sets)]
         self.changed(layout=True)
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
