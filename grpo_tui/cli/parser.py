@@ -160,6 +160,11 @@ def _train_command(commands: Commands) -> None:
         "--run-dir NEW, fork the run there",
     )
     train.add_argument(
+        "--optimizer",
+        choices=("kept", "new"),
+        help="for a fork: keep the optimizer's state (default), or start it new at this step of the schedule",
+    )
+    train.add_argument(
         "--seeds",
         type=seed_list,
         metavar="N,N",

@@ -35,6 +35,7 @@ from grpo_tui.store.spec import RunSpec, read_spec
 from grpo_tui.store.status import ENDED, read_status
 from grpo_tui.supervisor import RunFolderBusy, launch
 
+ONLY_FORKS = "--optimizer only works with a fork: RUN --resume [STEP] --run-dir FOLDER"
 DEMO_STEPS = 120
 DEMO_PROMPTS = 6
 """Number of held-out prompts that the demo answers before and after training."""
@@ -47,6 +48,8 @@ class Start:
     folder: RunFolder
     spec: RunSpec
     config: RunConfig
+    new_optimizer: bool = False
+    """Whether a fork leaves out the optimizer's state."""
 
 
 def demo(parsed: Any) -> int:
@@ -78,6 +81,8 @@ def demo(parsed: Any) -> int:
 def train(parsed: Any) -> int:
     """`grpo-tui train CONFIG_OR_RUN`."""
     _refuse_twice(parsed)
+    if parsed.optimizer and parsed.resume is None:
+        raise CommandError(ONLY_FORKS)
     if parsed.seeds:
         from grpo_tui.cli.train_seeds import train_seeds
 
@@ -268,11 +273,15 @@ def _resumed(parsed: Any, asked: str, *, by_key: bool = False) -> Start:
         into = _fresh(root)
     if sets(parsed.overrides, "resume_from_checkpoint") and not by_key:
         raise CommandError("--resume names the checkpoint. Leave out resume_from_checkpoint")
+    given = getattr(parsed, "optimizer", None)
     if into is folder:
         _refuse_live(folder.root)
+        if given:
+            raise CommandError(ONLY_FORKS)
     verdict, notes = _checkpoint(folder, asked, by_key)
+    new = given == "new"
     refusal = adapter_mismatch(verdict.path, config.model_args) or refused_at_resume(
-        verdict.path, config.grpo
+        verdict.path, config.grpo, new_optimizer=new
     )
     if refusal:
         raise CommandError(refusal)
@@ -287,7 +296,7 @@ def _resumed(parsed: Any, asked: str, *, by_key: bool = False) -> Start:
         gpus=() if _asks_for_other(parsed, earlier, "gpus") else earlier.gpus,
         forked_from=earlier.forked_from if into is folder else str(verdict.path),
     )
-    return Start(into, placed(spec, config, parsed.gpus), config)
+    return Start(into, placed(spec, config, parsed.gpus), config, new)
 
 
 def _asks_for_other(parsed: Any, earlier: RunSpec, key: str) -> bool:
@@ -433,7 +442,7 @@ def _go(start: Start, *, headless: bool, detach: bool) -> int:
     try:
         row, attempt = known(folder)
         if _forks(start.spec):
-            copy(Path(str(start.spec.forked_from)), folder.root)
+            copy(Path(str(start.spec.forked_from)), folder.root, optimizer=not start.new_optimizer)
         launch(folder, start.spec)
     except RunFolderBusy as error:
         raise CommandError(str(error)) from error
@@ -484,7 +493,8 @@ def _announce(start: Start) -> None:
     for note in start.spec.notes:
         print(f"note: {note}", file=sys.stderr)
     if _forks(start.spec):
-        print(f"forking from {one_line(str(start.spec.forked_from))}", file=sys.stderr)
+        new = " with a new optimizer" if start.new_optimizer else ""
+        print(f"forking from {one_line(str(start.spec.forked_from))}{new}", file=sys.stderr)
     elif start.spec.resume:
         print(f"resuming from {Path(start.spec.resume).name}", file=sys.stderr)
 

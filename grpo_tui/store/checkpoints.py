@@ -12,13 +12,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from grpo_tui.store.json_file import open_regular, read_object
+from grpo_tui.store.json_file import open_regular, read_object, write_json
 from grpo_tui.store.layout import RunFolder
 
 MARKER = "grpo_tui.json"
 """Written last into a checkpoint. Lists the files and their sizes."""
 BEST = "best"
 """Key in the marker: True for the checkpoint of the best evaluation, which rotation keeps."""
+OPTIMIZER = "optimizer"
+"""Key in the marker: "new" in a fork that left out the optimizer's state."""
+OF_OPTIMIZER = ("optimizer*", "scheduler.pt")
+DEEPSPEED = "latest"
+"""File that DeepSpeed writes into its checkpoints."""
 TRAINER_STATE = "trainer_state.json"
 WEIGHTS_INDEX = "model.safetensors.index.json"
 WEIGHTS = ("*.safetensors", "pytorch_model*.bin", "adapter_model.bin")
@@ -103,8 +108,19 @@ BY_METRIC = ("reduce_lr_on_plateau", "greedy")
 """Schedules that count evaluations instead of steps."""
 
 
-def refused_at_resume(checkpoint: Path, asked: Mapping[str, Any]) -> str:
-    """Return why changed settings prevent a resume from this checkpoint; empty when they do not."""
+def has_new_optimizer(checkpoint: Path) -> bool:
+    """Return whether a fork left the optimizer's state out of this checkpoint."""
+    return (read_object(checkpoint / MARKER) or {}).get(OPTIMIZER) == "new"
+
+
+def refused_at_resume(checkpoint: Path, asked: Mapping[str, Any], *, new_optimizer: bool = False) -> str:
+    """Return why changed settings prevent a resume from this checkpoint; empty when they do not.
+
+    Args:
+        new_optimizer: Whether the optimizer's state is to be left out.
+    """
+    if new_optimizer and (checkpoint / DEEPSPEED).exists():
+        return "DeepSpeed loads the optimizer together with the model. Leave out --optimizer new"
     found = (read_object(checkpoint / MARKER) or {}).get("settings")
     saved = found if isinstance(found, dict) else {}
     for name in SHARDED:
@@ -114,7 +130,8 @@ def refused_at_resume(checkpoint: Path, asked: Mapping[str, Any]) -> str:
                 f"{name} cannot change at a resume: {checkpoint.name} was saved {how} it. Restore the "
                 "earlier value"
             )
-    for name in ("optim", "lr_scheduler_type"):
+    kept = not new_optimizer and not has_new_optimizer(checkpoint)
+    for name in ("optim", "lr_scheduler_type") if kept else ():
         old, new = saved.get(name), asked.get(name)
         if old == new or old is None or new is None:
             continue
@@ -122,7 +139,7 @@ def refused_at_resume(checkpoint: Path, asked: Mapping[str, Any]) -> str:
         if not fits:
             return (
                 f"{name} cannot change from {old} to {new} at a resume: {checkpoint.name} holds the state "
-                f"of {old}. Restore it, or start a new run with --set model_name_or_path={checkpoint}"
+                f"of {old}. Restore it, or fork the run with --run-dir FOLDER --optimizer new"
             )
     return ""
 
@@ -154,10 +171,13 @@ def remove(checkpoint: Path) -> None:
     shutil.rmtree(checkpoint)
 
 
-def copy(checkpoint: Path, folder: Path) -> Path:
+def copy(checkpoint: Path, folder: Path, *, optimizer: bool = True) -> Path:
     """Copy a checkpoint into another run's folder, whole or not at all, and return its path.
 
     Files are hard-linked where possible, because a complete checkpoint is never written to.
+
+    Args:
+        optimizer: False to leave out the state of the optimizer and its schedule.
 
     Raises:
         OSError: There is no space for it, or it already exists.
@@ -165,7 +185,14 @@ def copy(checkpoint: Path, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     beside, there = folder / f".{checkpoint.name}.copying", folder / checkpoint.name
     shutil.rmtree(beside, ignore_errors=True)
-    shutil.copytree(checkpoint, beside, symlinks=True, copy_function=_link)
+    left_out = None if optimizer else shutil.ignore_patterns(*OF_OPTIMIZER)
+    shutil.copytree(checkpoint, beside, symlinks=True, copy_function=_link, ignore=left_out)
+    marker = read_object(beside / MARKER)
+    if marker is not None and not optimizer:
+        files = marker.get("files")
+        if isinstance(files, dict):
+            marker["files"] = {name: size for name, size in files.items() if (beside / name).exists()}
+        write_json(beside / MARKER, marker | {OPTIMIZER: "new"})
     beside.rename(there)
     return there
 

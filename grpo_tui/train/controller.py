@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from grpo_tui.core import probe_changes
@@ -162,8 +163,7 @@ class Controller:
             self.pause_wanted, self._paused = False, True
         if self.deferred and compat.at_generation_boundary(self._trainer):
             self._put_back()
-        for one in self._settings.due():
-            self._change_by_schedule(one)
+        self.change_by_schedule()
         for command in self._ranks.from_first(commands) if asked else ():
             outcome = self._carry_out(command)
             if outcome is not None and self._ranks.first:
@@ -181,11 +181,16 @@ class Controller:
                 print(f"grpo-tui: {name} was not put back: {refusal}", flush=True)
         self.deferred = {}
 
-    def _change_by_schedule(self, one: Scheduled) -> None:
-        outcome = self._agreed("set", lambda: ("", self._settings.apply_scheduled(one)))
-        if outcome is not None and not outcome.applied:
-            self._settings.reject(one, outcome.reason)
-            print(f"grpo-tui: {planned_words(one)} was not set: {outcome.reason}", flush=True)
+    def change_by_schedule(self) -> None:
+        """Make the scheduled changes whose step is reached."""
+        for one in self._settings.due():
+            outcome = self._agreed("set", partial(self._scheduled, one))
+            if outcome is not None and not outcome.applied:
+                self._settings.reject(one, outcome.reason)
+                print(f"grpo-tui: {planned_words(one)} was not set: {outcome.reason}", flush=True)
+
+    def _scheduled(self, one: Scheduled) -> tuple[str, dict[str, Any]]:
+        return "", self._settings.apply_scheduled(one)
 
     def _carry_out(self, command: Command) -> Outcome | None:
         handler: Callable[[Command], tuple[str, dict[str, Any]]] = getattr(self, f"_on_{command.kind}")

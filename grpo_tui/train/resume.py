@@ -12,6 +12,8 @@ import json
 import math
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,14 +27,19 @@ from grpo_tui.core.schedule import (
     Scheduled,
     resumed_at,
     scheduled_from,
+    to_json,
     waiting_in,
     without_left,
 )
+from grpo_tui.core.statistics import is_number
 from grpo_tui.present.events import planned_words
 from grpo_tui.present.formatting import setting as shown
-from grpo_tui.store.checkpoints import MARKER, refused_at_resume
+from grpo_tui.store.checkpoints import MARKER, has_new_optimizer, refused_at_resume
+from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.json_file import read_object
+from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.reader import RunReader
+from grpo_tui.store.spec import checkpoint_forked
 from grpo_tui.train import compat
 from grpo_tui.train.failure import NoStepError
 from grpo_tui.train.settable import SETTABLE
@@ -145,6 +152,8 @@ class Resuming:
         self._step = int(checkpoint.name.split("-")[-1])
         marker = read_object(checkpoint / MARKER) or {}
         self._saved: dict[str, Any] = marker.get("settings") or {}
+        saved_at = marker.get("saved_at")
+        self._saved_at = saved_at if is_number(saved_at) else math.inf
         self._about: dict[str, Any] = marker.get("about") or {}
         self._live: dict[str, Any] = marker.get("live") or {}
         now = session.checkpoints.description
@@ -161,6 +170,8 @@ class Resuming:
         if refusal:
             raise Refused(refusal)
         print(f"grpo-tui: resuming at step {self._step} from {self._checkpoint.name}", flush=True)
+        if has_new_optimizer(self._checkpoint):
+            self._note("the optimizer starts new, at this step of the schedule")
         history, self._schedule = self._history()
         changed = self._changed(history)
         stale = self._stale(changed)
@@ -210,6 +221,8 @@ class Resuming:
                     for s in reader.settings()
                     if s.attempt < self._session.attempt
                 ]
+                if planned is None:
+                    planned = self._planned_before_fork()
             finally:
                 reader.close()
         rows, planned = self._session.ranks.from_first((found, planned))
@@ -217,6 +230,25 @@ class Resuming:
         history = without_left([SettingChanged(*row) for row in rows], schedule)
         schedule = resumed_at(self._step, schedule, history)
         return without_left(history, schedule), schedule
+
+    def _planned_before_fork(self) -> Any:
+        """Return the changes that the parent of a fork had scheduled and not made before the checkpoint."""
+        origin = checkpoint_forked(self._session.folder)
+        if origin is None or origin.name != self._checkpoint.name:
+            return None
+        try:
+            with closing(RunReader(RunFolder(origin.parent).database)) as reader:
+                known, history = scheduled_from(reader.fact(FACT)), reader.settings()
+        except RunDatabaseError as error:
+            self._note(f"scheduled changes of the run that was forked cannot be read: {error}")
+            return None
+        now = resumed_at(self._step - 1, known, history)  # the checkpoint is saved before what is due then
+        again = [
+            replace(one, left=())
+            for before, one in zip(known, now, strict=True)
+            if one.state == "waiting" and (before.state == "waiting" or before.decided_at > self._saved_at)
+        ]
+        return to_json(again)
 
     def _changed(self, history: Iterable[SettingChanged]) -> list[str]:
         baseline = dict(self._saved)
@@ -387,9 +419,10 @@ class Resuming:
         rates = compat.follow_schedule(trainer) or rates
         if rates:
             rate = compat.learning_rate(trainer)
-            if rate != old_rate:
+            if rate != old_rate and not has_new_optimizer(self._checkpoint):
                 self._record("learning_rate", old_rate, rate, BY_RESUME)
             self._note(f"learning_rate is {short(rate)}{describe_schedule(trainer)}")
+        self._session.controller.change_by_schedule()
         if self._notes:
             self._session.fact(f"resumed/{self._session.attempt}", self._notes)
 

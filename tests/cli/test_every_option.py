@@ -226,6 +226,8 @@ SAMPLES: dict[str, tuple[str, ...]] = {
     "train CONFIG --drill nan --smoke": ("--drill", "--smoke"),
     "train CONFIG --drill nan --detach": ("--drill", "--detach"),
     "train CONFIG --seeds 1,2 --drill nan": ("--seeds", "--drill"),
+    "train CONFIG --optimizer new --smoke": ("--optimizer", "--resume [STEP] --run-dir"),
+    "train RUN --resume --optimizer kept": ("--optimizer", "--resume [STEP] --run-dir"),
     "train CONFIG --smoke --detach": ("--smoke", "--detach"),
     "train CONFIG --smoke --resume": ("--smoke", "--resume"),
     "train CONFIG --seeds 1,2 --smoke": ("--seeds", "--smoke"),

@@ -323,6 +323,7 @@ HANDED: tuple[tuple[str, str, Callable[[Taken], Any], Any], ...] = (
     ("train DEMO --gpus 1,2", "start.placed", lambda t: t.args[2], "1,2"),
     ("train DEMO --resume 4", "start._resumed", lambda t: t.args[1:], ("4",)),
     ("train DEMO --resume", "start._resumed", lambda t: t.args[1:], ("",)),
+    ("train DEMO --resume --optimizer new", "start._resumed", lambda t: t.args[0].optimizer, "new"),
     ("train DEMO --smoke --keep", "smoke.smoke", lambda t: t.args[0].keep, True),
     ("train DEMO --drill all --json", "drill.drill", lambda t: (t.args[0].drill, t.args[0].json),
      (["hung-reward", "kill", "full-disk", "nan"], True)),

@@ -221,6 +221,28 @@ def test_a_fork_begins_with_the_checkpoint_of_another_run(
     assert f"forked from {checkpoint}" in capsys.readouterr().out
 
 
+def test_a_fork_with_a_new_optimizer_leaves_its_state_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parent = _run(tmp_path / "run", {"optim": "adamw_torch"}, "max_steps=8")
+    remember(parent.root)
+    for name in ("optimizer.pt", "scheduler.pt", "model.safetensors"):
+        (parent.root / "checkpoint-4" / name).write_bytes(b"numbers")
+    monkeypatch.setattr("grpo_tui.cli.start.launch", lambda folder, spec: None)
+    words = ["train", str(parent.root), "--resume", "4", "--detach", "--quick-check", "--set", "optim=sgd"]
+    assert main([*words, "--run-dir", str(tmp_path / "kept")]) == 2
+    assert "fork the run with --run-dir FOLDER --optimizer new" in capsys.readouterr().err
+    assert main([*words, "--run-dir", str(tmp_path / "new"), "--optimizer", "new"]) == 0
+    assert "checkpoint-4 with a new optimizer" in capsys.readouterr().err
+    there = sorted(path.name for path in (tmp_path / "new" / "checkpoint-4").iterdir())
+    assert there == ["grpo_tui.json", "model.safetensors", "trainer_state.json"]
+    assert (parent.root / "checkpoint-4" / "optimizer.pt").is_file()
+    (parent.root / "checkpoint-4" / "latest").write_text("global_step4")
+    assert main([*words, "--run-dir", str(tmp_path / "deep"), "--optimizer", "new"]) == 2
+    assert "DeepSpeed loads the optimizer together with the model" in capsys.readouterr().err
+    assert not (tmp_path / "deep").exists()
+
+
 @pytest.mark.usefixtures("no_yes")
 def test_a_fork_of_a_foreign_run_asks_before_anything_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from grpo_tui.core.records import AttemptEnded, AttemptStarted
-from grpo_tui.store.checkpoints import MARKER, copy, judge, newest_usable, remove
+from grpo_tui.store.checkpoints import MARKER, copy, has_new_optimizer, judge, newest_usable, remove
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.status import read_status
@@ -180,3 +180,18 @@ def test_a_checkpoint_is_copied_whole_and_never_over_another(
         copy(checkpoint, tmp_path / "fork")
     remove(made)
     assert (checkpoint / "model.safetensors").read_bytes() == b"weights"
+
+
+def test_a_copy_without_the_optimizer_is_complete_and_its_origin_keeps_its_own(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    checkpoint = _checkpoint(tmp_path / "run", 4)
+    marker = (checkpoint / MARKER).read_text()
+    made = copy(checkpoint, tmp_path / "fork", optimizer=False)
+    assert sorted(file.name for file in made.iterdir()) == sorted(
+        [MARKER, "model.safetensors", "trainer_state.json"]
+    )
+    assert (judge(made).usable, judge(made).reason) == (True, "")
+    assert has_new_optimizer(made)
+    assert not has_new_optimizer(checkpoint)
+    assert (checkpoint / MARKER).read_text() == marker
+    assert judge(checkpoint).usable

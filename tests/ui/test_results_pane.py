@@ -372,13 +372,13 @@ async def test_a_checkpoint_is_forked_with_other_settings_and_the_new_run_is_ope
         await until(pilot, lambda: said(app, "The run was not forked: no such checkpoint"))
         await pilot.press("F")
         await until(pilot, lambda: "fork from step 40: settings to change" in shown(app))
-        app.screen.query_one(Input).value = "'runs/my fork' beta=0.04 'run_name=a b'"
+        app.screen.query_one(Input).value = "'runs/my fork' beta=0.04 optimizer=new 'run_name=a b'"
         await pilot.press("enter")
         await until(pilot, lambda: app.run_folder is not None and app.run_folder.root.name == "my fork")
     words = [str(run.folder.root), "--resume", "40", "--run-dir"]
     assert asked == [
         [*words, f"{run.folder.root}-2", "--set", "learning_rate=1e-6"],
-        [*words, "runs/my fork", "--set", "beta=0.04", "--set", "run_name=a b"],
+        [*words, "runs/my fork", "--set", "beta=0.04", "--optimizer", "new", "--set", "run_name=a b"],
     ]
 
 

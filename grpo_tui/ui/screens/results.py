@@ -38,6 +38,8 @@ LOW = 30
 """In a terminal with fewer rows, the details of a comparison are cut to one line."""
 EVERY = 1000
 """Height at which no table is cut."""
+OPTIMIZER = "optimizer="
+"""Begins the word for `--optimizer` among the settings of a fork."""
 SIGNS = {"better": ("✓", "good"), "worse": ("✗", "bad"), "not shown": ("●", "attention")}
 MARKS_AT = 34
 """First cell of a model's marks, after its figures."""
@@ -576,7 +578,7 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
             if words is not None:
                 self._fork(chosen, words, free)
 
-        hint = f"such as beta=0.04; a word in front is the folder, else {one_line(free.name, 20)}"
+        hint = f"beta=0.04 optimizer=new; a word in front is the folder, else {one_line(free.name, 20)}"
         title = f"fork from step {chosen.step:,}: settings to change"
         self.app.push_screen(WordsDialog(title, "", hint), answered)
 
@@ -595,7 +597,9 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
             return
         folder = changes.pop(0) if changes and "=" not in changes[0] else str(free)
         asked = [str(self._root), "--resume", str(model.step), "--run-dir", folder]
-        asked += [word for change in changes for word in ("--set", change)]
+        for change in changes:
+            new = change.startswith(OPTIMIZER)
+            asked += ["--optimizer", change.removeprefix(OPTIMIZER)] if new else ["--set", change]
         self.app.notify(f"Forking from step {model.step:,} …")
 
         def work() -> None:
