@@ -28,6 +28,7 @@ from grpo_tui.core.records import CheckpointSaved, MetricRow, Record, TotalSteps
 from grpo_tui.store.checkpoints import BEST, MARKER, STATE_FILE, judge
 from grpo_tui.store.json_file import read_object, write_json
 from grpo_tui.train import compat
+from grpo_tui.train.data_place import Place, without_seen
 from grpo_tui.train.phases import PhaseClock
 from grpo_tui.train.ranks import Ranks
 
@@ -213,6 +214,10 @@ class Checkpoints:
         self.description: dict[str, Any] = {}
         self._settings: LiveSettings | None = None
         self._generates_with_data = False
+        self.place = Place()
+        """How the data continues after a resume with another batch shape, or after an earlier one."""
+        self.first_seen = 0
+        """Prompts of the first epoch that are not to come again."""
         self.same_order = True
         """Whether a resume draws the prompts in the checkpoint's order. False with another seed."""
 
@@ -380,7 +385,10 @@ class Checkpoints:
     def _save_rest(self, path: Path) -> None:
         import torch
 
-        state = compat.resume_state(self._trainer) | {"data_order": self._data_order()}
+        state = compat.resume_state(self._trainer) | {
+            "data_order": self._data_order(),
+            "data_place": list(self.place),
+        }
         try:
             state = plain_state(state)
         except NotPlain as error:
@@ -428,6 +436,8 @@ class Checkpoints:
     def _around_sampler(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def get_train_sampler(*args: Any, **kwargs: Any) -> Any:
             self._sampler = original(*args, **kwargs)
+            if self.first_seen:
+                self._sampler = without_seen(self._sampler, self.first_seen)
             return self._sampler
 
         return get_train_sampler
@@ -495,7 +505,8 @@ class Checkpoints:
     def training_begins(self) -> None:
         """Restore what the trainer resets: values that wait to be logged, and the order of prompts."""
         if self._generates_with_data:
-            compat.generate_with_data(self._trainer)
+            compat.generate_with_data(self._trainer, self.place.offset)
+        self.first_seen = 0
         if self._restored is None:
             return
         compat.restore_logging(self._trainer, self._restored)

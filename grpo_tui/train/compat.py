@@ -262,18 +262,56 @@ def restore_generation(trainer: Any, state: dict[str, Any]) -> None:
     trainer._buffered_inputs = state["buffered_inputs"]
 
 
-def generate_with_data(trainer: Any) -> None:
+def generate_with_data(trainer: Any, offset: int = 0) -> None:
     """Generate at the next micro-step, and later whenever the data changes. Call at `on_train_begin`.
 
     After a resume TRL counts micro-steps from 0, and so would generate out of step with its data.
+
+    Args:
+        offset: As for `continue_data_at`.
     """
     loader, args = trainer.callback_handler.train_dataloader, trainer.args
     accumulation = max(1, int(args.gradient_accumulation_steps))
-    step = int(trainer.state.global_step)
+    step = int(trainer.state.global_step) + offset
     if hasattr(loader, "__len__"):
         step %= max(1, math.ceil(len(loader) / accumulation))
     trainer._step = 0 if args.ignore_data_skip else step * accumulation
     trainer._buffered_inputs = None
+
+
+def continue_data_at(trainer: Any, offset: int) -> None:
+    """Continue the data as if so many more steps were made. Call before `train()`.
+
+    Without `max_steps` the run ends with its last epoch, so its number of steps changes by the offset too.
+    """
+
+    def around_state(original: Callable[..., Any]) -> Callable[..., Any]:
+        def init_training_state(max_steps: int, steps_in_epoch: int, *args: Any, **kwargs: Any) -> Any:
+            original(max_steps, steps_in_epoch, *args, **kwargs)
+            epochs, steps = divmod(int(trainer.state.global_step) + offset, steps_in_epoch)
+            return epochs, steps * int(trainer.args.gradient_accumulation_steps)
+
+        return init_training_state
+
+    def around_values(original: Callable[..., Any]) -> Callable[..., Any]:
+        def set_initial_training_values(args: Any, *others: Any, **kwargs: Any) -> Any:
+            *values, max_steps = original(args, *others, **kwargs)
+            return (*values, max_steps - offset if args.max_steps <= 0 else max_steps)
+
+        return set_initial_training_values
+
+    wrap(trainer, "_init_training_state", around_state)
+    wrap(trainer, "set_initial_training_values", around_values)
+
+
+def can_continue_data(trainer: Any) -> bool:
+    """Return whether `continue_data_at` works with this trainer and its dataset."""
+    methods = ("_init_training_state", "set_initial_training_values", "_get_train_sampler")
+    return (
+        all(hasattr(trainer, name) for name in methods)
+        and hasattr(trainer.train_dataset, "__len__")
+        and not trainer.args.ignore_data_skip
+    )
 
 
 def restore_logging(trainer: Any, state: dict[str, Any]) -> None:

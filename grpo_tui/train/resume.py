@@ -41,6 +41,7 @@ from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import checkpoint_forked
 from grpo_tui.train import compat
+from grpo_tui.train.data_place import Place, continued, seen_at, shape_of
 from grpo_tui.train.failure import NoStepError
 from grpo_tui.train.settable import SETTABLE
 from grpo_tui.train.settings import BY_CONFIG, NotYet, Refused, describe_schedule, short
@@ -72,6 +73,8 @@ ORDER = ("seed", "shuffle_dataset", "per_device_train_batch_size", "gradient_acc
          "generation_batch_size", "steps_per_generation", "num_generations", "num_iterations", "dataset",
          "world_size")  # fmt: skip
 """Arguments that decide which prompts come at which step."""
+OTHER_DATA = frozenset({"seed", "shuffle_dataset", "dataset"})
+"""Those that decide which prompts there are, or in which order they come. The others give the batch shape."""
 
 
 def description(
@@ -153,7 +156,7 @@ class Resuming:
         marker = read_object(checkpoint / MARKER) or {}
         self._saved: dict[str, Any] = marker.get("settings") or {}
         saved_at = marker.get("saved_at")
-        self._saved_at = saved_at if is_number(saved_at) else math.inf
+        self._saved_at = float(saved_at) if saved_at is not None and is_number(saved_at) else math.inf
         self._about: dict[str, Any] = marker.get("about") or {}
         self._live: dict[str, Any] = marker.get("live") or {}
         now = session.checkpoints.description
@@ -184,7 +187,8 @@ class Resuming:
                 f"with another {', '.join(stale)}"
             )
         moved = [name for name in stale if name in ORDER]
-        if moved:
+        placed = state is not None and self._continue_data(Place(*state.get("data_place", ())), moved)
+        if moved and not placed:
             self._note(
                 f"the prompts continue at step {self._step + 1} in a new order ({', '.join(moved)} changed): "
                 "some may repeat, others may be skipped"
@@ -198,6 +202,27 @@ class Resuming:
         callback = _at_begin(self)
         self._trainer.add_callback(callback)
         self._session.callbacks.append(callback)
+
+    def _continue_data(self, place: Place, moved: Collection[str]) -> bool:
+        """Continue after the prompts that were seen. Return False where only TRL's place is possible."""
+        trainer, checkpoints = self._trainer, self._session.checkpoints
+        if not compat.can_continue_data(trainer) or not OTHER_DATA.isdisjoint(moved):
+            return False
+        rows = len(trainer.train_dataset)
+        shape, earlier = shape_of(rows, self._now), shape_of(rows, self._saved)
+        if shape is None or earlier is None:
+            return False
+        epoch, seen = seen_at(self._step, place, earlier)
+        if shape != earlier:
+            place, left_out = continued(self._step, epoch, seen, shape)
+            more = f". {left_out} of them are left out so that no step is cut" if left_out else ""
+            self._note(f"the data continues with the prompts of this epoch that were not seen yet{more}")
+        if place != Place():
+            compat.continue_data_at(trainer, place.offset)
+            checkpoints.place = place
+            now, _ = divmod(self._step + place.offset, shape.steps)
+            checkpoints.first_seen = place.seen if now == place.epoch else 0
+        return True
 
     def _note(self, text: str) -> None:
         self._notes.append(text)

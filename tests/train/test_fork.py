@@ -124,3 +124,47 @@ def test_a_new_optimizer_begins_empty_at_this_step_of_the_schedule(tmp_path: Pat
         assert [c.name for c in reader.settings() if c.name == "learning_rate"] == []
         notes = reader.fact("resumed/1")
     assert "the optimizer starts new, at this step of the schedule" in notes
+
+
+SHAPE: dict[str, Any] = {
+    "steps_per_generation": 2,
+    "gradient_accumulation_steps": 2,
+    "save_strategy": "steps",
+}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "last"),
+    [
+        ({}, {"per_device_train_batch_size": 4}, 9),
+        ({"num_iterations": 2}, {"per_device_train_batch_size": 8, "num_generations": 8}, 11),
+        ({}, {"per_device_train_batch_size": 10}, 5),
+    ],
+    ids=["half the batch", "other groups, within a cycle", "no multiple of what was seen"],
+)
+def test_no_prompt_comes_again_in_an_epoch_after_the_batch_shape_changed(
+    before: dict[str, Any], after: dict[str, Any], last: int, tmp_path: Path
+) -> None:
+    asked: list[str] = []
+
+    def note(prompts: list[Any], completions: list[Any], **columns: Any) -> list[float]:
+        asked.extend(dict.fromkeys(map(str, prompts)))
+        return [float(len(str(completion))) for completion in completions]
+
+    settings = {**SHAPE, "rewards": [note], "rows": 24, "per_device_train_batch_size": 8, "save_steps": 3}
+    run_recorded(tmp_path / "parent", **{**settings, **before, "max_steps": 4})
+    del asked[12:]  # of the first three steps
+    seen = 8 if "num_iterations" in before else 12
+    del asked[seen:]
+    checkpoint = copy(tmp_path / "parent" / "checkpoint-3", tmp_path / "fork")
+    settings |= {**after, "max_steps": last, "save_steps": 4}
+    run_recorded(tmp_path / "fork", resume=checkpoint, **settings)
+    whole = len(asked)
+    assert len(set(asked)) == whole == (22 if last == 5 else 24)
+    if last < 9:
+        return
+    del asked[seen + 2 :]  # it goes on from its first own checkpoint
+    rest = len(asked)
+    run_recorded(tmp_path / "fork", resume=tmp_path / "fork" / "checkpoint-4", **settings)
+    assert len(set(asked)) == len(asked) == whole
+    assert rest < whole
