@@ -44,7 +44,6 @@ def chat(parsed: Any) -> int:
             "Name a config or a run with --config: prompts, rewards and sampling settings come from there"
         )
     config = wanted_config([str(source)], parsed.overrides, None)
-    of = source if source.is_dir() else None
     with reported(PolicyError):
         policies = [live_run(word) or policy_named(word, config) for word in words]
     typed = sys.stdin.isatty() and sys.stdout.isatty() and parsed.prompt is None and not parsed.json
@@ -52,7 +51,7 @@ def chat(parsed: Any) -> int:
     with (
         _handling(signal.SIGTERM, _leave),  # so that no child process stays behind
         Lab(limit_s=parsed.timeout) as lab,
-        Chat(lab, config, policies, parsed.seed, out.tell, of) as talk,
+        Chat(lab, config, policies, parsed.seed, out.tell) as talk,
     ):
         if parsed.events or typed:
             if parsed.events:

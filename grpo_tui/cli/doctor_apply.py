@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -79,13 +80,13 @@ class _Next:
 def _write(parsed: Any, root: Path, finding: Finding, wanted: Sequence[Remedy]) -> None:
     folder, spec, saved = saved_run(root)
     target = parsed.output or _free(folder, saved)
-    if target.exists():
+    if os.path.lexists(target):  # also a link to nowhere
         raise CommandError(f"{target} already exists and was left unchanged. Choose another file")
     listed = target.with_name(f"{target.stem}-solved.jsonl")
     with closing(RunReader(folder.database)) as reader:
         new = _next(reader, finding, wanted, listed.name)
         filters = any(one.field == EXCLUDE for one in wanted)
-        if filters and listed.exists():
+        if filters and os.path.lexists(listed):
             raise CommandError(f"{listed} already exists and was left unchanged. Choose another file")
         if filters:
             write_filter(reader, chosen(prompt_memories(reader).prompts, SOLVED.split(","), ""), listed)
@@ -111,7 +112,7 @@ def _free(folder: RunFolder, saved: RunConfig) -> Path:
             "config says. Choose one: -o FILE"
         )
     names = (f"{folder.root.name}-next{f'-{n}' if n > 1 else ''}.yaml" for n in itertools.count(1))
-    return next(path for path in map(home_of(saved).joinpath, names) if not path.exists())
+    return next(path for path in map(home_of(saved).joinpath, names) if not os.path.lexists(path))
 
 
 def _next(reader: RunReader, finding: Finding, wanted: Sequence[Remedy], listed: str) -> _Next:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ def export(parsed: Any) -> int:
         return _bundle(parsed)
     refuse_unused(parsed, "without --format bundle", "--with-model", "--trust")
     target: Path = parsed.output or Path("train.py")
-    if parsed.output is not None and target.exists():
+    if parsed.output is not None and os.path.lexists(target):
         raise CommandError(f"{target} already exists and was left unchanged. Choose another file")
     how = "grpo-tui train" if parsed.format == "config" else "python"
     if parsed.format == "config":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -86,7 +87,7 @@ def _export(reader: RunReader, rows: Sequence[PromptMemory], file: Path) -> int:
     """Write a filter file, and say how to use it."""
     if not rows:
         raise CommandError("--export: no prompt is of these classes, so there is nothing to filter by")
-    if file.exists():
+    if os.path.lexists(file):
         raise CommandError(f"{file} already exists and was left unchanged. Choose another file")
     write_filter(reader, rows, file)
     name = shell_word(file)

@@ -25,7 +25,11 @@ def footing(answer: Mapping[str, Any]) -> str:
 def remarks(body: Mapping[str, Any]) -> Iterator[str]:
     """Yield notes on an exchange, and why rewards gave no scores."""
     yield from map(one_line, body["notes"])
+    if body["errors"] and body["row"] is None:
+        names = ", ".join(one_line(name, 30) for name in body["errors"])
+        why = one_line(next(iter(body["errors"].values())), 300)
+        asked = f"the prompt is not a row of the dataset, so it has no reference answer ({why})"
+        yield f"no score from {names}: {asked}"
+        return
     for name, why in body["errors"].items():
         yield f"{one_line(name, 30)} gave no score: {one_line(why, 300)}"
-    if body["errors"] and body["row"] is None:
-        yield "the prompt is not a row of the dataset, so it has no reference answer"

@@ -5,6 +5,7 @@ Only file names are examined; no file is opened.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from grpo_tui.config.presets import CASES, preset_of, presets
@@ -45,7 +46,7 @@ def preset_file(text: str) -> Path | None:
 
 def not_new(path: Path) -> str:
     """Return why no new config can be written there; empty when it can."""
-    return f"{path} already exists" if path.exists() else _not_a_config(path)
+    return f"{path} already exists" if os.path.lexists(path) else _not_a_config(path)
 
 
 def not_readable(path: Path) -> str:

@@ -25,12 +25,12 @@ from typing import Any
 
 from grpo_tui.config.meant import nearest
 from grpo_tui.config.paths import split_file_source
-from grpo_tui.config.presets import shipped
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.yaml_lines import YamlDocument, YamlError, parse_mapping
 from grpo_tui.core.exchange import finite_json
 from grpo_tui.core.statistics import is_number
 from grpo_tui.core.text import completion_text, one_line, prompt_text
+from grpo_tui.rewards.consent import left_alone
 from grpo_tui.rewards.samples import Sample, is_messages, tags_of
 from grpo_tui.rewards.scoring import Report
 
@@ -361,7 +361,7 @@ def keep_case(config: RunConfig, report: Report, index: int) -> tuple[Path, str]
     Raises:
         CaseFileError: the file cannot be used, or the sample has no usable scores.
     """
-    if config.path is not None and (why := shipped(config.path)):
+    if why := left_alone(config):
         raise CaseFileError(f"not kept: {why}")
     path, sample = cases_file(config), report.scored.samples[index]
     failed = [r.info.name for r in report.scored.functions if r.failure is not None]

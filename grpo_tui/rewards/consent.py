@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from grpo_tui.config.paths import split_file_source
+from grpo_tui.config.presets import shipped
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.trl_fields import TRL_NAMES
 from grpo_tui.core.text import one_line
@@ -331,16 +332,38 @@ def _values(part: Any, name: str) -> Iterator[Any]:
 # -- ownership ---------------------------------------------------------------------------------------
 
 
+def left_alone(config: RunConfig) -> str:
+    """Return why no file is written where a config says, or an empty text if it may be.
+
+    The record of a foreign run can name any path. Files of grpo-tui itself are not changed either.
+    """
+    if (run := _foreign_run(config)) is not None:
+        return (
+            f"{run}: you did not start this run on this machine, so no file is written where its config "
+            "says. Name a config of your own"
+        )
+    return shipped(config.path) if config.path is not None else ""
+
+
+def _foreign_run(config: RunConfig) -> Path | None:
+    """Return the foreign run that a config comes from."""
+    if _from_run(config.origin):
+        return None if config.origin is None or _is_own_run(config.origin) else config.origin
+    file = config.origin or config.path
+    run = _named.get(os.path.realpath(file)) if file is not None else None
+    return run if run is not None and _is_foreign_run(run) else None
+
+
+def _from_run(origin: Path | None) -> bool:
+    return origin is not None and (origin.is_dir() or not origin.exists())
+
+
 def _why_foreign(config: RunConfig) -> str:
     """Return why a config is not the user's own, or an empty text."""
-    origin = config.origin
-    if origin is not None and (origin.is_dir() or not origin.exists()):
-        return "" if _is_own_run(origin) else _of_run(origin)
-    file = origin or config.path
-    run = _named.get(os.path.realpath(file)) if file is not None else None
-    if run is not None and _is_foreign_run(run):
+    if (run := _foreign_run(config)) is not None:
         return _of_run(run)
-    if file is None or not (whose := _why_file(file)):
+    file = config.origin or config.path
+    if file is None or _from_run(config.origin) or not (whose := _why_file(file)):
         return ""
     return f"named by {file}, {whose}"
 

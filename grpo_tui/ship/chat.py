@@ -15,20 +15,19 @@ from typing import Any
 
 from grpo_tui.config.draft import ChangedOnDiskError, Draft
 from grpo_tui.config.draft_file import DraftFileError
-from grpo_tui.config.presets import shipped
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.yaml_edit import EditError
 from grpo_tui.core.closing import Closing
 from grpo_tui.core.text import one_line
 from grpo_tui.rewards.cases import keep_case
-from grpo_tui.rewards.consent import required
+from grpo_tui.rewards.consent import left_alone, required
 from grpo_tui.rewards.generating import CancelledError, Chatted, GenerateError, Generator, Progress
 from grpo_tui.rewards.lab import Lab, LabError
 from grpo_tui.rewards.samples import Sample
 from grpo_tui.rewards.scoring import Report, ScoreOptions, report
 from grpo_tui.rewards.token_asking import ask_live
 from grpo_tui.ship.policies import Policy, PolicyError
-from grpo_tui.store.layout import RunFolder, is_known
+from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.status import is_live
 
 LIVE = "@live"
@@ -194,7 +193,6 @@ class Chat(Closing):
     Args:
         config: Provides data, rewards and sampling settings for all policies.
         seed: Of every answer; None for the config's.
-        of: The run folder that the config was read from; None for a file.
 
     Raises:
         ConsentError: It would run code that is not the user's own.
@@ -207,7 +205,6 @@ class Chat(Closing):
         policies: Sequence[Policy | LiveRun],
         seed: int | None = None,
         tell: Tell = lambda name, what: None,
-        of: Path | None = None,
     ) -> None:
         for policy in policies:
             required(replace(config, model=policy.model) if isinstance(policy, Policy) else config)
@@ -215,7 +212,7 @@ class Chat(Closing):
         self.asked = len(policies)
         """How many of the policies are asked, from the first."""
         self.last: Exchange | None = None
-        self._lab, self._config, self._tell, self._of = lab, config, tell, of
+        self._lab, self._config, self._tell = lab, config, tell
         self._loaded = False
         self._stopped = False
         self._opening: tuple[bool, list[dict[str, Any]]] | None = None
@@ -373,16 +370,11 @@ class Chat(Closing):
             raise KeepError(
                 "only the first prompt of a conversation can be a probe prompt. Begin one with /new"
             )
-        if self._of is not None and not is_known(self._of):
-            raise KeepError(
-                f"{self._of}: you did not start this run on this machine, so the config file that it names "
-                "is left unchanged. Name one of your own with --config"
-            )
+        if why := left_alone(self._config):
+            raise KeepError(why)
         path, text = self._config.path, self.last.text
         if path is None or not path.is_file():
             raise KeepError(f"the config file {path or ''} is missing, so the prompt cannot be added")
-        if why := shipped(path):
-            raise KeepError(why)
         source = "grpo_tui.probe_prompts.source"
         try:
             draft = Draft.open(path)

@@ -13,19 +13,22 @@ import shutil
 import stat
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from grpo_tui.config.packages import all_versions, processor
 from grpo_tui.core.text import one_line
+from grpo_tui.present.formatting import size
 from grpo_tui.ship.bundle import CONFIG, LOCK, README, ROWS, VERSION, BundleError
 from grpo_tui.ship.bundle_files import sha256_of
 from grpo_tui.ship.run_facts import mapping
 from grpo_tui.store.json_file import open_regular, read_object
 from grpo_tui.store.layout import BUNDLE
 
+MOST_TIMES_LARGER, ALWAYS_BYTES = 100, 64 << 20
+"""A zip file is unpacked up to this many times its size, and always up to this many bytes."""
 ROUNDING = 1e-4
 """Relative difference up to which two values are equal to rounding."""
 TIMES = ("time", "runtime", "per_second")
@@ -89,6 +92,7 @@ def _unpacked(archive: Path) -> Path:
     beside = target.with_name(f".{target.name}.unpacking")
     try:
         with zipfile.ZipFile(archive) as opened:
+            _refuse_too_large(archive, opened.infolist())
             inner = {PurePosixPath(one.filename).parts[:1] for one in opened.infolist()}
             (top,) = inner.pop() if len(inner) == 1 else ("",)
             manifest = opened.read(f"{top}/{BUNDLE}")
@@ -113,6 +117,19 @@ def _unpacked(archive: Path) -> Path:
     finally:
         shutil.rmtree(beside, ignore_errors=True)
     return target
+
+
+def _refuse_too_large(archive: Path, entries: Sequence[zipfile.ZipInfo]) -> None:
+    """Refuse a zip file that would fill the disk, by the sizes that its entries state and cannot exceed."""
+    needed, packed = sum(one.file_size for one in entries), archive.stat().st_size
+    if needed > max(MOST_TIMES_LARGER * packed, ALWAYS_BYTES):
+        raise BundleError(
+            f"{archive} was not unpacked: its files would take {size(needed)}, more than {MOST_TIMES_LARGER} "
+            "times the zip file. Unpack it yourself if you trust it, and name the folder"
+        )
+    free = shutil.disk_usage(archive.parent).free
+    if needed > free:
+        raise BundleError(f"{archive} was not unpacked: it needs {size(needed)}, and {size(free)} are free")
 
 
 def _listed(opened: zipfile.ZipFile, top: str, manifest: Any) -> list[zipfile.ZipInfo]:

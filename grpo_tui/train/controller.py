@@ -250,8 +250,7 @@ class Controller:
     def _on_evaluate(self, command: Command) -> tuple[str, dict[str, Any]]:
         if self.evaluate is None:
             raise Refused(
-                "the run has no grpo_tui.evaluate. Add `evaluate: {every: 50}` below grpo_tui in its config, "
-                "and `holdout: 40` if it has no evaluation dataset, then resume it"
+                "this run does not evaluate. Add `grpo_tui.evaluate: {every: 50}` to its config and resume it"
             )
         return self.evaluate()
 

@@ -5,7 +5,6 @@ Answers are saved as they are generated, so a stopped comparison continues when 
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +19,7 @@ from grpo_tui.present.results_view import MALFORMED
 from grpo_tui.rewards.consent import needed, unanswered
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.spec import read_spec
-from grpo_tui.ui.starting import Child
+from grpo_tui.ui.starting import Child, read_object
 
 if TYPE_CHECKING:
     from grpo_tui.rewards.consent import Code
@@ -66,7 +65,7 @@ class Comparing:
         done = self._child.run(told)
         if done.code in (0, 1):
             try:
-                body = json.loads(done.printed)
+                body = read_object(done.printed) or {}
                 return True, sentence(body, body["verdict"][0])
             except MALFORMED:
                 pass  # exit code 1 without a result is a failure

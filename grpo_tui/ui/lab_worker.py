@@ -24,7 +24,7 @@ from grpo_tui.present.baseline_text import progress
 from grpo_tui.present.rewards_view import Circumstances, file_name, rewards_view
 from grpo_tui.rewards.baseline import SCORING, BaselineOptions, ask_baseline, group_size
 from grpo_tui.rewards.cases import CaseFileError, cases_file, keep_case
-from grpo_tui.rewards.consent import ConsentError
+from grpo_tui.rewards.consent import ConsentError, left_alone
 from grpo_tui.rewards.generating import DatasetRow, GenerateError, Progress, generate
 from grpo_tui.rewards.lab import REPEAT_LIMIT_S, Aggregation, Lab, LabError, Scored
 from grpo_tui.rewards.next_reward import Growth, add_to_file, growth, put_into_config, section, with_reward
@@ -534,6 +534,9 @@ class LabWorker:
 
     def _add(self, seen: Growth, stage: Stage, config: Path | None) -> None:
         assert self._config is not None
+        if why := left_alone(self._config):
+            self._post(LabTrouble(one_line(f"not added: {why}", 600)))
+            return
         add_to_file(seen.file, stage, seen.task)
         before = self._config
         if not before.model:  # functions without a config start with the suggested weights

@@ -6,6 +6,7 @@ The screen itself never imports what starts a training process, and never waits 
 from __future__ import annotations
 
 import contextlib
+import json
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from grpo_tui.core.text import one_line
 from grpo_tui.store.trials import STAGES
@@ -78,11 +79,13 @@ class Ended:
 class Child:
     """A `grpo-tui` command as a child process. Call `run` in a thread.
 
-    Lines of its stderr with a prefix in `stages` report progress.
+    Lines of its stderr with a prefix in `stages` report progress. With `talks`, these are lines of its
+    stdout, and its stdin is open.
     """
 
-    def __init__(self, words: Sequence[str], stages: str | tuple[str, ...]) -> None:
+    def __init__(self, words: Sequence[str], stages: str | tuple[str, ...], *, talks: bool = False) -> None:
         self.words, self._stages = [sys.executable, "-m", "grpo_tui", *words], stages
+        self._talks = talks
         self._process: subprocess.Popen[str] | None = None
         self._lock = threading.Lock()
         self._ended = threading.Event()
@@ -92,46 +95,67 @@ class Child:
 
     def run(self, tell: Callable[[str], None] = lambda stage: None) -> Ended:
         """Run the command and wait for it. `tell` is called with each progress line, from this thread."""
-        with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as printed:
-            return self._run(tell, printed)
+        with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as kept:
+            return self._run(tell, kept)
 
-    def _run(self, tell: Callable[[str], None], printed: IO[str]) -> Ended:
+    def _run(self, tell: Callable[[str], None], kept: IO[str]) -> Ended:
+        # The other output goes to a file: it may not fit into the buffer of a pipe.
+        pipe, none = subprocess.PIPE, subprocess.DEVNULL
+        stdin, stdout, stderr = (pipe, pipe, kept) if self._talks else (none, kept, pipe)
         try:
             with self._lock:
                 if self.cancelled():
                     return Ended(None, "", "")
                 self._process = subprocess.Popen(
                     self.words,
-                    stdin=subprocess.DEVNULL,
-                    stdout=printed,  # not a pipe: the output may not fit into its buffer
-                    stderr=subprocess.PIPE,
+                    stdin=stdin,
+                    stdout=stdout,
+                    stderr=stderr,
                     text=True,
                     errors="replace",
                     start_new_session=True,  # ctrl+c belongs to the screen
                 )
         except OSError as error:
             return Ended(None, "", one_line(f"it could not be started: {error}", MOST_SAID))
-        trouble = []
-        assert self._process.stderr is not None
-        for line in self._process.stderr:
-            if line.startswith(self._stages):
-                tell(one_line(line.strip(), MOST_SAID))
+        other = list[str]()
+        for line in self._process.stdout or self._process.stderr or ():
+            if not line.startswith(self._stages):
+                other.append(line)
             else:
-                trouble.append(line)
+                tell(line if self._talks else one_line(line.strip(), MOST_SAID))
         code = self._process.wait()
+        kept.seek(0)
+        printed, trouble = ("", list(kept)) if self._talks else (kept.read(), other)
         lines = [line.removeprefix("grpo-tui: ").strip() for line in trouble if line.strip()]
         said = " ".join(lines[:4]) or f"it ended with exit code {code}"
-        printed.seek(0)
-        return Ended(code, printed.read(), one_line(said, MOST_SAID))
+        return Ended(code, printed, one_line(said, MOST_SAID))
 
     def cancel(self) -> None:
         """Send SIGINT, as ctrl+c does. Safe from any thread."""
         with self._lock:
             self._ended.set()
-            process = self._process
+        self._signal(signal.SIGINT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        process = self._process
         if process is not None and process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
-                process.send_signal(signal.SIGINT)
+                process.send_signal(number)
+
+
+def read_object(printed: str) -> dict[str, Any] | None:
+    """Return the first JSON object that begins a line, None without one.
+
+    What a library prints around it is skipped.
+    """
+    at = 0
+    for line in printed.splitlines(keepends=True):
+        if line.startswith("{"):
+            with contextlib.suppress(ValueError, RecursionError):
+                body: dict[str, Any] = json.JSONDecoder().raw_decode(printed, at)[0]
+                return body
+        at += len(line)
+    return None
 
 
 class Trial:

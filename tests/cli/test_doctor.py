@@ -160,6 +160,14 @@ def test_no_file_is_written_where_the_config_of_a_strange_run_says(
     assert not list(home.glob("*-next.yaml"))
 
 
+def test_a_link_to_nowhere_is_not_written_through(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = a_run(home, (1.0, -1.0), {"a": 0.5, "b": 0.5})
+    (home / "new.yaml").symlink_to(home / "elsewhere.yaml")
+    assert main(["doctor", str(run), "--apply", "signal.cancels", "-o", str(home / "new.yaml")]) == 2
+    assert "new.yaml already exists and was left unchanged" in capsys.readouterr().err
+    assert not (home / "elsewhere.yaml").exists()
+
+
 def test_next_leaves_a_live_run_as_it_is(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     live = recorded(home / "live")
     RunSpec(load_config(home / "demo.yaml").to_json()).write(live.folder.spec)

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import zipfile
+from collections import namedtuple
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -247,6 +248,24 @@ def test_a_zip_keeps_scripts_executable(run: Path, tmp_path: Path) -> None:
     root = open_bundle(tmp_path / "b.zip").root
     assert os.access(root / "rewards.py", os.X_OK)
     assert not os.access(root / "helper.py", os.X_OK)
+
+
+def test_a_zip_that_would_fill_the_disk_is_refused_before_anything_is_written(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert export(run, tmp_path / "b.zip") == 0
+    monkeypatch.setattr("grpo_tui.ship.reproduce.ALWAYS_BYTES", 1 << 20)
+    with zipfile.ZipFile(tmp_path / "b.zip", "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("b/zeros", bytes(1 << 28))
+    with pytest.raises(BundleError, match="more than 100 times the zip file"):
+        open_bundle(tmp_path / "b.zip")
+    assert not (tmp_path / "b").exists()
+    monkeypatch.setattr("grpo_tui.ship.reproduce.ALWAYS_BYTES", 1 << 30)
+    usage = namedtuple("Usage", "total used free")(1, 1, 1000)
+    monkeypatch.setattr("grpo_tui.ship.reproduce.shutil.disk_usage", lambda path: usage)
+    with pytest.raises(BundleError, match="are free"):
+        open_bundle(tmp_path / "b.zip")
+    assert not (tmp_path / "b").exists()
 
 
 def test_a_zip_that_cannot_be_unpacked_is_refused(run: Path, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ from grpo_tui.cli.main import main
 from grpo_tui.config import load_config
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL
-from grpo_tui.rewards.cases import read_cases
+from grpo_tui.rewards.cases import CaseFileError, cases_file, read_cases
+from grpo_tui.rewards.consent import give, needed
 from grpo_tui.rewards.generating import DatasetRow, Generator
 from grpo_tui.rewards.lab import Lab
 from grpo_tui.ship.chat import Chat, KeepError
@@ -188,11 +190,16 @@ def test_the_config_file_that_a_run_of_somebody_else_names_is_not_changed(
 ) -> None:
     assert own_config.path is not None
     before = own_config.path.read_bytes()
-    with Chat(lab, own_config, [base_policy(own_config)], of=tmp_path / "theirs") as chat:
+    config = replace(own_config, origin=tmp_path / "theirs")
+    give(needed(config))
+    with Chat(lab, config, [base_policy(config)]) as chat:
         chat.ask("What is 1 + 2?")
         with pytest.raises(KeepError, match="you did not start this run on this machine"):
             chat.keep_probe()
+        with pytest.raises(CaseFileError, match="you did not start this run on this machine"):
+            chat.keep_case(0)
     assert own_config.path.read_bytes() == before
+    assert not cases_file(config).exists()
 
 
 class Talk:

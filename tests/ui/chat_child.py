@@ -17,7 +17,7 @@ class Scripted:
         self._said: SimpleQueue[str] = SimpleQueue()
         type(self).closed = False
 
-    def run(self, tell: Callable[[Mapping[str, Any]], object]) -> str:
+    def converse(self, tell: Callable[[Mapping[str, Any]], object]) -> str:
         """Answer until it is closed."""
         asked = ""
         while line := self._said.get():

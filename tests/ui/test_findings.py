@@ -103,6 +103,7 @@ async def test_a_remedy_is_applied_after_a_yes(judged: RecordedRun) -> None:
         await pilot.press("enter", "equals_sign")
         await until(pilot, lambda: isinstance(app.screen, YesNo))
         assert "learning_rate 2e-4 → 1e-5" in shown(app)
+        assert "y set learning_rate to 1e-5    n change nothing" in shown(app)
         await pilot.press("n")
         assert isinstance(app.screen, RunFindingScreen)
         assert sent(judged) == []

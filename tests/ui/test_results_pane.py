@@ -254,7 +254,7 @@ async def test_a_comparison_goes_on_in_other_panes_and_is_stopped_by_its_key(
 
 
 DONE = 'print(open("body.json").read())'
-WORSE = f"{DONE}; raise SystemExit(1)"
+WORSE = f"print('Fetching'); {DONE}; raise SystemExit(1)"
 """How the command ends when a policy is worse than the first."""
 
 

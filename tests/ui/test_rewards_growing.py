@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from textual.widgets import Input
 from grpo_tui.config.resolve import load_config
 from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.rewards.cases import read_cases
+from grpo_tui.rewards.consent import give, needed
 from grpo_tui.rewards.next_reward import start_file
 from grpo_tui.rewards.samples import read_jsonl
 from grpo_tui.rewards.templates import Task
@@ -74,6 +76,29 @@ async def test_a_file_is_begun_and_the_next_reward_added_until_one_is_fooled(
         await until(pilot, lambda: "no faults found" in shown(app) and "⚠ probes" not in shown(app))
         await app.run_action("screen.rewards_new")
         await until(pilot, lambda: isinstance(app.screen, NewFileDialog) and "rewards_2.py" in shown(app))
+
+
+async def test_no_reward_is_written_where_a_run_of_somebody_else_says(tmp_path: Path) -> None:
+    start_file(tmp_path / "r.py", Task())
+    path, before = tmp_path / "my.yaml", (tmp_path / "r.py").read_text()
+    path.write_text(
+        f"model_name_or_path: {DEMO_MODEL}\ngrpo_tui:\n  dataset: rows.jsonl\n  rewards:\n"
+        "    - {name: correctness, source: r.py:correctness, weight: 2.0}\n"
+    )
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "2+2?", "answer": "4"}\n')
+    theirs = replace(load_config(path, (), world_size=None), origin=tmp_path / "theirs")
+    give(needed(theirs))
+    request = RewardsRequest("theirs", lambda: theirs, run=tmp_path / "theirs")
+    app = GrpoApp([tmp_path], None, rewards=request, clock=lambda: NOW)
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await scored(pilot)
+        await pilot.press("ctrl+n")
+        await until(pilot, lambda: isinstance(app.screen, NextRewardScreen))
+        await until(pilot, lambda: "enter add to r.py" in shown(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: "not added: " in shown(app))
+        assert "you did not start this run" in shown(app)
+    assert (tmp_path / "r.py").read_text() == before
 
 
 @pytest.mark.parametrize(("spoilt", "of_a_run"), [(False, False), (True, False), (False, True)])

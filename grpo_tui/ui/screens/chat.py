@@ -219,7 +219,7 @@ class ChatScreen(LeftOnce, Screen[None], Shell):
             chatting = self._chatting = Chatting([self._policy, "--with", BASE, "--config", str(self._root)])
 
             def work() -> None:
-                trouble = chatting.run(lambda event: self.post_message(self.Told(event)))
+                trouble = chatting.converse(lambda event: self.post_message(self.Told(event)))
                 self.post_message(self.Told({"event": "ended", "text": trouble}))
 
             self.app.run_worker(work, thread=True, group="chat", exit_on_error=False)
@@ -239,10 +239,10 @@ class ChatScreen(LeftOnce, Screen[None], Shell):
         turn = lines.turns[-1] if lines.turns else None
         match event["event"]:
             case "at":
-                told = f"{event['name']}: {event['what']}" if event["name"] else str(event["what"])
+                told = f"{Path(event['name']).name}: {event['what']}" if event["name"] else str(event["what"])
                 lines.doing = told if lines.doing else ""
             case "text" if turn is not None:
-                lines.doing = f"{turn.names[event['place']]}: writing"
+                lines.doing = f"{Path(turn.names[event['place']]).name}: writing"
                 turn.write(event["place"], event["text"])
             case "exchange" if turn is not None:
                 self._ended(turn, event["body"])

@@ -169,14 +169,17 @@ class RunFindingScreen(ReadingScreen):
             self.app.notify(why, severity="warning")
             return
         told: list[Line] = [*self._changes(change), *_written(others)]
-        verb = f"change {change.field}" if change is not None else "write a config"
+        verb = (
+            one_line(f"set {change.field} to {setting(change.value)}", 50)
+            if change is not None
+            else "write a config"
+        )
 
         def answered(yes: bool | None) -> None:
             if yes:
                 self.dismiss("set" if change is not None else "write")
 
-        yes, no = ("change it", "leave it") if change is not None else ("write it", "leave it")
-        self.app.push_screen(YesNo(f"{verb}?", DialogText(told), yes, no), answered)
+        self.app.push_screen(YesNo(f"{verb}?", DialogText(told), verb, "change nothing"), answered)
 
     def _changes(self, change: Remedy | None) -> list[Line]:
         if change is None:
