@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from grpo_tui.config.plan.batches import batch_sum, prompt_sum, step_sum
 from grpo_tui.config.plan.memory import CARDS, WORDS, Device, card
 from grpo_tui.core.text import one_line
-from grpo_tui.present.formatting import duration, plural, setting, size, step_time
+from grpo_tui.present.formatting import duration, percent, plural, setting, size, step_time
 from grpo_tui.present.glyphs import spark
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ def plan_list(plan: Plan) -> list[str]:
         _line("", prompt_sum(plan.batches)),
         _line("tokens", f"at most {plan.tokens_per_step:,} a step, {_lengths(plan)}"),
         _line("steps", _steps(plan)),
+        _line("evaluate", _evaluations(plan)),
         _line("time", _time(plan)),
         _line("rate", _rate(plan)),
         _line("disk", _disk(plan)),
@@ -150,6 +151,17 @@ def _time(plan: Plan) -> str:
     whole = f"about {duration(took.total_s)}, " if took.total_s is not None else ""
     scaled = ", scaled to this size" if took.scaled else ""
     return f"{whole}{step_time(took.step_s)}, as in {one_line(took.run, 40)}{scaled}"
+
+
+def _evaluations(plan: Plan) -> str:
+    asked = plan.evaluations
+    if asked is None:
+        return ""
+    each = f"{plural(asked.rows, 'row')} × {plural(asked.samples, 'completion')}"
+    words = (
+        f"{plural(asked.count, 'evaluation')} × {each} = {asked.completions:,}, {percent(asked.share)} of all"
+    )
+    return f"{words}, not counted in the time" if plan.duration is not None else words
 
 
 def _rate(plan: Plan) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -10,7 +11,9 @@ import pytest
 from grpo_tui.config.plan import Rate, Surroundings, plan
 from grpo_tui.config.plan.batches import batch_sum, prompt_sum, step_sum
 from grpo_tui.config.plan.time import checkpoints_written, learning_rates
+from grpo_tui.config.section import Evaluate, Section
 from grpo_tui.config.settings import Settings
+from grpo_tui.present.plan_text import plan_list
 from tests.config.plan_settings import settings_of
 
 SMALL = {"per_device_train_batch_size": 8, "num_generations": 8}
@@ -119,6 +122,28 @@ def test_the_sums_are_written_out() -> None:
     assert step_sum(made.steps, made.batches) == (
         "100 rows ÷ 8 prompts a generation: 24 steps an epoch, 4 rows left over"
     )
+
+
+@pytest.mark.parametrize(
+    ("total", "section", "wanted"),
+    [
+        (120, Section(evaluate=Evaluate(every=50), holdout=100), (4, 40, 640)),  # steps 0, 50, 100, 120
+        (100, Section(evaluate=Evaluate(every=50), holdout=100), (3, 40, 480)),  # step 100 is the last
+        (10, Section(evaluate=Evaluate(every=50, rows=60, samples=2), holdout=20), (2, 20, 80)),
+    ],
+)
+def test_evaluations_are_counted(total: int, section: Section, wanted: tuple[int, int, int]) -> None:
+    config = replace(settings(max_steps=total, num_iterations=2), section=section)
+    made = plan(config, Surroundings(rows=100))
+    assert made.evaluations is not None
+    assert (made.evaluations.count, made.evaluations.rows, made.evaluations.completions) == wanted
+    trained = total * 8 // 2  # each completion is used twice
+    assert made.evaluations.share == pytest.approx(wanted[2] / (wanted[2] + trained))
+    line = next(line for line in plan_list(made) if line.startswith("evaluate"))
+    assert f"= {wanted[2]:,}, " in line
+    assert "not counted in the time" not in line, "there is no time without an earlier run"
+    assert made.to_json()["evaluations"]["completions"] == wanted[2]
+    assert plan(settings(max_steps=total), Surroundings(rows=100)).evaluations is None
 
 
 def test_the_documented_shape() -> None:

@@ -8,7 +8,7 @@ every part of the memory grows with both.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from math import gcd
 from typing import Any
 
@@ -50,6 +50,27 @@ class Surroundings:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedEvaluations:
+    """What `grpo_tui.evaluate` asks the policy in a run.
+
+    Attributes:
+        count: Number of evaluations: before training, at the interval, and at the end.
+        samples: Completions per row.
+        share: Fraction of all completions that the run generates.
+    """
+
+    count: int
+    rows: int
+    samples: int
+    share: float
+
+    @property
+    def completions(self) -> int:
+        """Completions of all evaluations."""
+        return self.count * self.rows * self.samples
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """The plan of a run. None means unknown.
 
@@ -59,6 +80,7 @@ class Plan:
         prompt_tokens: Length of the longest prompt in tokens.
         learning_rate: The rate over the steps, empty when not known in advance.
         memory: Memory by part, None without the model's sizes.
+        evaluations: None without `grpo_tui.evaluate`, too.
     """
 
     batches: Batches
@@ -73,6 +95,7 @@ class Plan:
     memory: MemoryPlan | None = None
     model: ModelShape | None = field(default=None, repr=False)
     model_name: str = ""
+    evaluations: PlannedEvaluations | None = None
 
     @property
     def tokens_per_step(self) -> int:
@@ -117,6 +140,9 @@ class Plan:
                 "scaled": self.duration.scaled,
             },
             "learning_rate": [list(point) for point in self.learning_rate],
+            "evaluations": None
+            if (asked := self.evaluations) is None
+            else {**asdict(asked), "completions": asked.completions},
         }
 
 
@@ -149,7 +175,18 @@ def plan(settings: Settings, around: Surroundings | None = None) -> Plan:
         memory=memory,
         model=around.model,
         model_name=settings.model,
+        evaluations=_evaluations(settings, batches, steps.total),
     )
+
+
+def _evaluations(settings: Settings, batches: Batches, total: int | None) -> PlannedEvaluations | None:
+    wanted, held = settings.section.evaluate, settings.section.holdout
+    if wanted is None or not total:
+        return None
+    rows = min(wanted.rows, held) if isinstance(held, int) and held > 0 else wanted.rows
+    count = 1 + -(-total // wanted.every)
+    asked, trained = count * rows * wanted.samples, total * batches.completions_per_step / batches.iterations
+    return PlannedEvaluations(count, rows, wanted.samples, asked / (asked + trained))
 
 
 def _memory(
