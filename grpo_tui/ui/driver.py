@@ -8,8 +8,13 @@ from __future__ import annotations
 import os
 import re
 import signal
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import NamedTuple, TextIO
+from itertools import repeat
+from typing import Any, NamedTuple, TextIO
+
+from rich.console import Console
+from textual.strip import Strip
 
 RENDITION = re.compile(r"\x1b\[([0-9;]*)m")
 MOVES = re.compile(r"(?:\x1b\[[0-9;]*H|\r|\n)*")
@@ -113,6 +118,63 @@ def change(now: TextStyle, wanted: TextStyle) -> str:
     if now.ground != wanted.ground:
         parts.append(wanted.ground or "49")
     return min(("\x1b[" + ";".join(filter(None, words)) + "m" for words in (parts, whole)), key=len)
+
+
+ONE_CELL_EACH = re.compile("[ -~\u00b7\u2013-\u2026\u2190-\u22ff\u2500-\u259f\u25b2-\u25d0\u2800-\u28ff]*")
+"""Characters one cell wide that never combine with a neighbor: ASCII, and what this program draws."""
+APART = 8
+"""Runs of changed cells closer than this are sent as one: moving the cursor costs about as many bytes."""
+
+
+class ShownCells:
+    """The cells that the terminal shows, so that an update sends only those that differ.
+
+    Textual sends each changed line from the left edge of its widget, and everything when a dialog closes.
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[int, list[Any]] = {}
+
+    def forget(self) -> None:
+        """Send every cell again: the terminal may show something else."""
+        self._rows.clear()
+
+    def sequence(self, strips: Iterable[tuple[int, int, Strip]], console: Console) -> str:
+        """Return what brings the terminal up to date with strips, each given as (x, y, strip)."""
+        return "".join(
+            f"\x1b[{y + 1};{at + 1}H{part.render(console)}"
+            for x, y, strip in strips
+            for at, part in self._changes(x, y, strip)
+        )
+
+    def _changes(self, x: int, y: int, strip: Strip) -> Iterator[tuple[int, Strip]]:
+        """Yield the parts of a strip that differ from what is shown, each with its first column."""
+        width = strip.cell_length
+        row = self._rows.setdefault(y, [])
+        row.extend(repeat(None, x + width - len(row)))
+        before = row[x : x + width]
+        if ONE_CELL_EACH.fullmatch(strip.text) is None:
+            # Terminals disagree about the width of other characters, so such a strip is sent whole.
+            whole = [tuple(strip), *repeat("", width - 1)]
+            if before != whole:
+                row[x : x + width] = whole
+                yield x, strip
+            return
+        cells = [cell for text, style, _ in strip for cell in zip(text, repeat(style), strict=False)]
+        if cells == before:
+            return
+        row[x : x + width] = cells
+        start = end = -1
+        for at, (one, other) in enumerate(zip(before, cells, strict=True)):
+            if one == other:
+                continue
+            if start < 0:
+                start = at
+            elif at - end > APART:
+                yield x + start, strip.crop(start, end)
+                start = at
+            end = at + 1
+        yield x + start, strip.crop(start, end)
 
 
 class LastingFile:

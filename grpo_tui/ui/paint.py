@@ -6,10 +6,8 @@ read as markup. Control characters that get this far are made visible.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from itertools import repeat
 from typing import ClassVar, NamedTuple
 
 from rich.cells import cell_len, chop_cells, set_cell_size
@@ -24,74 +22,12 @@ from textual.widget import Widget
 from grpo_tui.core.text import safe, shorten
 from grpo_tui.present.glyphs import to_ascii
 
-ONE_CELL_EACH = re.compile("[ -~\u00b7\u2013-\u2026\u2190-\u22ff\u2500-\u259f\u25b2-\u25d0\u2800-\u28ff]*")
-"""Characters one cell wide that never combine with a neighbor: ASCII, and what this program draws."""
-APART = 10
-"""Regions closer than this many cells are merged, because moving the cursor costs about as many bytes."""
-
 
 def changed_regions(old: Sequence[Line], new: Sequence[Line], size: Size) -> list[Region]:
-    """Return the regions that differ between two lists of lines, each one line high.
-
-    Repainting only these keeps output small: most of a live view is already on screen, and the connection may
-    be slow. `size` is the visible part of the lines.
-    """
-    regions = []
-    for y in range(size.height):
-        a, b = old[y] if y < len(old) else (), new[y] if y < len(new) else ()
-        if a is b or list(a) == list(b):
-            continue
-        for start, end in _changed_columns(a, b, size.width):
-            regions.append(Region(start, y, end - start, 1))
-    return regions
-
-
-def _changed_columns(a: Line, b: Line, width: int) -> Iterator[tuple[int, int]]:
-    """Yield the column ranges (end exclusive) that differ between two lines."""
-    same, first = _same_spans(a, b)
-    cells, others = _cells(a[same:], width - first), _cells(b[same:], width - first)
-    if cells is None or others is None:
-        yield min(first, width - 1), width  # the last cell may show a truncation sign
-        return
-    longest = max(len(cells), len(others))
-    for short in (cells, others):
-        short.extend([("", "", "")] * (longest - len(short)))
-    start = end = -1
-    for x, (one, other) in enumerate(zip(cells, others, strict=True), first):
-        if one == other:
-            continue
-        if start < 0:
-            start = x
-        elif x - end > APART:
-            yield start, end
-            start = x
-        end = x + 1
-    if start >= 0:
-        yield start, end
-
-
-def _cells(line: Line, room: int) -> list[tuple[str, str, str]] | None:
-    """Return each cell's character, role and action.
-
-    None when a character may not be one cell wide, or when the line is too long for `room`.
-    """
-    cells: list[tuple[str, str, str]] = []
-    for text, role, action in line:
-        if ONE_CELL_EACH.fullmatch(text) is None:
-            return None
-        cells += zip(text, repeat(role), repeat(action), strict=False)
-    return cells if len(cells) <= room else None
-
-
-def _same_spans(a: Line, b: Line) -> tuple[int, int]:
-    """Return how many leading spans two lines share, and their width in cells."""
-    count = x = 0
-    for one, other in zip(a, b, strict=False):
-        if one != other:
-            break
-        count += 1
-        x += cell_len(one.text)
-    return count, x
+    """Return the lines that differ, as regions. `size` is the visible part of the lines."""
+    padding: list[Line] = [()] * size.height
+    pairs = zip([*old, *padding], [*new, *padding], range(size.height), strict=False)
+    return [Region(0, y, size.width, 1) for a, b, y in pairs if a is not b and list(a) != list(b)]
 
 
 ROLES = (

@@ -11,7 +11,7 @@ import contextlib
 import gc
 import queue
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, cast
 
@@ -26,21 +26,23 @@ from textual.command import CommandList, CommandPalette
 from textual.css.query import NoMatches
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
-from textual.events import Event, InputEvent, Mount, ScreenResume
-from textual.geometry import Size
+from textual.events import Event, InputEvent, Mount, Resize, ScreenResume
+from textual.geometry import Region, Size
 from textual.message_pump import MessagePump
 from textual.reactive import Reactive
 from textual.renderables.background_screen import BackgroundScreen
 from textual.screen import Screen
+from textual.strip import Strip
 from textual.widget import AwaitMount, Widget
 
-from grpo_tui.ui.driver import LastingFile, merge_styles
+from grpo_tui.ui.driver import LastingFile, ShownCells, merge_styles
 
 NEEDED = {
     "App": {
         "_driver": "the terminal's title, and the whole screen after ctrl+z",
         "_get_screen": "speed: what is opened is styled twice",
         "_css_update_count": "speed: a pane is styled again when it is first opened",
+        "_display": "fewer bytes: cells that the terminal already shows are sent again",
         "_background_screens": "speed: what an opaque screen covers is painted too",
         "_handle_exception": "leaving without an error while a screen is still being put up",
         "_replace_screen": "leaving a screen that is still being put up, and the memory of closed ones",
@@ -117,6 +119,8 @@ class TunedApp(App[str]):
     """
 
     _switches = False
+    _painted = Size()
+    """Size of the last frame."""
     _touched_at = _collected_at = float("-inf")
 
     @property
@@ -134,6 +138,9 @@ class TunedApp(App[str]):
         if isinstance(event, InputEvent):
             self._touched_at = time.monotonic()
         await super().on_event(event)
+        if isinstance(event, Resize) and isinstance(self.driver, PatientDriver):
+            self.driver.shown_cells.forget()  # the terminal may have cut lines or moved them
+            self.screen.refresh()
 
     def untouched_s(self) -> float:
         """Return the seconds since the last input. Safe from any thread."""
@@ -211,6 +218,18 @@ class TunedApp(App[str]):
         opaque = self.screen.styles.background.a == 1
         return [] if opaque else super()._background_screens
 
+    def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
+        """Send only the cells of an update that differ from what the terminal shows."""
+        driver, update = self.driver, cast("Any", renderable)
+        if isinstance(driver, PatientDriver) and hasattr(update, "render_segments"):
+            cells, strips = driver.shown_cells, strips_of(update)
+            if strips is None or screen.outer_size != self._painted:
+                cells.forget()
+                self._painted = screen.outer_size
+            if strips is not None:
+                update.render_segments = lambda console: cells.sequence(strips, console)
+        super()._display(screen, renderable)
+
     def clear_selection(self) -> None:
         """Clear the selection of the top screen, if there is one.
 
@@ -246,6 +265,32 @@ class TunedApp(App[str]):
 
     def let_go(self, screen: Screen[Any]) -> None:
         """Drop references to a closed screen. Called after it is closed."""
+
+
+def strips_of(update: Any) -> Iterator[tuple[int, int, Strip]] | None:
+    """Return the strips of a compositor's update as (x, y, strip); None when it is of an unknown kind."""
+    try:
+        if hasattr(update, "chops"):
+            return _chops_of(update.chops, update.spans, update.chop_ends)
+        return _lines_of(update.region, update.strips)
+    except AttributeError:
+        return None
+
+
+def _chops_of(chops: Any, spans: Any, ends: Any) -> Iterator[tuple[int, int, Strip]]:
+    """Yield the parts of lines that overlap with what changed."""
+    for y, first, last in spans:
+        for end, (x, strip) in zip(ends[y], chops[y].items(), strict=False):
+            if strip is not None and x < last and end > first:
+                yield x, y, strip
+
+
+def _lines_of(region: Region, lines: Any) -> Iterator[tuple[int, int, Strip]]:
+    for y, line in enumerate(lines, region.y):
+        x = region.x
+        for strip in line:
+            yield x, y, strip
+            x += strip.cell_length
 
 
 class KeepsStyles(MessagePump):
@@ -362,6 +407,12 @@ class PatientDriver(LinuxDriver):
         if (file := getattr(self, "_file", None)) is not None:
             self._file = LastingFile(file)  # type: ignore[assignment]
         self._leaves_out = self._in_frame = False
+        self.shown_cells = ShownCells()
+
+    def start_application_mode(self) -> None:
+        """Enter full-screen mode, which begins with an empty screen."""
+        self.shown_cells.forget()
+        super().start_application_mode()
 
     def write(self, data: str) -> None:
         """Queue output. A frame is dropped while earlier ones wait."""
@@ -404,4 +455,5 @@ class PatientDriver(LinuxDriver):
             asyncio.get_running_loop().call_later(LOOK_AGAIN_S, self._look_again)
             return
         self._leaves_out = False
+        self.shown_cells.forget()
         self._shows.refresh()

@@ -7,7 +7,6 @@ import signal
 import time
 
 import psutil
-import pyte
 
 from tests import PATIENCE_S
 from tests.ui.recorded_run import RecordedRun
@@ -54,17 +53,7 @@ def test_a_terminal_that_takes_nothing_holds_up_no_signal(run: RecordedRun) -> N
 
 def test_a_terminal_that_takes_again_is_painted_as_it_should_be(run: RecordedRun) -> None:
     terminal = overfilled(run)
-    screen = pyte.Screen(100, 30)
-    stream, fed = pyte.ByteStream(screen), 0
-    end = time.monotonic() + PATIENCE_S
-    while time.monotonic() < end:
-        terminal._read()
-        stream.feed(terminal.output[fed:])
-        fed = len(terminal.output)
-        shown = "\n".join(screen.display)
-        if all(word in shown for word in ("Reward rises", "newest group", "rewards by function", "q leave")):
-            break
-    else:
-        raise AssertionError(shown)
+    for word in ("Reward rises", "newest group", "rewards by function", "q leave"):
+        terminal.until(word.encode())
     os.kill(terminal.pid, signal.SIGTERM)
     terminal.end()

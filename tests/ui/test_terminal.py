@@ -6,10 +6,14 @@ import os
 import pty
 import select
 import signal
+import struct
 import sys
 import time
+from fcntl import ioctl
 from pathlib import Path
+from termios import TIOCSWINSZ
 
+import pyte
 import pytest
 
 from tests import PATIENCE_S
@@ -25,22 +29,42 @@ last_word(f"left: {run_app([Path('runs')], Path(sys.argv[1]) if len(sys.argv) > 
 
 
 class Terminal:
-    """The program as a child behind a pseudo-terminal of 100 by 30."""
+    """The program as a child behind a pseudo-terminal of 100 by 30, and what that shows."""
 
     def __init__(self, *arguments: str) -> None:
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
-            os.environ.update(TERM="xterm-256color", COLUMNS="100", LINES="30")
-            os.environ["PYTHONPATH"] = str(Path(__file__).resolve().parents[2])
-            os.execv(sys.executable, [sys.executable, "-c", PROGRAM, *arguments])
-        self.output = b""
+            ioctl(0, TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+            env = os.environ | {
+                "TERM": "xterm-256color",
+                "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
+            }
+            for name in ("COLUMNS", "LINES"):  # they would count for more than the size
+                env.pop(name, None)
+            os.execve(sys.executable, [sys.executable, "-c", PROGRAM, *arguments], env)
+        self.output, self._emulated = b"", 0
+        self.screen = pyte.Screen(100, 30)
+        self._stream = pyte.ByteStream(self.screen)
 
-    def until(self, word: bytes) -> None:
-        """Read until the program has written this."""
-        end = time.monotonic() + PATIENCE_S
-        while word not in self.output:
-            assert time.monotonic() < end, self.output[-2000:]
-            assert self._read(), f"it ended without {word!r}: {self.output[-2000:]!r}"
+    def until(self, word: bytes, *, there: bool = True) -> int:
+        """Read until the screen shows this, or does not; the bytes that were read."""
+        end, before = time.monotonic() + PATIENCE_S, len(self.output)
+        while (word.decode() in self.shown()) != there:
+            assert time.monotonic() < end, f"{word!r}\n{self.shown()}"
+            assert self._read(), f"it ended: {word!r}\n{self.shown()}"
+        return len(self.output) - before
+
+    def shown(self) -> str:
+        """What the terminal shows of all that was read."""
+        self._stream.feed(self.output[self._emulated :])
+        self._emulated = len(self.output)
+        return "\n".join(self.screen.display)
+
+    def resize(self, columns: int, lines: int) -> None:
+        """Give the terminal another size, and forget what it showed."""
+        self.screen.resize(lines, columns)
+        self.screen.reset()
+        ioctl(self.fd, TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
     def end(self) -> int:
         """Read to the end; the exit status."""
