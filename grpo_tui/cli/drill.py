@@ -185,7 +185,7 @@ def _kill(one: _Drill) -> tuple[bool, str]:
     ended = wait(one.folder, f"{STAGES[0]}{one.name}: ")
     best, _ = newest_usable(one.folder)
     if ended.state != "crashed" or best is None:
-        return False, f"the killed run is reported as {ended.state}, and {best and best.path.name} is usable"
+        return False, f"the killed run was reported as {ended.state}{'' if best else ' without a checkpoint'}"
     launch(one.folder, replace(one.spec, resume=str(best.path)))
     one.until(lambda status: status.attempt > ended.attempt and status.step > best.step)
     proved = f"the kill was reported as crashed, and the run resumed from {best.path.name}"

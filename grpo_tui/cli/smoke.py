@@ -24,6 +24,7 @@ from grpo_tui.cli.saved_run import accelerate_config
 from grpo_tui.config.plan import Device, Plan, Surroundings, plan, read_shape
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.settings import Settings
+from grpo_tui.core.commands import Command
 from grpo_tui.core.statistics import is_number
 from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.present.formatting import DOING, compact, duration, size, step_time
@@ -210,14 +211,29 @@ def cause_of(ended: Status) -> str:
 
 
 def _end(folder: RunFolder) -> None:
-    """Stop whatever is still running there, for example after Ctrl+C."""
-    if not is_live(folder.root):
-        return
-    with contextlib.suppress(OSError):
-        Mailbox(folder.commands).submit("stop_now")
+    """Stop whatever is still running or starting there, for example after Ctrl+C."""
+    mailbox = Mailbox(folder.commands)
+    asked: Command | None = None
     deadline = time.monotonic() + LEAVING_S
-    while is_live(folder.root) and time.monotonic() < deadline:
+    while not _is_over(folder) and time.monotonic() < deadline:
+        outcome = mailbox.outcome(asked.id) if asked is not None else None
+        if asked is None or (outcome is not None and not outcome.applied):
+            # Again if refused: a supervisor that starts refuses earlier commands.
+            with contextlib.suppress(OSError):
+                asked = mailbox.submit("stop_now")
         time.sleep(POLL_S)
+
+
+def _is_over(folder: RunFolder) -> bool:
+    """Return whether the trial has ended, or nothing runs there."""
+    with contextlib.suppress(RunDatabaseError):  # it may still be starting
+        if read_status(folder.root).state in ENDED:
+            return True
+    try:
+        os.close(take_lock(folder))
+    except RunFolderBusy:
+        return False
+    return True
 
 
 def _remove(folder: RunFolder) -> None:

@@ -77,7 +77,8 @@ SETTINGS = {
 def drilled(config: Path, run: Path, drill: str, *overrides: str, check: int) -> str:
     """Run one drill and return what it said."""
     settings = [word for pair in (*SMALL, *overrides) for word in ("--set", pair)]
-    done = grpo_tui("train", config, "--run-dir", run, "--drill", drill, "--json", *settings, check=check)
+    words = ("train", config, "--run-dir", run, "--drill", drill, "--json", *settings)
+    done = grpo_tui(*words, check=check, timeout_s=800)
     body = json.loads(done.stdout)
     ((said),) = body["drills"]
     assert body["ok"] is said["passed"] is (check == 0)

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from grpo_tui.demo import DEMO_CONFIG
@@ -111,17 +112,20 @@ async def test_the_drills_show_what_to_change_beside_what_passed(monkeypatch: py
 
 
 @pytest.mark.slow
-def test_an_ended_trial_leaves_neither_folder_nor_process(tmp_path: Path) -> None:
+@pytest.mark.parametrize("made", ["run.json", "run.db"])
+def test_an_ended_trial_leaves_neither_folder_nor_process(made: str, tmp_path: Path) -> None:
     settings = [word for pair in SMALL for word in ("--set", pair)]
     words = [str(DEMO_CONFIG), "--run-dir", str(tmp_path / "runs" / "mine"), "--quick-check", *settings]
     trial, answers = Trial(words), list[tuple[bool, str]]()
     thread = threading.Thread(target=lambda: answers.append(trial.run()))
     thread.start()
-    until(lambda: any(tmp_path.glob("runs/mine.trial-*/run.db")), "the trial's record")
+    until(lambda: any(tmp_path.glob(f"runs/mine.trial-*/{made}")), "the trial's file")
     trial.cancel()
     thread.join(60)
     assert answers == [(False, "the trial was stopped and its folder removed")]
     assert not (tmp_path / "runs").exists()
+    left = [p.info["cmdline"] for p in psutil.process_iter(["cmdline"])]
+    assert not [words for words in left if any(str(tmp_path) in word for word in words or ())]
 
 
 def test_a_trial_that_was_ended_before_it_began_starts_nothing() -> None:
