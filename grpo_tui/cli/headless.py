@@ -24,7 +24,7 @@ from grpo_tui.core.evaluations import FACT, GAIN, HIGH, LOW, PREFIX, Evaluations
 from grpo_tui.core.text import filled, one_line, shorten
 from grpo_tui.present.charts import way_on
 from grpo_tui.present.evaluation_text import verdict
-from grpo_tui.present.formatting import LARGE, compact
+from grpo_tui.present.formatting import LARGE, compact, stage_words
 from grpo_tui.present.run_state import read_before_after
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder, hold, where
@@ -99,6 +99,7 @@ def _follow(root: Path, after_row: int, after_attempt: int) -> int:
     row, rewards = after_row, []
     said = ""
     told: Sequence[Any] = ()
+    stage: Any = None
     while True:
         name = where(held)
         if name is None:
@@ -109,7 +110,12 @@ def _follow(root: Path, after_row: int, after_attempt: int) -> int:
             print(f"the run folder is {one_line(str(name))} now", file=sys.stderr, flush=True)
         look = read_status(root, reader)
         state = look.state  # read before the rows, so that none is missed at the end
-        if not told and (told := _resumed_notes(reader, after_attempt)):
+        if state != "starting" and look.stage not in (None, stage):  # until then it is that of before
+            stage = look.stage
+            print(one_line(stage_words(stage)), flush=True)
+        notes = _resumed_notes(reader, after_attempt)
+        if notes and notes != told:
+            told = notes
             print("\n".join(f"note: {one_line(str(note))}" for note in told), flush=True)
         for number, step, values in metric_rows(reader, after_row=row):
             row = number

@@ -18,7 +18,7 @@ from grpo_tui.cli.plain import has_screen, print_json, show_progress
 from grpo_tui.cli.screen import default_roots, show
 from grpo_tui.core.text import one_line
 from grpo_tui.present.events import changes_words
-from grpo_tui.present.formatting import from_here, plural
+from grpo_tui.present.formatting import from_here, plural, stage_words
 from grpo_tui.present.glyphs import ascii_locale, to_ascii
 from grpo_tui.present.run_tree import branch, in_families
 from grpo_tui.present.runs_filter import RunsFilter, read_filter
@@ -161,6 +161,8 @@ def describe(look: Status) -> list[str]:
     """Return a status as lines."""
     total = f" of {look.total_steps}" if look.total_steps else ""
     lines = [f"{look.state}  step {look.step}{total}  attempt {look.attempt}"]
+    if look.stage is not None:
+        lines.append(stage_words(look.stage))
     if look.live:
         reward = f", running reward function {look.reward_func}" if look.reward_func else ""
         lines.append(f"phase {look.phase} for {look.phase_s:.1f} s{reward}")

@@ -20,13 +20,14 @@ from grpo_tui.store.spec import RunSpec, read_spec
 
 
 def saved_run(path: Path) -> tuple[RunFolder, RunSpec, RunConfig]:
-    """Return the run of a folder, how it was started, and its config."""
+    """Return the run of a folder, how it was started, and its config, which has all of its stages."""
     folder = RunFolder(path.absolute())
     if not folder.spec.exists():
         raise CommandError(f"{path}: no run here (it has no run.json). Give a TRL YAML config")
     try:
         spec = read_spec(folder.spec)
-        return folder, spec, RunConfig.from_json(spec.config, folder.root)
+        config = spec.stage.base if spec.stage is not None else spec.config
+        return folder, spec, RunConfig.from_json(config, folder.root)
     except (OSError, ValueError) as error:
         run = shell_word(folder.root)
         raise CommandError(

@@ -58,6 +58,7 @@ OVERRIDES = (
     "report_to=none",
     "push_to_hub=false",
     "resume_from_checkpoint=null",
+    "grpo_tui.stages=null",
 )
 """Settings of a trial. Everything else is as configured."""
 

@@ -23,6 +23,8 @@ from grpo_tui.config.batch import generation_batch_size
 from grpo_tui.config.draft_file import DraftFileError, read_text
 from grpo_tui.config.resolve import inspect_config, inspect_saved, startable
 from grpo_tui.config.run_config import ConfigError, RunConfig, describe
+from grpo_tui.config.stages import first_stage, stage_at
+from grpo_tui.core.stages import StageNow
 from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.rewards.consent import required_to_start
 from grpo_tui.store.checkpoints import TRAINER_STATE, Verdict, copy, judge, newest_usable, refused_at_resume
@@ -227,7 +229,9 @@ def _new(parsed: Any) -> Start:
     launcher = _launcher(parsed)
     config, source = _config(parsed, world_size(launcher))
     root = _root_of(parsed, config, source)
-    spec = placed(RunSpec(config.to_json(), launcher=launcher), config, parsed.gpus)
+    with reported(ConfigError):
+        first, stage = first_stage(config, size=world_size(launcher), force=getattr(parsed, "force", False))
+    spec = placed(RunSpec(first.to_json(), launcher=launcher, stage=stage), config, parsed.gpus)
     if config.grpo.get("resume_from_checkpoint"):
         return Start(RunFolder(root), spec, config)
     return Start(_fresh(root), spec, config)
@@ -279,24 +283,34 @@ def _resumed(parsed: Any, asked: str, *, by_key: bool = False) -> Start:
         if given:
             raise CommandError(ONLY_FORKS)
     verdict, notes = _checkpoint(folder, asked, by_key)
-    new = given == "new"
-    refusal = adapter_mismatch(verdict.path, config.model_args) or refused_at_resume(
-        verdict.path, config.grpo, new_optimizer=new
+    new, size = given == "new", world_size(launcher)
+    with reported(ConfigError):
+        now, stage = stage_at(config, earlier.stage, verdict.step, size=size, force=parsed.force)
+    refusal = adapter_mismatch(verdict.path, now.model_args) or refused_at_resume(
+        verdict.path, now.grpo, new_optimizer=new
     )
     if refusal:
         raise CommandError(refusal)
-    _refuse_done(verdict, config, unchanged=source is not None and not parsed.overrides)
+    _refuse_done(verdict, now, stage, unchanged=source is not None and not parsed.overrides)
     spec = RunSpec(
-        config.to_json(),
+        now.to_json(),
         resume=str(verdict.path if into is folder else into.root / verdict.path.name),
         compare_prompts=earlier.compare_prompts,
         notes=tuple(notes),
         launcher=launcher,
-        overridden=tuple(override.partition("=")[0] for override in parsed.overrides),
+        overridden=_overridden(parsed, now, stage, verdict.step),
         gpus=() if _asks_for_other(parsed, earlier, "gpus") else earlier.gpus,
         forked_from=earlier.forked_from if into is folder else str(verdict.path),
+        stage=stage,
     )
     return Start(into, placed(spec, config, parsed.gpus), config, new)
+
+
+def _overridden(parsed: Any, config: RunConfig, stage: StageNow | None, step: int) -> tuple[str, ...]:
+    """Return settings that win over changes made while training: of `--set`, and of a stage that begins."""
+    given = tuple(override.partition("=")[0] for override in parsed.overrides)
+    begins = stage is not None and stage.start == step
+    return (*given, *(config.section.stages[stage.place].set if begins and stage is not None else ()))
 
 
 def _asks_for_other(parsed: Any, earlier: RunSpec, key: str) -> bool:
@@ -309,9 +323,12 @@ def _asks_for_other(parsed: Any, earlier: RunSpec, key: str) -> bool:
     return named or sets(parsed.overrides, f"grpo_tui.{key}")
 
 
-def _refuse_done(verdict: Verdict, config: RunConfig, *, unchanged: bool) -> None:
+def _refuse_done(verdict: Verdict, config: RunConfig, stage: StageNow | None, *, unchanged: bool) -> None:
     total = config.grpo.get("max_steps")
     more = f"max_steps={verdict.step * 2}"
+    if stage is not None:
+        length = "steps" if config.section.stages[stage.place].steps else "at_most"
+        more = f"grpo_tui.stages.{stage.place}.{length}={2 * stage.limit}"
     if not isinstance(total, int) or total <= 0:
         # With another config, the number of steps of its epochs is known only once its data is loaded.
         total = (read_object(verdict.path / TRAINER_STATE) or {}).get("max_steps") if unchanged else None

@@ -48,6 +48,8 @@ def train_seeds(parsed: Any) -> int:
     root = start.root_of_new(parsed)
     jobs = [_job(parsed, seed, root) for seed in parsed.seeds]
     for job in jobs:
+        if start.config_of_new(job.parsed).section.stages:
+            raise CommandError("--seeds does not train stages. Start a run for each seed with --set seed=N")
         _refuse_other(job)
     with _only_one(root):
         if not parsed.detach:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,16 @@ def apply_overrides(document: yaml_lines.YamlDocument, overrides: Sequence[str])
         if message is not None:
             findings.append(Finding("config.override", "error", key or None, None, message))
     return findings
+
+
+def set_values(document: yaml_lines.YamlDocument, values: Mapping[str, Any]) -> list[Finding]:
+    """Set dotted keys to values of the document's own language. The keys lose their line."""
+    found = []
+    for key, value in values.items():
+        text = value if isinstance(value, str) else None
+        if message := _set_dotted(document, key, copy.deepcopy(value), text):
+            found.append(Finding("config.override", "error", key, None, message.removeprefix("--set ")))
+    return found
 
 
 def _set_dotted(document: yaml_lines.YamlDocument, key: str, value: Any, plain: str | None) -> str | None:

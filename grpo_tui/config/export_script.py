@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grpo_tui.config.export_sources import SourceParts, import_lines
+from grpo_tui.config.export_sources import NoSourceError, SourceParts, import_lines
 from grpo_tui.config.packages import versions_of
 from grpo_tui.config.paths import DATA_SUFFIXES, split_file_source
 from grpo_tui.config.rules_vllm import server_command
@@ -477,8 +477,12 @@ def write_script(config: RunConfig, target: Path, versions: dict[str, str] | Non
         target: Path of the script. File names are relative to its folder.
 
     Raises:
-        NoSourceError: A reward of this package cannot be copied.
+        NoSourceError: A reward of this package cannot be copied, or the config has stages.
     """
+    if config.section.stages:
+        raise NoSourceError(
+            "a script cannot train the stages of grpo_tui.stages. Start them with grpo-tui train"
+        )
     script = Script(target.parent)
     kept = RunConfig.from_json({**config.to_record(), "raw": {}})  # removes secrets
     add_data(script, kept)

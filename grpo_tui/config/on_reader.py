@@ -65,17 +65,24 @@ def _rules(values: SectionValues, items: list[Any]) -> Iterator[OnRule]:
             values.error("section.choice", (*path, "do"), said, fix)
             continue
         if condition.kind in ("metric", "gain"):
-            _warn_of_unknown(values, (*path, "when"), condition.name)
+            warn_of_unknown(
+                values, (*path, "when"), condition.name, "This rule never acts", "this rule only acts"
+            )
         yield OnRule(when, do)
 
 
-def _warn_of_unknown(values: SectionValues, path: KeyPath, name: str) -> None:
-    """Warn about a metric that is never logged: its rule would never act, and nothing else would say so."""
+def warn_of_unknown(values: SectionValues, path: KeyPath, name: str, never: str, only: str) -> None:
+    """Warn about a metric that is never logged, because nothing else would say so.
+
+    Args:
+        never: Start of a sentence, such as `This rule never acts`.
+        only: The same with `only`, to continue with a condition.
+    """
     from grpo_tui.core.metrics import EVALUATED, METRICS
 
     if name.startswith(EVALUATED):
         if not isinstance(values.written(("evaluate",)), dict):
-            said = f"This rule never acts: {name} comes from evaluations. Set grpo_tui.evaluate"
+            said = f"{never}: {name} comes from evaluations. Set grpo_tui.evaluate"
             _warn(values, path, said)
         return
     known = [metric.key for metric in METRICS if not metric.computed]
@@ -83,13 +90,11 @@ def _warn_of_unknown(values: SectionValues, path: KeyPath, name: str) -> None:
         return
     near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.6)
     hint = f" Did you mean {near[0]}?" if near else ""
-    said = (
-        f"TRL logs no metric named {name}, so this rule only acts if a reward logs it with log_metric.{hint}"
-    )
+    said = f"TRL logs no metric named {name}, so {only} if a reward logs it with log_metric.{hint}"
     _warn(values, path, said)
 
 
 def _warn(values: SectionValues, path: KeyPath, said: str) -> None:
     values.findings.append(
-        Finding("section.metric", "warning", f"{KEY}.{path[1]}.when", values.line(path), said)
+        Finding("section.metric", "warning", ".".join(["grpo_tui", *map(str, path)]), values.line(path), said)
     )

@@ -10,7 +10,7 @@ import copy
 import difflib
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,16 +19,23 @@ from grpo_tui.config import yaml_lines
 from grpo_tui.config.adapters import adapter_as_model
 from grpo_tui.config.batch import BATCH_KEYS, batch_findings
 from grpo_tui.config.coerce import CoerceError, coerce, numbers_in_text
-from grpo_tui.config.document import UnreadableError, apply_overrides, parse_document, read_document
+from grpo_tui.config.document import (
+    UnreadableError,
+    apply_overrides,
+    parse_document,
+    read_document,
+    set_values,
+)
 from grpo_tui.config.meant import REMOVED, SECTION, explain, others_inside
 from grpo_tui.config.packages import package_findings
 from grpo_tui.config.paths import DATA_SUFFIXES, LONGEST_HUB_NAME, Places
 from grpo_tui.config.ranges import range_findings
 from grpo_tui.config.rules import row_findings
 from grpo_tui.config.run_config import ConfigError, RunConfig
-from grpo_tui.config.section import SECTION_KEYS, Section
+from grpo_tui.config.section import SECTION_KEYS, Section, Stage
 from grpo_tui.config.section_reader import read_section
 from grpo_tui.config.settings import Settings
+from grpo_tui.config.stages_reader import LENGTHS
 from grpo_tui.config.trl_fields import (
     TARGETS,
     FieldInfo,
@@ -232,9 +239,80 @@ def inspect_saved(
     cwd = Path(config.cwd or Path.cwd())
     places = Places(config.path.parent if config.path is not None else cwd, cwd)
     found = _inspect(document, config.path, places, overrides, world_size)
+    return _of_origin(found, config)
+
+
+def inspect_stage(config: RunConfig, place: int, first: int = 0, *, world_size: WorldSize = 1) -> Inspected:
+    """Inspect a config as one of its stages trains it.
+
+    Args:
+        config: The config without the settings of a stage.
+        place: Position of the stage, from 0.
+        first: Step after which the stage begins.
+        world_size: As for `load_config`.
+    """
+    document = yaml_lines.YamlDocument(copy.deepcopy(config.raw))
+    cwd = Path(config.cwd or Path.cwd())
+    places = Places(config.path.parent if config.path is not None else cwd, cwd)
+    stage = config.section.stages[place]
+    return _of_origin(_stage(document, config.path, places, world_size, stage, first), config)
+
+
+def _of_origin(found: Inspected, config: RunConfig) -> Inspected:
     if found.config is None:
         return found
     return replace(found, config=replace(found.config, origin=config.origin))
+
+
+def _stage(
+    document: yaml_lines.YamlDocument,
+    file: Path | None,
+    places: Places,
+    world_size: WorldSize,
+    stage: Stage,
+    first: int = 0,
+) -> Inspected:
+    """Inspect a document with the settings of a stage. Changes the document."""
+    wrong = set_values(document, {**stage.set, "max_steps": first + stage.limit})
+    document.values.pop("num_train_epochs", None)
+    found = _inspect(document, file, places, (), world_size, stages=False)
+    if wrong:
+        return replace(found, findings=(*wrong, *found.findings), config=None)
+    return found
+
+
+def _stage_findings(
+    document: yaml_lines.YamlDocument, inspected: Inspected, places: Places, world_size: WorldSize
+) -> Iterator[Finding]:
+    """Yield what is wrong with the stages only, and settings that they replace."""
+    for key in LENGTHS:
+        if key in document.values:
+            said = f"{key} has no effect: grpo_tui.stages gives the steps"
+            yield Finding("section.stages", "warning", key, document.line(key), said, Fix(key, None))
+    for place, stage in enumerate(inspected.settings.section.stages):
+        found = _stage(copy.deepcopy(document), inspected.file, places, world_size, stage)
+        yield from of_stage(found.findings, inspected.findings, document, place, stage)
+
+
+def of_stage(
+    found: Iterable[Finding],
+    known: Iterable[Finding],
+    document: yaml_lines.YamlDocument,
+    place: int,
+    stage: Stage,
+) -> Iterator[Finding]:
+    """Yield findings of a stage that are not among those of the config, with the stage's name and line."""
+    said = {(one.id, one.message) for one in known}
+    for one in found:
+        message = f"stage {one_line(stage.name, 40)}: {one.message}"
+        if not said.isdisjoint({(one.id, one.message), (one.id, message)}):
+            continue
+        path: list[str | int] = ["grpo_tui", "stages", place]
+        own = next((key for key in stage.set if one.field and f"{one.field}.".startswith(f"{key}.")), None)
+        if own is not None:
+            path += ["set", own]
+        field = ".".join(map(str, path))
+        yield replace(one, field=field, line=document.line(*path), message=message, fix=None)
 
 
 def startable(inspected: Inspected, *, force: bool = False) -> RunConfig:
@@ -254,7 +332,14 @@ def _inspect(
     places: Places,
     overrides: Sequence[str],
     world_size: WorldSize,
+    *,
+    stages: bool = True,
 ) -> Inspected:
+    """Inspect a document.
+
+    Args:
+        stages: Whether the document is a whole config, not that of one of its stages.
+    """
     findings = [Finding("config.unreadable", "error", t.key, t.line, t.message) for t in document.twice]
     findings += apply_overrides(document, overrides)
     try:
@@ -266,6 +351,8 @@ def _inspect(
     section, section_findings = read_section(document, places)
     resolver = _Resolver(document, fields, places)
     parts = resolver.parts()
+    if stages and section.stages:
+        parts["GRPOConfig"]["max_steps"] = sum(stage.limit for stage in section.stages)
     findings += resolver.findings + section_findings
     settings = Settings(parts, section, fields, document, _world_size(world_size, section))
     findings += cross_findings(settings, errors_of(findings))
@@ -274,7 +361,13 @@ def _inspect(
     if not beyond:
         config = config_of(settings, file, places.cwd)
         config = replace(config, findings=tuple(findings), env=resolver.env)
-    return Inspected(file, settings, tuple(findings), config)
+    inspected = Inspected(file, settings, tuple(findings), config)
+    if not stages or not section.stages:
+        return inspected
+    findings += _stage_findings(document, inspected, places, world_size)
+    if config is not None:
+        config = replace(config, findings=tuple(findings))
+    return replace(inspected, findings=tuple(findings), config=config)
 
 
 def config_of(settings: Settings, file: Path | None, cwd: Path) -> RunConfig:

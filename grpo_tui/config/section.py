@@ -21,6 +21,7 @@ Training, scoring, checks and export all take a `Section`. Keys:
 - `health`: rule id → limits that replace the rule's own, or false to turn it off.
 - `notify`: `{on, command, webhook}`, notifications of findings and of the end.
 - `on`: list of `{when, do}`, conditions that pause or stop the run.
+- `stages`: list of `{name, set, steps | until, at_most}`, parts of the run with their own settings.
 """
 
 from __future__ import annotations
@@ -198,6 +199,32 @@ class OnRule:
     do: str
 
 
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A part of a run with its own settings.
+
+    Attributes:
+        set: Settings that replace those of the config, as dotted key to value.
+        steps: Number of steps; None for a stage that ends by a condition.
+        until: Condition on a metric, as `core.conditions` parses it.
+        at_most: Most steps when `until` is given.
+    """
+
+    name: str
+    set: dict[str, Any] = field(default_factory=dict)
+    steps: int | None = None
+    until: str | None = None
+    at_most: int | None = None
+
+    @property
+    def limit(self) -> int:
+        """Most steps of the stage."""
+        return self.steps or self.at_most or 1
+
+
+STAGE_KEYS = tuple(each.name for each in fields(Stage))
+
+
 def masked_url(url: str) -> str:
     """Return scheme and host of a URL. A variable's name is returned unchanged."""
     if url.startswith("$"):
@@ -229,6 +256,7 @@ class Section:
     """By rule id. None turns the rule off."""
     notify: Notify | None = None
     on: tuple[OnRule, ...] = ()
+    stages: tuple[Stage, ...] = ()
 
     @property
     def wants_chat(self) -> bool:

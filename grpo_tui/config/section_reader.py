@@ -33,6 +33,7 @@ from grpo_tui.config.section import (
     RewardEntry,
     Section,
 )
+from grpo_tui.config.stages_reader import read_stages
 from grpo_tui.config.trl_fields import load_fields
 from grpo_tui.config.yaml_lines import YamlDocument
 from grpo_tui.core.findings import Finding, Fix
@@ -477,6 +478,7 @@ class _SectionReader(SectionValues):
             health=read_health(self, value.get("health")),
             notify=read_notify(self, value.get("notify")),
             on=read_on(self, value.get("on")),
+            stages=read_stages(self, value.get("stages")),
         )
         if section.chat is False and (section.system_prompt is not None or section.few_shot):
             self.error(

@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from grpo_tui.core.stages import END
+
 CONTROLLER_KINDS = frozenset(
-    {"pause", "resume", "checkpoint", "stop", "sample", "evaluate", "tokens", "set", "undo"}
+    {"pause", "resume", "checkpoint", "stop", "sample", "evaluate", "tokens", "set", "undo", END}
 )
 """Handled by the training process at its safe point."""
 

@@ -9,6 +9,7 @@ from grpo_tui.config.live_settings import WHOLE
 from grpo_tui.core.diagnosis import RULES
 from grpo_tui.core.findings import Finding, Remedy, errors_first
 from grpo_tui.core.records import SettingChanged
+from grpo_tui.core.stages import SETTING as STAGE
 from grpo_tui.core.statistics import is_number
 from grpo_tui.health import machine_rules, policy_rules, signal_rules
 from grpo_tui.health.facts import Observation, Settings, Visits
@@ -147,7 +148,7 @@ class Doctor:
                 "setting": cause.name, "from": cause.old, "to": cause.new, "step": cause.step,
             }  # fmt: skip
             remedies = tuple(one for one in remedies if one.field != cause.name)
-            if not self._is_back(cause):
+            if cause.name != STAGE and not self._is_back(cause):
                 back = Remedy(f"Set {cause.name} back to {old}", cause.name, cause.old, live=True)
                 remedies = (back, *remedies)
         finding = Finding(name, severity, None, None, f"{rule.title}.{why} {found.message}{last}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from grpo_tui.core.diagnosis import RULES
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.records import SKIPPED, SettingChanged
+from grpo_tui.core.stages import SETTING as STAGE
 from grpo_tui.core.statistics import is_number
 from grpo_tui.health.doctor import Doctor
 from grpo_tui.health.facts import GroupFacts, Observation, Settings, Visits, facts_of
@@ -68,11 +69,13 @@ def begin(reader: RunReader) -> tuple[Doctor, Iterator[Observation]]:
     """Return a doctor that has seen nothing of a run, and what it has to see, in order."""
     logged = metric_keys(reader)
     settings = settings_of(reader, logged="reward" in logged)
-    groups = training_groups(reader)
+    changes = _changes(reader)
+    after = _stage_start(changes)
+    groups = [one for one in training_groups(reader) if one[0] > after]
     prompts = {key: Visits(count, low, high, group) for key, count, low, high, group in prompt_ranges(reader)}
     doctor = Doctor(settings, limits_of(reader), prompts or None)
-    doctor.changes += _changes(reader)
-    return doctor, _observations(reader, settings, groups, [key for key in KEYS if key in logged])
+    doctor.changes += changes
+    return doctor, _observations(reader, settings, groups, [key for key in KEYS if key in logged], after)
 
 
 def doctor_before(reader: RunReader, step: int) -> Doctor:
@@ -82,10 +85,12 @@ def doctor_before(reader: RunReader, step: int) -> Doctor:
     """
     settings = settings_of(reader, logged=True)
     logged = metric_keys(reader)
-    groups = [one for one in training_groups(reader) if one[0] < step]
+    changes = _changes(reader)
+    after, keys = _stage_start(changes), [key for key in KEYS if key in logged]
+    groups = [one for one in training_groups(reader) if after < one[0] < step]
     doctor = Doctor(settings, limits_of(reader), prompts={})
-    doctor.changes += _changes(reader)
-    for observation in _observations(reader, settings, groups, [key for key in KEYS if key in logged], step):
+    doctor.changes += changes
+    for observation in _observations(reader, settings, groups, keys, after, step):
         doctor.see(observation)
     return doctor
 
@@ -102,6 +107,11 @@ def _changes(reader: RunReader) -> list[SettingChanged]:
             if one.attempt > change.attempt
         )
     ]
+
+
+def _stage_start(changes: Sequence[SettingChanged]) -> int:
+    """Return the step after which the newest stage began. Earlier rewards can have another meaning."""
+    return next((change.step for change in reversed(changes) if change.name == STAGE), 0)
 
 
 def settings_of(reader: RunReader, *, logged: bool) -> Settings:
@@ -149,15 +159,16 @@ def _observations(
     settings: Settings,
     groups: list[tuple[int, int]],
     keys: list[str],
+    after: int = 0,
     before: float = math.inf,
 ) -> Iterator[Observation]:
     """Yield the run's stretches in order, without those that recorded nothing."""
     logged = step_range(reader)
     steps = [] if logged is None else [logged.first_step, logged.newest_step]
     steps += [groups[0][0], groups[-1][0]] if groups else []
-    if not steps or min(steps) >= before:
+    if not steps or min(steps) >= before or max(steps) <= after:
         return
-    first, last = min(steps), int(min(max(steps), before - 1))
+    first, last = max(min(steps), after + 1), int(min(max(steps), before - 1))
     width = max(1, -(-(last - first + 1) // STRETCHES))
     values: dict[int, dict[str, float]] = defaultdict(dict)
     missing: dict[int, set[str]] = defaultdict(set)

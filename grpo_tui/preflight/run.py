@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.config.plan import Plan
-from grpo_tui.config.resolve import Inspected
+from grpo_tui.config.resolve import Inspected, inspect_stage, of_stage
 from grpo_tui.config.run_config import RunConfig, stamps_of
 from grpo_tui.config.settings import Settings
 from grpo_tui.core.findings import Finding, errors_of
@@ -62,7 +62,7 @@ def check(
     memory: Memory | None = None,
     children: Children | None = None,
 ) -> Preflight:
-    """Check a config before it starts.
+    """Check a config before it starts, and each of its stages.
 
     Args:
         tell: called after each part with everything known, from this thread or a part's own.
@@ -75,6 +75,35 @@ def check(
     Returns:
         All results, or those so far if cancelled.
     """
+    with ExitStack() as ending:
+        kept = children or ending.enter_context(Children())
+        more: dict[str, Any] = {"progress": progress, "cancel": cancel, "parts": parts, "machine": machine}
+        more |= {"memory": memory or Memory(), "children": kept}
+        found = _check(inspected, start, tell=tell, **more)
+        settings, config = inspected.settings, inspected.config
+        for place, stage in enumerate(settings.section.stages):
+            if config is None or (cancel is not None and cancel.is_set()):
+                break
+            one = _check(inspect_stage(config, place, world_size=settings.world_size), start, **more)
+            own = of_stage(one.findings, found.findings, settings.document, place, stage)
+            found = replace(found, findings=in_order([*found.findings, *own]))
+            if tell is not None:
+                tell(found)
+        return found
+
+
+def _check(
+    inspected: Inspected,
+    start: Launch | None,
+    *,
+    tell: Tell | None = None,
+    progress: Progress | None,
+    cancel: threading.Event | None,
+    parts: Sequence[Part],
+    machine: Machine | None,
+    memory: Memory,
+    children: Children,
+) -> Preflight:
     start = start or Launch()
     env = dict(inspected.config.env) if inspected.config is not None else {}
     if start.gpus:
@@ -89,13 +118,8 @@ def check(
     flight.reached = tuple(reach_findings(settings, start, machine))
     flight.say()
     if inspected.config is not None and any(part in LOADING for part in parts):
-        with ExitStack() as ending:
-            kept = children or ending.enter_context(Children())
-            _load(
-                flight,
-                inspected.config,
-                _Asking(kept, progress, cancel or threading.Event(), memory or Memory()),
-            )
+        asking = _Asking(children, progress, cancel or threading.Event(), memory)
+        _load(flight, inspected.config, asking)
     return flight.result()
 
 

@@ -9,6 +9,7 @@ from grpo_tui.core import probe_changes
 from grpo_tui.core.commands import BESIDE, Command, Outcome
 from grpo_tui.core.records import CheckpointSaved, SettingChanged
 from grpo_tui.core.schedule import FACT, Scheduled, scheduled_from
+from grpo_tui.core.stages import END
 from grpo_tui.core.text import one_line, prompt_text
 from grpo_tui.present.formatting import changed, plural, setting, size
 from grpo_tui.present.glyphs import state_sign
@@ -28,6 +29,7 @@ DONE = {
     "evaluate": ("evaluated", ""),
     "tokens": ("tokens scored", ""),
     "undo": ("change taken back", ""),
+    END: ("stage ended", ""),
 }
 """What was done, and text after the name of who did it."""
 ASKED = {
@@ -42,6 +44,7 @@ ASKED = {
     "tokens": "tokens requested",
     "set": "change requested",
     "undo": "undo requested",
+    END: "end of the stage requested",
 }
 
 

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from grpo_tui.core import probe_changes
 
@@ -231,3 +232,8 @@ def from_here(path: Path) -> str:
 def plural(count: int, noun: str) -> str:
     """Return `1 step`, `2 steps`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def stage_words(stage: Mapping[str, Any]) -> str:
+    """Return the stage of a status as text: `stage 1 of 2: format`."""
+    return f"stage {stage['number']} of {stage['count']}: {stage['name']}"

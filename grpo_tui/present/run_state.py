@@ -30,6 +30,7 @@ from grpo_tui.present.charts import (
     way_on,
 )
 from grpo_tui.present.events import alert_rows, event_rows
+from grpo_tui.present.formatting import stage_words
 from grpo_tui.present.group_card import GroupFold
 from grpo_tui.present.hardware_view import hardware_view, rank_rows
 from grpo_tui.present.series import FLAT, FLAT_BOTTOM, FLAT_TOP, Series, StepFold
@@ -379,6 +380,7 @@ class RunState:
             live=status.live,
             step=step,
             total_steps=status.total_steps,
+            stage=one_line(stage_words(status.stage), 60) if status.stage is not None else "",
             step_time_s=self._usual("step_time"),
             tokens_per_s=self._usual(TOKENS_PER_SECOND),
             eta_s=self._eta(status, step, self._usual("step_time")),

@@ -145,6 +145,8 @@ class TrainView:
     live: bool = False
     step: int = 0
     total_steps: int | None = None
+    stage: str = ""
+    """The stage that trains, such as `stage 1 of 2: format`; empty for a run without stages."""
     step_time_s: float | None = None
     tokens_per_s: float | None = None
     """Prompt and completion tokens of all ranks per second of step time, over the newest steps."""

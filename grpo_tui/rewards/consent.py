@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 from grpo_tui.config.paths import split_file_source
 from grpo_tui.config.presets import shipped
+from grpo_tui.config.resolve import inspect_stage
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.trl_fields import TRL_NAMES
 from grpo_tui.core.text import one_line
@@ -123,7 +124,8 @@ def needed_to_resume(run: Path) -> tuple[Code, ...]:
     """Return the code without consent that resuming a run would execute. Empty if the run cannot be read."""
     try:
         spec = read_spec(RunFolder(run).spec)
-        return needed_to_start(RunConfig.from_json(spec.config, run), run, spec.launcher)
+        config = spec.stage.base if spec.stage is not None else spec.config
+        return needed_to_start(RunConfig.from_json(config, run), run, spec.launcher)
     except (OSError, ValueError):
         return ()
 
@@ -176,10 +178,12 @@ def needed_to_start(
     """Return code of a start that is not the user's own and has no consent.
 
     Args:
+        config: The config of the whole run, of which each stage is looked at too.
         launcher: words of a launcher that the user did not type.
     """
     why = _why_foreign(config)
-    found = [code for _, code in _codes(config, why)]
+    parts = [config, *(inspect_stage(config, place).config for place in range(len(config.section.stages)))]
+    found = list(dict.fromkeys(code for one in parts if one is not None for _, code in _codes(one, why)))
     runs = [run for run in (config.origin, folder) if run is not None and _is_foreign_run(run)]
     for run in dict.fromkeys(runs):
         record = RunFolder(run).spec

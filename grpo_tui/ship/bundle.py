@@ -72,6 +72,10 @@ def write_bundle(
     """
     if os.path.lexists(target):
         raise BundleError(f"{target} already exists and was left unchanged. Choose another name")
+    if spec.stage is not None:
+        raise BundleError(
+            "this run has stages, and a bundle does not hold their files. Copy the run's folder"
+        )
     if spec.forked_from:
         raise BundleError(
             "this run started from a checkpoint of another run, which a bundle does not hold. Export that run"

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from grpo_tui.core.stages import StageNow, stage_from
 from grpo_tui.store.json_file import read_regular, write_bytes, write_json
 from grpo_tui.store.layout import RunFolder
 
@@ -43,6 +44,9 @@ class RunSpec:
     """What is broken on purpose in this trial; empty for nothing."""
     stop_after: int | None = None
     """Step after which to save and stop, without changing the schedule as fewer `max_steps` would."""
+
+    stage: StageNow | None = None
+    """The stage that trains, whose settings `config` has; None for a run without stages."""
 
     def write(self, path: Path) -> None:
         """Write the file whole or not at all, readable by its owner only: a config can contain tokens."""
@@ -116,6 +120,7 @@ def read_spec(path: Path) -> RunSpec:
             smoke=bool(body.get("smoke")),
             drill=str(body.get("drill") or ""),
             stop_after=int(body["stop_after"]) if body.get("stop_after") else None,
+            stage=stage_from(body.get("stage")),
         )
     except TypeError as error:  # edited by hand
         raise ValueError(f"{path} is not a run specification: {error}") from error

@@ -15,6 +15,8 @@ from grpo_tui.core.evaluations import WITHOUT_GAIN
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.schedule import FACT as SCHEDULE
 from grpo_tui.core.schedule import scheduled_from, waiting_in
+from grpo_tui.core.stages import DONE, stage_from
+from grpo_tui.core.stages import FACT as STAGE
 from grpo_tui.store.checkpoints import judge, weights_fault
 from grpo_tui.store.connection import DamagedError, NewerError, RunDatabaseError
 from grpo_tui.store.layout import RunFolder
@@ -96,6 +98,8 @@ class Status:
     error: Mapping[str, Any] | None = None
     alerts: tuple[Mapping[str, Any], ...] = ()
     """Problems with its process or its record."""
+    stage: Mapping[str, Any] | None = None
+    """Name, number and count; None for a run without stages."""
     findings: tuple[Finding, ...] = ()
     """Problems with its training, worst first. In the JSON they are alerts too."""
     hardware: Hardware | None = None
@@ -250,6 +254,7 @@ def _from_database(
         dropped=sum(reader.dropped().values()) + (sum(rank.lost.values()) if rank and _open(attempt) else 0),
         checkpoints=checkpoints,
         scheduled=_scheduled(reader),
+        stage=_stage(reader),
         error=_error(attempt, state, folder),
         alerts=(*_alerts(shown_rank, step), *_record_alerts(reader, attempt, step), *masked),
         findings=tuple(with_checkpoint(reader, one, complete) for one in open_findings(reader)),
@@ -266,6 +271,8 @@ def _open(attempt: Attempt | None) -> bool:
 def _state(attempt: Attempt | None, heartbeat: Heartbeat | None, rank: RankState | None) -> str:
     supervisor_alive = heartbeat is not None and heartbeat.supervisor_alive
     if attempt is None:
+        return "starting" if supervisor_alive else "crashed"
+    if attempt.state == DONE:
         return "starting" if supervisor_alive else "crashed"
     if attempt.state is not None:
         return "starting" if _starts_anew(attempt, heartbeat) else attempt.state
@@ -425,9 +432,17 @@ def _scheduled(reader: RunReader) -> tuple[Mapping[str, Any], ...]:
     )
 
 
+def _stage(reader: RunReader) -> Mapping[str, Any] | None:
+    now = stage_from(reader.fact(STAGE))
+    return {"name": now.name, "number": now.place + 1, "count": len(now.names)} if now is not None else None
+
+
 def _error(attempt: Attempt | None, state: str, folder: RunFolder) -> Mapping[str, Any] | None:
     if attempt is not None and attempt.error is not None:
         return attempt.error
+    if attempt is not None and attempt.state == DONE and state == "crashed":
+        message = "the run ended after a stage, before the next one began"
+        return {"type": "", "message": message, "cause": message}
     if state == "crashed":
         return {
             "type": "",

@@ -9,12 +9,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from grpo_tui.children.forker import adopt_orphans
 from grpo_tui.core.commands import CONTROLLER_KINDS, SUPERVISOR_KINDS, Command, Outcome
+from grpo_tui.core.stages import DONE
 from grpo_tui.store.checkpoints import newest_usable
 from grpo_tui.store.json_file import append_regular, write_bytes
 from grpo_tui.store.layout import RunFolder, hold, where
@@ -26,6 +28,7 @@ from grpo_tui.store.live import (
     write_heartbeat,
 )
 from grpo_tui.store.mailbox import Mailbox, Outbox
+from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import RunSpec, read_spec
 from grpo_tui.supervisor.hardware import HardwareWatch
 from grpo_tui.supervisor.last_word import Ended, conclude, starvation_kills
@@ -39,6 +42,7 @@ from grpo_tui.supervisor.leftovers import (
     send,
 )
 from grpo_tui.supervisor.notify import Notifier, notify_of
+from grpo_tui.supervisor.start import LEAVING_S, RunFolderBusy, take_lock
 
 TICK_S = 0.1
 HEARTBEAT_S = 1.0
@@ -95,16 +99,40 @@ class Supervisor:
         if self._trainer is None:
             self._refuse_leftovers("the run had ended before this command was read")
             self._start_trainer()
-        self._beat(force=True)
         self._hardware.start(self._trainer)
+        self._watch()
+        while self._stage_done():
+            self._start_trainer()
+            self._watch()
+        self._hardware.stop()
+        self._after_end()
+        return 0
+
+    def _watch(self) -> None:
+        self._beat(force=True)
         while self._trainer_lives():
             self._beat()
             with self._unharmed("serving the run"):
                 self._serve()
             time.sleep(TICK_S)
-        self._hardware.stop()
-        self._after_end()
-        return 0
+
+    def _stage_done(self) -> bool:
+        """Return whether the ended process completed a stage and left the next one in `run.json`."""
+        done = False
+        with self._unharmed("looking for the next stage"), closing(RunReader(self._folder.database)) as known:
+            last = known.attempts()[-1]
+            # An attempt from before this process means that the process recorded nothing.
+            own = self._child is None or last.started_at >= self._started_at
+            done = own and last.state == DONE and self._stop_now is None
+        if done:
+            self._end_processes()
+        return done and (self._lock is not None or self._take_lock())
+
+    def _take_lock(self) -> bool:
+        """Lock the folder for the next process. A supervisor that joined later did not inherit the lock."""
+        with contextlib.suppress(RunFolderBusy):
+            self._lock = take_lock(self._folder, LEAVING_S)
+        return self._lock is not None
 
     @contextlib.contextmanager
     def _unharmed(self, what: str) -> Iterator[None]:
@@ -124,6 +152,7 @@ class Supervisor:
         environment[MARK] = self._mark
         # By default torch elastic stops its ranks on SIGHUP.
         environment.setdefault("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGQUIT")
+        self._started_at = time.time()
         spec = read_spec(self._folder.spec)
         if spec.gpus:
             environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # the order of NVML and nvidia-smi
@@ -141,7 +170,7 @@ class Supervisor:
         self._trainer = self._child.pid
         self._trainer_started = process_started(self._child.pid)
         # Only for a run this supervisor starts: consent to run the command was asked for at the start.
-        if (notify := notify_of(spec)) is not None:
+        if self._notifier is None and (notify := notify_of(spec)) is not None:
             self._notifier = Notifier(self._folder, notify)
             self._notifier.start()
 
@@ -268,13 +297,18 @@ class Supervisor:
 
     # -- the end ---------------------------------------------------------------------------------
 
-    def _after_end(self) -> None:
+    def _end_processes(self) -> int | None:
+        """End what the training process left behind, and return its exit code."""
         code = None
         if self._child is not None:  # children of rewards must not outlive the run
             kill_session(self._child.pid)
             code = self._child.wait()
             kill_descendants(() if self._notifier is None else self._notifier.senders())
         kill_marked(self._mark)
+        return code
+
+    def _after_end(self) -> None:
+        code = self._end_processes()
         with self._unharmed("answering"):
             # The trainer reads the mailbox too, and may have exited before this process saw the command.
             asked = [command for command in self._outbox.pending() if command.kind == "stop_now"]

@@ -527,12 +527,14 @@ class RecordingCallback(TrainerCallback):
         phases: PhaseClock,
         attempt: int,
         checkpoints: Checkpoints,
+        settings: LiveSettings,
     ) -> None:
         self._put, self._phases, self._attempt, self._checkpoints = put, phases, attempt, checkpoints
+        self._settings = settings
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Record the planned number of steps, which is known once the data loader exists."""
-        self._put(TotalSteps(self._attempt, int(state.max_steps)))
+        self._put(TotalSteps(self._attempt, int(state.max_steps) + self._settings.later_steps))
         self._phases.step = int(state.global_step)
         self._phases.tell(step=int(state.global_step))
         self._checkpoints.training_begins()

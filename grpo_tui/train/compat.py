@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from grpo_tui.core.records import Mode
+from grpo_tui.train.stage_schedule import STAGE_START, counted_from, later
 
 NEEDED = {
     "_calculate_rewards": "recording of rewards",
@@ -714,6 +715,8 @@ def schedule_kind(trainer: Any) -> str:
 def schedule_shapes(trainer: Any, kind: str, steps: int) -> list[Callable[[int], float]]:
     """Return each parameter group's rate factor as a function of the step, for this schedule and length.
 
+    A schedule of a stage counts from the start of the stage.
+
     Raises:
         LookupError: The current or the new schedule is not a function of the step, or the script made the
             current one itself.
@@ -722,12 +725,13 @@ def schedule_shapes(trainer: Any, kind: str, steps: int) -> list[Callable[[int],
     import torch
     from transformers import get_scheduler
 
+    first = vars(trainer).get(STAGE_START, 0)
     groups = [{"params": [torch.nn.Parameter(torch.zeros(1))]} for _ in trainer.optimizer.param_groups]
     made = get_scheduler(
         kind,
         optimizer=torch.optim.SGD(groups, lr=1.0),
-        num_warmup_steps=trainer.args.get_warmup_steps(steps),
-        num_training_steps=steps,
+        num_warmup_steps=trainer.args.get_warmup_steps(steps - first),
+        num_training_steps=steps - first,
         scheduler_specific_kwargs=trainer.args.lr_scheduler_kwargs,
     )
     for schedule, name in ((scheduler(trainer), schedule_kind(trainer)), (made, kind)):
@@ -735,11 +739,13 @@ def schedule_shapes(trainer: Any, kind: str, steps: int) -> list[Callable[[int],
             raise LookupError(f"the schedule {name} is not a function of the step")
     if any(_made_elsewhere(shape) for shape in scheduler(trainer).lr_lambdas):
         raise LookupError("the learning rate follows a schedule of the script's own")
-    return list(made.lr_lambdas)
+    return counted_from(first, made.lr_lambdas)
 
 
 def _made_elsewhere(shape: Any) -> bool:
     """Return whether a schedule's function is not one of transformers, so its length is not known."""
+    if getattr(shape, "func", None) is later:
+        shape = shape.args[1]
     return getattr(getattr(shape, "func", shape), "__module__", "") != "transformers.optimization"
 
 

@@ -64,6 +64,10 @@ class Controller:
         self.evaluate: Callable[[], tuple[str, dict[str, Any]]] | None = None
         """Evaluates the policy; None for a run without `grpo_tui.evaluate`."""
         checkpoints.on_owed = self.pause_for
+        self.more_stages = False
+        """Whether another stage follows, which needs a checkpoint of the last step."""
+        self.stage_ended: str | None = None
+        """Why the stage ended before its last step."""
         self.pause_wanted = False
         """Set when the run should pause by itself, for example after two aborted reward calls in a row."""
 
@@ -82,6 +86,9 @@ class Controller:
             if self.stop_after is not None and self._phases.step >= self.stop_after:
                 self.stop_wanted = self.stop_wanted or self._phases.step < self._trainer.state.max_steps
             self.safe_point()
+            over = self.stage_ended is not None or self._phases.step >= self._trainer.state.max_steps
+            if self.more_stages and over:
+                self.until_written(lambda: self._checkpoints.save(requested=False), "the end of the stage")
             return result
 
         return maybe_log_save_evaluate
@@ -168,7 +175,9 @@ class Controller:
             outcome = self._carry_out(command)
             if outcome is not None and self._ranks.first:
                 self._outbox.finish(command, outcome)
-        if self.stopped:  # a later max_steps lets the training of a finished run go on
+        if (
+            self.stopped or self.stage_ended is not None
+        ):  # a later max_steps lets the training of a finished run go on
             self._trainer.control.should_training_stop = True
         self._outbox.send()
 
@@ -239,6 +248,10 @@ class Controller:
             return "already stopping", {}
         path = self._stop()
         return f"saved {path.name}; the run ends here", {"path": str(path)}
+
+    def _on_end_stage(self, command: Command) -> tuple[str, dict[str, Any]]:
+        self.stage_ended = str(command.args.get("because") or "")
+        return "", {}
 
     def _on_sample(self, command: Command) -> tuple[str, dict[str, Any]]:
         prompt = command.args.get("prompt") or self._ranks.from_first(self._newest_prompt())

@@ -380,6 +380,8 @@ class Resuming:
         new = self._now[name]
         self._changes.append((name, old, new))
         self._session.settings.replaced({name})
+        if name == "max_steps" and self._session.stage is not None:
+            return  # the end of the stage
         self._note(f"{name} is {shown(new)}, as the config says; it was {shown(old)}")
 
     def _say_what_stays(self) -> None:

@@ -14,6 +14,8 @@ from typing import Any
 from grpo_tui.config.section import OnRule
 from grpo_tui.core import records as r
 from grpo_tui.core.conditions import Watched, parse
+from grpo_tui.core.stages import BY as BY_STAGES
+from grpo_tui.core.stages import END
 from grpo_tui.core.text import one_line
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.mailbox import Mailbox
@@ -81,7 +83,8 @@ class RuleWatch:
         while self._due:
             rule, said = self._due[0]
             try:
-                self._mailbox.submit(rule.do, {"because": one_line(said, 200)}, by=BY)
+                by = BY_STAGES if rule.do == END else BY
+                self._mailbox.submit(rule.do, {"because": one_line(said, 200)}, by=by)
             except OSError:  # the disk is full; try again with the next records
                 return
             del self._due[0]

@@ -23,7 +23,16 @@ from typing import TYPE_CHECKING, Any
 from grpo_tui.config.packages import all_versions, processor, versions_of
 from grpo_tui.config.section import OnRule
 from grpo_tui.core.evaluations import FACT, Evaluations
-from grpo_tui.core.records import AttemptEnded, AttemptStarted, Fact, Record, RewardFunctionInfo
+from grpo_tui.core.records import (
+    AttemptEnded,
+    AttemptStarted,
+    Fact,
+    Record,
+    RewardFunctionInfo,
+    SettingChanged,
+)
+from grpo_tui.core.stages import DONE, SETTING, StageNow
+from grpo_tui.core.stages import FACT as STAGE
 from grpo_tui.core.text import shell_word
 from grpo_tui.health.live import LiveVerdict
 from grpo_tui.store.checkpoints import newest_usable
@@ -90,6 +99,7 @@ class Session:
         """
         self.callbacks: list[Any] = []
         self._replaced: dict[str, str] = {}
+        self.stage: StageNow | None = None
 
     def report_replaced(self, by: str) -> None:
         """Record which functions of the standard library were replaced since the last call.
@@ -155,7 +165,7 @@ class Session:
         self.capture.install()
         self.checkpoints.install()
         self.controller.install()
-        callback = RecordingCallback(self.put, self.phases, self.attempt, self.checkpoints)
+        callback = RecordingCallback(self.put, self.phases, self.attempt, self.checkpoints, self.settings)
         compat.add_callback_first(trainer, callback)
         self.callbacks.append(callback)
         self._guard_gradients(trainer)
@@ -265,6 +275,24 @@ class Session:
             watch = watch_of(self.folder, rules, self.attempt, gpus)
             self.recorder.judges[watch] = "follows the rules of grpo_tui.on no longer"
 
+    def begin_stage(self, now: StageNow) -> None:
+        """Train one stage of the run: record it, and follow its schedule. Call after `join`."""
+        from grpo_tui.train.settings import BY_CONFIG
+        from grpo_tui.train.stage_schedule import schedule_from
+
+        self.stage = now
+        schedule_from(self._trainer, now.start)
+        self.controller.more_stages = not now.is_last
+        self.settings.later_steps = now.later
+        if self.rank:
+            return
+        self.fact(STAGE, now.to_fact())
+        print(f"grpo-tui: stage {now.place + 1} of {len(now.names)}: {now.name}", flush=True)
+        if self._resumed_from == now.start and now.place:
+            old, new = now.names[now.place - 1], now.name
+            at = time.time()
+            self.put(SettingChanged(self.attempt, now.start, at, SETTING, old, new, BY_CONFIG, now.because))
+
     def _resumed_by(self) -> str:
         """Return the command that resumes this run; empty when the user's script trains it."""
         return f"grpo-tui train {shell_word(self._name)} --resume" if self.folder.spec.exists() else ""
@@ -354,6 +382,11 @@ class Session:
         return True
 
     @property
+    def step(self) -> int:
+        """Number of completed steps."""
+        return int(self._trainer.state.global_step)
+
+    @property
     def made_a_step(self) -> bool:
         """Whether this attempt has completed a step."""
         return self._trainer is not None and int(self._trainer.state.global_step) > self._resumed_from
@@ -387,8 +420,10 @@ class Session:
                 self._trainer.remove_callback(callback)
 
     def ended_state(self) -> str:
-        """Return `stopped` when a stop was carried out, else `finished`."""
-        return "stopped" if self.controller.stopped else "finished"
+        """Return how this attempt ended: `stopped`, `DONE` when another stage follows, or `finished`."""
+        if self.controller.stopped:
+            return "stopped"
+        return DONE if self.controller.more_stages else "finished"
 
 
 def checkpoint_step(checkpoint: Path) -> int:

@@ -70,6 +70,8 @@ class LiveSettings:
         self.rate_factor = 1.0
         """Product of all changes to the learning rate in this run, relative to the config."""
         self.changed: set[str] = set()
+        self.later_steps = 0
+        """Most steps of the stages after this one."""
         self._done: list[Made | Scheduled] = []
         """Changes that can be undone, and those that wait for their step, oldest first."""
         self.schedule: tuple[Scheduled, ...] = ()
@@ -123,7 +125,7 @@ class LiveSettings:
         for name, (old, value) in done.items():
             self._put(SettingChanged(self._attempt, step, now, name, old, value, by, because, undoes))
             if name == "max_steps":
-                self._put(TotalSteps(self._attempt, value))
+                self._put(TotalSteps(self._attempt, value + self.later_steps))
         if not undoes and by not in (BY_RESUME, BY_CONFIG):
             self._done.append(Made(now, done))
         self.on_change()

@@ -15,9 +15,13 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from grpo_tui.config.section import OnRule
+from grpo_tui.core.stages import DONE, END
+from grpo_tui.present.formatting import plural
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import RankFile
@@ -79,8 +83,49 @@ def main(arguments: list[str] | None = None) -> int:
             _restore_spec(session.folder)
         session.failed(error)
         return FAILED
+    try:
+        if state == DONE and session.rank == 0:
+            _follow_with_next(session, spec)
+    except Exception as error:
+        traceback.print_exc()
+        session.failed(error)
+        return FAILED
     session.close(state)
     return _stopped(spec) if state == "stopped" else 0
+
+
+def _begin_stage(session: Session, config: RunConfig, spec: RunSpec) -> None:
+    if spec.stage is None:
+        return
+    session.begin_stage(spec.stage)
+    until = config.section.stages[spec.stage.place].until
+    if until is not None:
+        session.act_on((OnRule(until, END),))
+
+
+def _follow_with_next(session: Session, spec: RunSpec) -> None:
+    """Write what the supervisor starts next. A resume after a kill starts the same."""
+    from grpo_tui.config.run_config import RunConfig
+    from grpo_tui.config.stages import next_stage
+
+    now, step, early = spec.stage, session.step, session.controller.stage_ended
+    assert now is not None
+    why = early
+    if why is None:
+        until = RunConfig.from_json(now.base).section.stages[now.place].until
+        why = f"its limit of {plural(now.limit, 'step')} was reached" if until is not None else ""
+    config, stage = next_stage(now, step, why, size=world_size())
+    settle_earlier(session.folder, restore=False)
+    checkpoint = session.checkpoints.path(step)
+    begun = replace(
+        spec,
+        config=config.to_json(),
+        resume=str(checkpoint),
+        notes=(),
+        overridden=tuple(config.section.stages[stage.place].set),
+        stage=stage,
+    )
+    begun.write(session.folder.spec)
 
 
 def _stopped(spec: RunSpec) -> int:
@@ -140,6 +185,7 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder, early: list[int])
         trainer.add_callback(NaNGradient(trainer, session))
     _keep_what_is_ours(session)
     _ask_while_training(session, config, prompts, sources if not spec.smoke else None)
+    _begin_stage(session, config, spec)
     record = reproduction_record(trainer, Path(config.cwd or "."))
     session.fact("reproduction", {**record, "forced": list(spec.forced)})
     _stop_on_signals(session, early)

@@ -77,7 +77,7 @@ def test_status_prints_the_documented_shape(followed: tuple[Path, str]) -> None:
     body = json.loads(grpo_tui("status", run, "--json").stdout)
     assert set(body) == {
         "state", "step", "total_steps", "phase", "phase_s", "reward_func", "heartbeat_age_s", "pid", "ranks",
-        "attempt", "metrics", "dropped", "checkpoints", "scheduled", "error", "alerts", "hardware", "forced",
-        "forked_from",
+        "attempt", "metrics", "dropped", "checkpoints", "scheduled", "stage", "error", "alerts", "hardware",
+        "forced", "forked_from",
     }  # fmt: skip
     assert (body["state"], body["step"], body["total_steps"], body["dropped"]) == ("finished", 3, 3, 0)

@@ -293,6 +293,10 @@ class NowLine(RunLine):
 
 
 def _phase(view: TrainView) -> Line:
+    return [Span(f"{view.stage}  "), *_doing(view)] if view.stage else _doing(view)
+
+
+def _doing(view: TrainView) -> Line:
     if view.state == "paused":
         return [Span(paused_words(view), "strong attention")]
     if view.ended:

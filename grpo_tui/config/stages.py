@@ -1,0 +1,72 @@
+"""The config of each stage of a run, from the config of the whole run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from grpo_tui.config.resolve import inspect_stage, startable
+from grpo_tui.config.run_config import RunConfig
+from grpo_tui.core.stages import StageNow
+
+
+def first_stage(
+    base: RunConfig, *, size: int | None = 1, force: bool = False
+) -> tuple[RunConfig, StageNow | None]:
+    """Return what a new run trains first: a config, and its stage if the config has stages.
+
+    Args:
+        size: Number of training processes, None when unknown.
+        force: Accept errors, as long as a config results.
+
+    Raises:
+        ConfigError: The stage cannot train.
+    """
+    return stage_at(base, None, 0, size=size, force=force)
+
+
+def stage_at(
+    base: RunConfig, before: StageNow | None, step: int, *, size: int | None = 1, force: bool = False
+) -> tuple[RunConfig, StageNow | None]:
+    """Return what a run trains from a checkpoint of this step on.
+
+    Args:
+        before: The stage that trained last; None if there was none.
+        size, force: As for `first_stage`.
+
+    Raises:
+        ConfigError: The stage cannot train.
+    """
+    stages = base.section.stages
+    if not stages:
+        return base, None
+    starts = tuple(start for start in before.starts if start <= step) if before is not None else ()
+    starts = starts[: len(stages)] or (step,)
+    if step >= starts[-1] + stages[len(starts) - 1].limit and len(starts) < len(stages):
+        starts = (*starts, step)
+    return _begun(base, starts, "", size=size, force=force)
+
+
+def next_stage(now: StageNow, step: int, because: str, *, size: int | None = 1) -> tuple[RunConfig, StageNow]:
+    """Return the stage that follows one that ended after `step`.
+
+    Raises:
+        ConfigError: The stage cannot train.
+    """
+    base = RunConfig.from_json(now.base)
+    return _begun(base, (*now.starts, step), because, size=size, force=False)
+
+
+def _begun(
+    base: RunConfig, starts: Sequence[int], because: str, *, size: int | None, force: bool
+) -> tuple[RunConfig, StageNow]:
+    stages, place = base.section.stages, len(starts) - 1
+    config = startable(inspect_stage(base, place, starts[-1], world_size=size), force=force)
+    now = StageNow(
+        names=tuple(stage.name for stage in stages),
+        starts=tuple(starts),
+        limit=stages[place].limit,
+        later=sum(stage.limit for stage in stages[place + 1 :]),
+        base=base.to_json(),
+        because=because,
+    )
+    return config, now

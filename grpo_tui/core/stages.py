@@ -1,0 +1,77 @@
+"""Stages of a run: which of them trains, and where each began."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from grpo_tui.core.exchange import plain, rebuilt
+
+BY = "grpo_tui.stages"
+FACT = "stage"
+"""Key of a fact: the stage that trains, without its base config."""
+SETTING = "stage"
+"""Name under which the history records that a stage began."""
+DONE = "stage done"
+"""State of an attempt that completed its stage, so that the next stage follows."""
+END = "end_stage"
+"""Kind of the command that ends a stage early."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageNow:
+    """The stage that trains, and the stages before it.
+
+    Attributes:
+        names: Names of all stages, in order.
+        starts: Step after which each stage so far began. The last one trains.
+        limit: Most steps of this stage.
+        later: Most steps of all later stages.
+        base: The run's config without the settings of a stage, as JSON.
+        because: Why the stage before ended.
+    """
+
+    names: tuple[str, ...]
+    starts: tuple[int, ...]
+    limit: int
+    later: int = 0
+    base: dict[str, Any] = field(default_factory=dict)
+    because: str = ""
+
+    @property
+    def place(self) -> int:
+        """Position of the stage, from 0."""
+        return len(self.starts) - 1
+
+    @property
+    def name(self) -> str:
+        """Name of the stage."""
+        return self.names[self.place]
+
+    @property
+    def start(self) -> int:
+        """Step after which the stage began."""
+        return self.starts[-1]
+
+    @property
+    def is_last(self) -> bool:
+        """Whether no stage follows."""
+        return self.place + 1 >= len(self.names)
+
+    def to_fact(self) -> dict[str, Any]:
+        """Return JSON data without the base config, which can contain tokens."""
+        body = plain(self)
+        del body["base"]
+        return body
+
+
+def stage_from(body: Any) -> StageNow | None:
+    """Return a stage from JSON data, None if it is none."""
+    if not isinstance(body, Mapping):
+        return None
+    try:
+        now = rebuilt(StageNow, body)
+    except ValueError:
+        return None
+    return now if 0 < len(now.starts) <= len(now.names) else None

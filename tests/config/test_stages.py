@@ -1,0 +1,131 @@
+"""The section's stages: how they are written, and the config that each of them trains."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from grpo_tui.config.export_script import write_script
+from grpo_tui.config.export_sources import NoSourceError
+from grpo_tui.config.resolve import inspect_config, load_config
+from grpo_tui.config.run_config import RunConfig
+from grpo_tui.config.stages import first_stage, next_stage, stage_at
+from grpo_tui.core.stages import stage_from
+
+HEAD = """\
+model_name_or_path: a/model
+dataset_name: a/dataset
+use_cpu: true
+reward_funcs: [accuracy_reward, think_format_reward]
+learning_rate: 1.0e-6
+grpo_tui:
+  stages:
+"""
+GOOD = """\
+    - name: format
+      set:
+        reward_funcs: [think_format_reward]
+        grpo_tui: {filters: {drop_null: true}}
+      until: rewards/think_format_reward/mean >= 0.9 over 20 steps
+      at_most: 30
+    - {name: correctness, set: {learning_rate: 2.0e-6, seed: 7}, steps: 20}
+    - {name: long, steps: 50}
+"""
+
+
+def load(folder: Path, stages: str = GOOD) -> RunConfig:
+    file = folder / "my.yaml"
+    file.write_text(HEAD + stages)
+    return load_config(file)
+
+
+def test_each_stage_trains_the_config_with_its_own_settings(tmp_path: Path) -> None:
+    base = load(tmp_path)
+    assert base.findings == ()
+    assert base.grpo["max_steps"] == 100
+    assert RunConfig.from_json(json.dumps(base.to_json())) == base
+
+    config, now = first_stage(base)
+    assert now is not None
+    assert (now.name, now.start, now.limit, now.later, now.is_last) == ("format", 0, 30, 70, False)
+    assert config.script["reward_funcs"] == ["think_format_reward"]
+    assert config.section.filters.drop_null
+    assert config.grpo["max_steps"] == 30
+
+    config, now = next_stage(now, 12, "it is so")
+    assert (now.name, now.starts, now.because) == ("correctness", (0, 12), "it is so")
+    assert config.script["reward_funcs"] == ["accuracy_reward", "think_format_reward"]
+    assert not config.section.filters.drop_null
+    assert (config.grpo["max_steps"], config.grpo["learning_rate"], config.grpo["seed"]) == (32, 2e-6, 7)
+    assert stage_from(json.loads(json.dumps(now.to_fact()))) is not None
+    assert "base" not in now.to_fact()
+
+
+@pytest.mark.parametrize(
+    ("step", "name", "starts"),
+    [
+        (5, "format", (0,)),
+        (12, "correctness", (0, 12)),
+        (31, "correctness", (0, 12)),
+        (32, "long", (0, 12, 32)),
+    ],
+)
+def test_a_checkpoint_belongs_to_the_stage_that_trains_on_from_it(
+    tmp_path: Path, step: int, name: str, starts: tuple[int, ...]
+) -> None:
+    base = load(tmp_path)
+    second = next_stage(first_stage(base)[1], 12, "")[1]  # type: ignore[arg-type]
+    now = stage_at(base, second, step)[1]
+    assert now is not None
+    assert (now.name, now.starts) == (name, starts)
+
+
+@pytest.mark.parametrize(
+    ("stage", "said"),
+    [
+        ("{name: a}", "grpo_tui.stages.0 needs steps, or until with at_most"),
+        ("{name: a, steps: 0}", "grpo_tui.stages.0.steps must be 1 or more"),
+        ("{steps: 5}", "grpo_tui.stages.0 needs a name"),
+        ("{name: a, until: reward > 1}", "grpo_tui.stages.0 needs at_most"),
+        ("{name: a, until: reward > 1, steps: 5}", "Give its limit as at_most, not as steps"),
+        ("{name: a, steps: 5, at_most: 9}", "has at_most without until"),
+        ("{name: a, until: 8 hours, at_most: 9}", "A stage ends by a metric"),
+        ("{name: a, until: rewrd up, at_most: 9}", "is not a condition"),
+        ("{name: a, steps: 5, set: [b]}", "grpo_tui.stages.0.set must be a mapping"),
+        ("{name: a, steps: 5, set: {max_steps: 9}}", "max_steps has no effect in a stage"),
+        ("{name: a, steps: 5, set: {use_peft: true}}", "use_peft is the same for all stages"),
+        ("{name: a, steps: 5, set: {grpo_tui.gpus: [1]}}", "grpo_tui.gpus is the same for all stages"),
+        ("{name: a, steps: 5, set: {hub_token: abc}}", "hub_token would be written into the run's record"),
+        ("{name: a, steps: 5, set: {temperature: -1}}", "stage a: temperature must be from"),
+        ("{name: a, steps: 5, set: {temprature: 1}}", "stage a: unknown key temprature"),
+        (
+            "{name: a, steps: 5, overrides: {beta: 0.1}}",
+            "unknown key overrides in grpo_tui.stages.0. Use set",
+        ),
+        ("{name: a, steps: 5}\n    - {name: a, steps: 5}", "Two stages are named a"),
+    ],
+)
+def test_a_stage_that_cannot_train_is_refused_with_its_line(tmp_path: Path, stage: str, said: str) -> None:
+    file = tmp_path / "my.yaml"
+    file.write_text(f"{HEAD}    - {stage}\n")
+    errors = [one for one in inspect_config(file).findings if one.severity == "error"]
+    assert [one for one in errors if said in one.message], errors
+    assert all(one.line in (8, 9) for one in errors), errors
+
+
+def test_a_length_of_the_whole_run_and_a_metric_of_no_stage_are_warned_of(tmp_path: Path) -> None:
+    file = tmp_path / "my.yaml"
+    file.write_text(f"max_steps: 9\n{HEAD}    - {{name: a, until: solved > 1, at_most: 5}}\n")
+    length, metric = sorted(inspect_config(file).findings, key=lambda one: one.line or 0)
+    assert (length.severity, length.message) == (
+        "warning", "max_steps has no effect: grpo_tui.stages gives the steps",
+    )  # fmt: skip
+    assert (length.fix and (length.fix.field, length.fix.value)) == ("max_steps", None)
+    assert metric.message.startswith("TRL logs no metric named solved, so its condition only holds if")
+
+
+def test_a_script_of_stages_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(NoSourceError, match="stages"):
+        write_script(load(tmp_path), tmp_path / "train.py")

@@ -1,0 +1,160 @@
+"""`grpo_tui.stages`: one run trains its stages one after the other, and a resume goes on in the right one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grpo_tui.core.stages import DONE, stage_from
+from grpo_tui.demo import DEMO_CONFIG
+from grpo_tui.health.reading import begin
+from grpo_tui.present.events import whole_history
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.live import read_heartbeat
+from grpo_tui.store.read_series import metric_rows
+from grpo_tui.store.reader import RunReader
+from grpo_tui.store.spec import read_spec
+from grpo_tui.store.status import read_status
+from tests.processes.runs import SMALL, at_step, end, grpo_tui, left, state, until
+
+FORMAT = [{"name": "format", "source": "rewards.py:format_reward"}]
+RATE = 1e-4
+
+
+def settings(first: dict[str, Any], second: dict[str, Any]) -> list[str]:
+    stages = [
+        {"name": "format", "set": {"grpo_tui.rewards": FORMAT}, **first},
+        {"name": "correctness", "set": {"learning_rate": RATE}, **second},
+    ]
+    words = (*SMALL, "lr_scheduler_type=linear", f"grpo_tui.stages={json.dumps(stages)}")
+    return [word for pair in words for word in ("--set", pair)]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path / "run"
+    end(tmp_path / "run")
+
+
+def starts(run: Path) -> tuple[int, ...]:
+    with closing(RunReader(run / "run.db")) as reader:
+        now = stage_from(reader.fact("stage"))
+    assert now is not None
+    return now.starts
+
+
+def test_a_stage_ends_by_its_condition_and_the_next_trains_with_its_own_settings(run: Path) -> None:
+    first = {"until": "rewards/format/mean > -9 over 2 steps", "at_most": 60}
+    done = grpo_tui(
+        "train", DEMO_CONFIG, "--run-dir", run, *settings(first, {"steps": 2}), "--headless"
+    ).stdout
+    begin_1, begin_2 = starts(run)
+    assert begin_1 == 0
+    assert 2 <= begin_2 < 60
+    last = begin_2 + 2
+    assert done.index("stage 1 of 2: format") < done.index("stage 2 of 2: correctness")
+    assert f"finished at step {last}" in done
+
+    with closing(RunReader(run / "run.db")) as reader:
+        attempts = [(one.state, one.step, one.resumed_from) for one in reader.attempts()]
+        rows = {step: values for _, step, values in metric_rows(reader) if "learning_rate" in values}
+        told = [row.text for row in whole_history(reader, live=False)]
+        observed, stage_2 = next(begin(reader)[1]), begin_2 + 1
+        assert observed.first_step == stage_2
+    assert attempts == [(DONE, begin_2, None), ("finished", last, begin_2)]
+    assert "rewards/correctness/mean" not in rows[begin_2]
+    assert "rewards/correctness/mean" in rows[stage_2]
+    assert [rows[step]["learning_rate"] for step in (stage_2, last)] == pytest.approx([RATE, RATE / 2])
+    (why,) = (text for text in told if text.startswith("stage format → correctness"))
+    assert "rewards/format/mean is " in why
+
+    look = read_status(run)
+    assert (look.state, look.step, look.total_steps) == ("finished", last, last)
+    assert look.stage == {"name": "correctness", "number": 2, "count": 2}
+    assert "stage 2 of 2: correctness" in grpo_tui("status", run).stdout
+    assert (run / f"checkpoint-{begin_2}").is_dir()
+    assert (run / "model.safetensors").is_file()
+
+
+def test_a_killed_run_goes_on_in_the_stage_it_was_in(run: Path) -> None:
+    long = settings({"steps": 3}, {"steps": 40})
+    grpo_tui("train", DEMO_CONFIG, "--run-dir", run, "--detach", *long, "--set", "save_steps=2")
+    assert at_step(run, 8).total_steps == 43
+    kill_all(run)
+    look = state(run, "crashed")
+    assert look.stage is not None
+    assert look.stage["number"] == 2
+    short = ("--set", "grpo_tui.stages.1.steps=9")
+    resumed = grpo_tui("train", run, "--resume", "--headless", *short)
+    assert "stage 2 of 2: correctness" in resumed.stdout
+    assert "finished at step 12" in resumed.stdout
+    assert starts(run) == (0, 3)
+
+    again = grpo_tui("train", run, "--resume", "2", "--headless")
+    assert again.stdout.index("stage 1 of 2: format") < again.stdout.index("stage 2 of 2: correctness")
+    assert "finished at step 12" in again.stdout
+    over = grpo_tui("train", run, "--resume", check=2)
+    assert "--set grpo_tui.stages.1.steps=18" in over.stderr
+
+
+def test_a_stage_that_ends_without_a_supervisor_is_followed_by_the_next_at_a_resume(run: Path) -> None:
+    words = settings({"steps": 30}, {"steps": 2})
+    grpo_tui("train", DEMO_CONFIG, "--run-dir", run, "--detach", *words)
+    at_step(run, 2)
+    beat = read_heartbeat(RunFolder(run).heartbeat)
+    assert beat is not None
+    os.kill(beat.supervisor, signal.SIGKILL)
+
+    look = state(run, "crashed")
+    assert look.error is not None
+    assert look.error["message"] == "the run ended after a stage, before the next one began"
+    left(run)
+    spec = read_spec(RunFolder(run).spec)
+    assert spec.stage is not None
+    assert spec.stage.starts == (0, 30)
+    assert "finished at step 32" in grpo_tui("train", run, "--resume", "--headless").stdout
+    assert starts(run) == (0, 30)
+
+
+def test_a_stage_that_cannot_start_fails_and_a_resume_tries_it_again(tmp_path: Path, run: Path) -> None:
+    rewards = tmp_path / "late.py"
+    rewards.write_text("def late(completions, **kwargs):\n    return [1.0] * len(completions)\n")
+    second = {"steps": 1, "set": {"grpo_tui.rewards": [f"{rewards}:late"]}}
+    words = settings({"steps": 20}, second)
+    grpo_tui("train", DEMO_CONFIG, "--run-dir", run, "--detach", *words)
+    at_step(run, 2)
+    kept = rewards.read_text()
+    rewards.unlink()
+    assert state(run, "failed").step == 20
+    left(run)
+    rewards.write_text(kept)
+    assert "finished at step 21" in grpo_tui("train", run, "--resume", "--headless").stdout
+
+
+def test_every_stage_is_checked_before_the_first_starts(tmp_path: Path, run: Path) -> None:
+    nothing = {"steps": 1, "set": {"grpo_tui.rewards": ["rewards.py:nothing"]}}
+    words = settings({"steps": 1}, nothing)
+    done = grpo_tui("train", DEMO_CONFIG, "--run-dir", run, *words, check=2, full_check=True)
+    assert "stage correctness: " in done.stderr
+    assert "nothing" in done.stderr
+    assert not run.exists()
+
+    seeds = grpo_tui("train", DEMO_CONFIG, "--run-dir", run, *words, "--seeds", "1,2", check=2)
+    assert "--seeds does not train stages" in seeds.stderr
+
+
+def kill_all(run: Path) -> None:
+    """Kill supervisor and trainer at once, as a machine that goes down does."""
+    beat = read_heartbeat(RunFolder(run).heartbeat)
+    assert beat is not None
+    for pid in (beat.supervisor, beat.trainer):
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: not read_status(run).live, "the end")
+    left(run)
