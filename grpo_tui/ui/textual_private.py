@@ -190,6 +190,7 @@ class TunedApp(App[str]):
         if mode == self.current_mode:
             return super().switch_mode(mode)
         held = contextlib.ExitStack()
+        held.callback(self.refresh)  # what is on top by then may have painted in vain meanwhile
         held.enter_context(self.batch_update())
         self._switches = True
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -9,10 +11,13 @@ from textual.app import App
 from textual.css.stylesheet import Stylesheet
 from textual.renderables.background_screen import BackgroundScreen
 
+from grpo_tui.ui.screens.reading import HelpScreen
+from grpo_tui.ui.screens.rewards import RewardsScreen
 from grpo_tui.ui.screens.train import TrainScreen
 from grpo_tui.ui.textual_private import Tint
 from grpo_tui.ui.theme import NAMES
 from grpo_tui.ui.widgets.bars import Footer
+from tests import PATIENCE_S
 from tests.ui.conftest import app_on, filled, opened, shown, until
 from tests.ui.recorded_run import RecordedRun
 
@@ -138,6 +143,34 @@ async def test_pictures_are_held_back_no_longer_than_a_change_of_pane(run: Recor
         with pytest.raises(Exception, match="no such"):
             app.switch_mode("no such")
         assert not app._batch_count
+
+
+async def test_what_is_on_top_is_painted_once_a_slower_pane_holds_no_pictures_back(
+    run: RecordedRun, pictures: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rewards is asked for, and left before it has come. The help is on top then, and gets no message."""
+    is_up, handled = asyncio.Event(), asyncio.Event()
+
+    async def slow(screen: RewardsScreen) -> None:
+        await is_up.wait()
+
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        await visited(pilot, "3", "4", "question_mark")
+        monkeypatch.setattr(RewardsScreen, "on_screen_resume", slow)
+        app.switch_mode("rewards")
+        app.switch_mode("train")
+        app.screen.call_later(handled.set)
+        await handled.wait()
+        assert isinstance(app.screen, HelpScreen)
+        assert app._batch_count == 1
+        pictures.clear()
+        is_up.set()
+        end = time.monotonic() + PATIENCE_S
+        while "HelpScreen" not in pictures:
+            assert time.monotonic() < end, "it was not painted"
+            await asyncio.sleep(0.02)
 
 
 @pytest.mark.parametrize("key", ["question_mark", "S", "equals_sign", "x", "u"])
