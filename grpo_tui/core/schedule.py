@@ -75,15 +75,17 @@ def resumed_at(
 ) -> tuple[Scheduled, ...]:
     """Return the changes as a resume from this step continues them.
 
-    A change that was applied later than the step waits again, unless the same settings were changed since.
+    A change that was applied later than the step waits again, unless you changed the same settings since.
     """
-    newest: Mapping[str, float] = {change.name: change.at for change in history}
+    newest: Mapping[str, float] = {
+        change.name: change.at for change in history if change.by != BY_SCHEDULE or change.step <= step
+    }
     made = {change.at: change.step for change in history if change.by == BY_SCHEDULE}
     again = []
     for one in known:
         names = [change.name for change in history if change.at == one.decided_at]
         later = one.state == "applied" and made.get(one.decided_at, 0) > step
-        if later and all(newest[name] == one.decided_at for name in names):
+        if later and all(newest.get(name, 0.0) <= one.decided_at for name in names):
             one = replace(one, state="waiting", decided_at=0.0, left=(*one.left, one.decided_at))
         again.append(one)
     return tuple(again)

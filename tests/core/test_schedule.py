@@ -1,0 +1,31 @@
+"""What of a schedule waits again when a run continues from an earlier step."""
+
+from __future__ import annotations
+
+from grpo_tui.core.records import SettingChanged
+from grpo_tui.core.schedule import BY_SCHEDULE, Scheduled, resumed_at
+
+
+def changed(step: int, name: str = "beta", by: str = BY_SCHEDULE) -> SettingChanged:
+    return SettingChanged(1, step, float(step), name, 0.0, 0.1, by)
+
+
+def applied(step: int, name: str = "beta") -> Scheduled:
+    return Scheduled(step, {name: 0.1}, 0.5, state="applied", decided_at=float(step))
+
+
+def states(step: int, *history: SettingChanged) -> list[str]:
+    known = [applied(one.step, one.name) for one in history if one.by == BY_SCHEDULE]
+    return [one.state for one in resumed_at(step, known, history)]
+
+
+def test_every_later_change_of_one_setting_waits_again() -> None:
+    assert states(2, changed(3), changed(5)) == ["waiting", "waiting"]
+    assert states(3, changed(3), changed(5)) == ["applied", "waiting"]
+    assert states(5, changed(3), changed(5)) == ["applied", "applied"]
+
+
+def test_a_setting_that_you_changed_since_keeps_its_value() -> None:
+    assert states(2, changed(3), changed(4, by="you"), changed(5)) == ["applied", "waiting"]
+    assert states(2, changed(3), changed(4, "delta", "you")) == ["waiting"]
+    assert states(2, changed(3), changed(5), changed(6, by="you")) == ["applied", "applied"]
