@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from grpo_tui.core.metrics import describe
+from grpo_tui.core.metrics import EVALUATED, describe
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import MISSING, compact, decimals, fixed, step_label, time_label
 from grpo_tui.present.series import Average
@@ -147,7 +147,8 @@ class ChartBucket:
     missing: int = 0
     """Number of values that are None, NaN or infinite."""
     spread: float | None = None
-    """Mean std within a group, for the reward only."""
+    """Half the height of the band: the mean group std for the reward, half the 95 % interval for an
+    evaluation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,8 +328,15 @@ def place_words(view: BigChartView, place: float) -> str:
     return f"{time_label(place)} after the start" if view.x == "time" else f"step {place:,.0f}"
 
 
-def value_words(bucket: ChartBucket | None) -> list[Span]:
-    """Describe the values of a bucket: mean or single value, smoothed value, and range."""
+def band_words(key: str) -> tuple[str, str]:
+    """Return what the band around a metric is: before a figure, and alone."""
+    return (
+        ("95 % ±", "95 % interval of the gain") if key.startswith(EVALUATED) else ("group std", "group std")
+    )
+
+
+def value_words(bucket: ChartBucket | None, key: str) -> list[Span]:
+    """Describe the values of a bucket: mean or single value, smoothed value, range and band."""
     if bucket is None:
         return [(MISSING, "dim")]
     if bucket.mean is None:
@@ -342,7 +350,7 @@ def value_words(bucket: ChartBucket | None) -> list[Span]:
     if bucket.smooth is not None:
         words.insert(1, (f"smoothed {number(bucket.smooth)}", "text"))
     if bucket.spread is not None:
-        words.append((f"group std {number(bucket.spread)}", "text"))
+        words.append((f"{band_words(key)[0]} {number(bucket.spread)}", "text"))
     if bucket.missing:
         words.append((f"{bucket.missing} missing", "attention"))
     return words

@@ -14,6 +14,7 @@ from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import NamedTuple
 
+from grpo_tui.core.metrics import EVALUATED
 from grpo_tui.present.big_chart import BigChartView, ChartBucket, ChartLine
 from grpo_tui.present.formatting import clock_label, fixed, step_label, time_label, told_apart
 from grpo_tui.present.train_view import MARKS, ChartView
@@ -379,11 +380,15 @@ def _strokes(chart: ChartView, frame: Frame, across: int) -> list[list[Stroke]]:
     columns = [frame.column(b.middle, across // frame.width) for b in chart.buckets]
     dense = len(columns) > across
     found: list[list[Stroke]] = []
+    # The first evaluation of a series has no gain, and later series cannot be compared with earlier ones.
+    evaluated = chart.key.startswith(EVALUATED) and bool(chart.band)
+    starts = {at for at, b in enumerate(chart.buckets) if evaluated and b.count == 1 and not chart.band[at]}
 
     def add(kind: str, values: Sequence[Reach | None], join: Callable[[list[Reach]], Reach]) -> None:
         places, known = _gathered(columns, values, join) if dense else (columns, values)
         strokes = []
-        for i, j in _neighbours([value is not None for value in known]):
+        near = None if dense else lambda i: i + 1 not in starts
+        for i, j in _neighbours([value is not None for value in known], near):
             a, b = known[i], known[j]
             assert a is not None
             assert b is not None
@@ -633,13 +638,20 @@ def _band(grid: Dots, axis: ValueAxis, a: ChartBucket, b: ChartBucket, left: int
 def _joined(view: BigChartView, line: ChartLine) -> list[tuple[ChartBucket, ChartBucket]]:
     """Return the pairs of adjacent buckets to join.
 
-    On the time axis, buckets much farther apart than usual are not joined: the run was interrupted there.
+    On the time axis, buckets much farther apart than usual are not joined: the run was interrupted there. Nor
+    are two series of evaluations.
     """
     inside = [s for s in line.buckets if view.first <= s.x <= view.last]
     apart = [b.x - a.x for a, b in pairwise(inside)]
     most = 20 * sorted(apart)[len(apart) // 2] if apart and view.x == "time" else math.inf
     known = [s.mean is not None for s in inside]
-    return [(inside[i], inside[j]) for i, j in _neighbours(known, lambda i: apart[i] <= most)]
+    banded = view.key.startswith(EVALUATED) and any(s.spread is not None for s in inside)
+    starts = {at for at, s in enumerate(inside) if banded and s.count == 1 and s.spread is None}
+
+    def near(at: int) -> bool:
+        return apart[at] <= most and at + 1 not in starts
+
+    return [(inside[i], inside[j]) for i, j in _neighbours(known, near)]
 
 
 def _ticks(view: BigChartView, frame: Frame) -> list[tuple[int, str]]:

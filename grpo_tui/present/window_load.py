@@ -13,6 +13,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from grpo_tui.core.evaluations import GAIN, LOW
+from grpo_tui.core.metrics import EVALUATED
 from grpo_tui.core.statistics import is_number
 from grpo_tui.core.text import one_line
 from grpo_tui.present.big_chart import (
@@ -58,7 +60,7 @@ class RunSource:
         self.status: Status | None = None
         self.bounds: StepRange | None = None
         self.band = True
-        """Whether the group std is read too, which takes a second in a very long run."""
+        """Whether the band is read too. For the group std this takes a second in a very long run."""
         self._reader: RunReader | None = None
         self._attempts = 0
         self._read_spreads: dict[tuple[int, int, int], tuple[int, dict[int, float]]] = {}
@@ -172,7 +174,11 @@ class RunSource:
         found = series_window(
             self._reader, key, first_step=begin, last_step=begin + count * width - 1, buckets=count
         )
-        spreads = self._spreads(begin, count, width) if key == "reward" and self.band else {}
+        spreads: Mapping[int, float] = {}
+        if self.band and key == "reward":
+            spreads = self._spreads(begin, count, width)
+        elif self.band and key.startswith(EVALUATED):
+            spreads = self._reaches(key, begin, count, width)
         start = self.started_at
         return [
             ChartBucket(
@@ -190,6 +196,22 @@ class RunSource:
             )
             for b in sorted(found, key=lambda b: b.first)  # steps may decrease in a record edited by hand
         ]
+
+    def _reaches(self, key: str, begin: int, count: int, width: int) -> dict[int, float]:
+        """Return half the 95 % interval of an evaluation's gain by number of the bucket."""
+        assert self._reader is not None
+        last = begin + count * width - 1
+        gain, low = (
+            {
+                b.first // width: b.mean
+                for b in series_window(
+                    self._reader, key + end, first_step=begin, last_step=last, buckets=count
+                )
+            }
+            for end in (GAIN, LOW)
+        )
+        pairs = ((at, middle, low.get(at)) for at, middle in gain.items())
+        return {at: middle - end for at, middle, end in pairs if middle is not None and end is not None}
 
     def _spreads(self, begin: int, count: int, width: int) -> dict[int, float]:
         """Return the mean group std by number of the bucket, reading only new values."""

@@ -11,11 +11,15 @@ import pytest
 
 from grpo_tui.core import records as r
 from grpo_tui.core.evaluations import FACT
+from grpo_tui.present.big_chart import Window, value_words
 from grpo_tui.present.charts import chart_keys, health_spans
 from grpo_tui.present.checkpoint_list import lines, list_checkpoints
 from grpo_tui.present.evaluation_text import verdict
+from grpo_tui.present.plot import Frame, _joined, _strokes
 from grpo_tui.present.results_view import fingerprint, read_results
 from grpo_tui.present.series import Series
+from grpo_tui.present.train_view import ChartView
+from grpo_tui.present.window_load import RunSource, load_window
 from grpo_tui.store.status import Status, read_status
 from tests.core.test_evaluations import rising, series
 from tests.present.test_run_state import Watcher
@@ -157,3 +161,37 @@ def test_the_status_has_the_figures_of_the_newest_evaluation(run: RecordedRun) -
     assert metrics["evaluate/without_gain"] == 1
     assert metrics["evaluate/pass@1"] == pytest.approx(0.3048)
     assert "reward" in metrics
+
+
+def test_the_line_is_broken_where_a_new_series_begins(run: RecordedRun) -> None:
+    chart = Watcher(run.folder.root).look().charts[1]
+    steps = {bucket.first: bucket for bucket in chart.buckets}
+    assert list(steps) == [0, 10, 20]
+
+    def lines(chart: ChartView) -> list[tuple[int, int]]:
+        *_, line = _strokes(chart, Frame(0, 40, 0, 20), 80)
+        return [(stroke.left, stroke.right) for stroke in line]
+
+    whole = lines(chart)
+    assert len(whole) == 2
+    again = replace(chart, band=(None, None, chart.band[2]))  # a new series begins at step 10
+    assert lines(again) == [(whole[0][0], whole[0][0]), whole[1]], "step 0 stays as a point"
+
+
+def test_the_large_chart_has_the_interval_as_its_band_and_the_same_break(run: RecordedRun) -> None:
+    source = RunSource(run.folder.root)
+    source.look()
+    view = load_window([source], [("evaluate/pass@1", "")], Window(smoothing="off"), 80)
+    assert view is not None
+    (line,) = view.lines
+    at = {bucket.first: bucket for bucket in line.buckets if bucket.mean is not None}
+    assert at[0].spread is None
+    assert at[10].spread == pytest.approx(0.1), "from the gain to the lower end of its interval"
+    assert ("95 % ± 0.1000", "text") in value_words(at[10], view.key)
+    assert [(a.first, b.first) for a, b in _joined(view, line)] == [(0, 10), (10, 20)]
+    alone = tuple(replace(one, spread=None) if one.first == 10 else one for one in line.buckets)
+    parted = replace(line, buckets=alone)
+    assert [(a.first, b.first) for a, b in _joined(replace(view, lines=(parted,)), parted)] == [
+        (0, 0),
+        (10, 20),
+    ]

@@ -13,6 +13,7 @@ from grpo_tui.present.big_chart import (
     BigChartView,
     ChartLine,
     Window,
+    band_words,
     bucket_at,
     cursor_place,
     happened_words,
@@ -126,7 +127,7 @@ class BigChart(LinePane, can_focus=True):
         who = "computed here" if is_computed(view.key) else "in TRL"
         parts.append([Span(f"{one_line(view.key, 48)} {who}", "dim")])
         if any(s.spread is not None for s in view.lines[0].buckets):
-            parts.append([Span("band: group std", "dim")])
+            parts.append([Span(f"band: {band_words(view.key)[1]}", "dim")])
         return ruled(parts, width, self._newest(view.lines[0]))
 
     def _named(self, index: int, line: ChartLine, name: str, plain: bool) -> Line:
@@ -176,7 +177,7 @@ class BigChart(LinePane, can_focus=True):
             (rank, [Span(text, role)])
             for rank, (text, role) in zip(
                 (0, 6, 1, 2, 3, 4, 5),
-                [*where_words(view, bucket, line), *value_words(bucket)],
+                [*where_words(view, bucket, line), *value_words(bucket, view.key)],
                 strict=False,
             )
         ]
