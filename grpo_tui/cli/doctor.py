@@ -71,7 +71,7 @@ def _ended_badly(status: Status) -> Iterator[Finding]:
 
 def _lines(found: Diagnosis, run: str, width: int) -> Iterator[str]:
     for finding in found.findings:
-        yield from _finding_lines(finding, run, width)
+        yield from finding_lines(finding, run, width)
         yield ""
     if found.unknown:
         yield f"not recorded, so not judged: {', '.join(found.unknown)}"
@@ -83,7 +83,8 @@ def _lines(found: Diagnosis, run: str, width: int) -> Iterator[str]:
     yield f"{plural(found.steps, 'step')}: {told or quiet}"
 
 
-def _finding_lines(finding: Finding, run: str, width: int) -> Iterator[str]:
+def finding_lines(finding: Finding, run: str, width: int) -> Iterator[str]:
+    """Yield a finding, its remedies, and the command that lists its completions."""
     first, last = finding.first_step, finding.last_step
     steps = f"step {first}" if first == last else f"steps {first} to {last}"
     said = one_line(f"{finding.severity}: {steps}: {finding.message} [{finding.id}]")

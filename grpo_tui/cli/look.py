@@ -157,8 +157,9 @@ def _mend(root: Path) -> None:
         print(f"grpo-tui: {missing}", file=sys.stderr)
 
 
-def describe(look: Status) -> list[str]:
-    """Return a status as lines."""
+def describe(look: Status, now: float | None = None) -> list[str]:
+    """Return a status as lines; `now` is its time, by default the present."""
+    now = time.time() if now is None else now
     total = f" of {look.total_steps}" if look.total_steps else ""
     lines = [f"{look.state}  step {look.step}{total}  attempt {look.attempt}"]
     if look.stage is not None:
@@ -189,7 +190,7 @@ def describe(look: Status) -> list[str]:
     if look.error:
         lines.append(f"cause: {look.error.get('cause') or look.error.get('message')}")
     if look.progress_at and look.live:
-        lines.append(f"last step ended {max(0.0, time.time() - look.progress_at):.0f} s ago")
+        lines.append(f"last step ended {max(0.0, now - look.progress_at):.0f} s ago")
     elif look.state in ("training", "stalled"):
         lines.append("no step has ended yet")
     return lines

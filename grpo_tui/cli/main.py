@@ -99,7 +99,7 @@ def _sentence(error: Exception, words: Sequence[str]) -> str:
 
 
 COMMANDS = (
-    "demo", "train", "attach", "runs", "status",
+    "demo", "train", "attach", "runs", "status", "replay",
     "pause", "resume", "checkpoint", "stop", "abort-reward", "set", "sample", "evaluate",
     "check", "score", "baseline", "probe", "cases", "rewards", "new", "config", "metrics", "log",
     "completions", "course", "prompts", "doctor", "tokens", "whatif", "data", "export", "plan", "gpus",
@@ -142,6 +142,7 @@ def _no_command(word: str, target: Path) -> str:
 
 
 SERVED: dict[str, str] = {
+    "replay": "replay:replay",
     "metrics": "metrics:metrics",
     "check": "check:check",
     "data": "data:data",

@@ -31,7 +31,7 @@ from grpo_tui.cli.parser_ship import (
     add_reproduce_command,
     add_seeds_command,
 )
-from grpo_tui.cli.words import add_overrides, add_trust, path, positive, seconds, seed_list, steps
+from grpo_tui.cli.words import add_overrides, add_trust, factor, path, positive, seconds, seed_list, steps
 
 if TYPE_CHECKING:
     from grpo_tui.cli.words import Commands
@@ -60,6 +60,7 @@ def build_parser(
         ("demo",): partial(_demo_command, with_faults=with_faults),
         ("train",): _train_command,
         ("attach", "runs", "status"): _look_commands,
+        ("replay",): _replay_command,
         ("log",): _log_command,
         ("metrics",): _metrics_command,
         ("completions",): _completions_command,
@@ -217,6 +218,22 @@ def _look_commands(commands: Commands) -> None:
     status = commands.add_parser("status", help="one look at a run")
     status.add_argument("run", type=path, metavar="RUN", help="run folder")
     status.add_argument("--json", action="store_true", help="the documented JSON object")
+
+
+def _replay_command(commands: Commands) -> None:
+    replay = commands.add_parser(
+        "replay",
+        help="a run as it was after a step: the screens, or status and findings; nothing is written",
+    )
+    replay.add_argument("run", type=path, metavar="RUN", help="run folder, or a folder of logs")
+    replay.add_argument("--at", type=int, metavar="STEP", help="begin with STEP (default: the first one)")
+    replay.add_argument(
+        "--speed", type=factor, metavar="X", help="X times as fast as it trained (default 10)"
+    )
+    replay.add_argument(
+        "--headless", action="store_true", help="no screen: print the status and the findings of that step"
+    )
+    replay.add_argument("--json", action="store_true", help="the same as one JSON object")
 
 
 def _metrics_command(commands: Commands) -> None:
@@ -508,6 +525,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "attach": ("grpo-tui attach runs/first",),
     "runs": ("grpo-tui runs", "grpo-tui runs experiments --filter 'state:failed step>=100'"),
+    "replay": ("grpo-tui replay runs/first", "grpo-tui replay runs/first --at 42 --headless"),
     "status": ("grpo-tui status runs/first", "grpo-tui status runs/first --json"),
     "log": ("grpo-tui log runs/first --level warning", "grpo-tui log runs/first --search nan --tail 20"),
     "metrics": (

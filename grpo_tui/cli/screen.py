@@ -55,9 +55,11 @@ def _screen(
 def _going_on(run: Path | None) -> str:
     """Return what to say after the screen crashed. Empty if the run is not live."""
     from grpo_tui.core.text import one_line
+    from grpo_tui.store.layout import RunFolder
+    from grpo_tui.store.replay import is_replayed
     from grpo_tui.store.status import read_status
 
-    if run is None:
+    if run is None or is_replayed(RunFolder(run).database):
         return "no run was affected. `grpo-tui runs` lists them"
     return (
         (f"training continues. Watch it with `grpo-tui attach {one_line(str(run))}`")

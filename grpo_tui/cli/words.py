@@ -118,6 +118,17 @@ def time_limit(text: str) -> float:
     return found
 
 
+def factor(text: str) -> float:
+    """Parse a number above 0."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not 0 < found < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return found
+
+
 def steps(text: str) -> tuple[int | None, int | None]:
     """Parse `A:B`, `A:`, `:B` or `A` as first and last step, None where open."""
     first, colon, last = text.partition(":")

@@ -24,6 +24,9 @@ BESIDE = frozenset({"yes", "because", "schedule"})
 changes for later steps, as step → name → value.
 """
 
+REPLAYED = "This is a replay, so nothing is changed. To change the run, open it in Runs."
+"""Why a command is refused while a run is shown as it was."""
+
 OF_THE_MOMENT = {"tokens": frozenset({"group", "index"})}
 """Kinds with large arguments and results, with the arguments that the history keeps. It drops their results.
 """

@@ -135,6 +135,15 @@ class BeforeAfter:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplayView:
+    """The replay that shows the run: its last step, its speed, and whether it plays."""
+
+    last_step: int
+    speed: float
+    playing: bool
+
+
+@dataclass(frozen=True, slots=True)
 class TrainView:
     """Everything the Train pane shows at one moment."""
 
@@ -190,6 +199,8 @@ class TrainView:
     trouble: str = ""
     whole: bool = True
     """False while recorded metrics or groups are still to be read."""
+    replay: ReplayView | None = None
+    """The replay that shows the run as it was; None for the present."""
 
     @property
     def phase_s(self) -> float | None:

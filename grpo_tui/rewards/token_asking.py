@@ -64,7 +64,7 @@ def policies(root: Path) -> tuple[AskedPolicy, ...]:
         RunDatabaseError: the run cannot be read.
     """
     found: list[AskedPolicy] = []
-    if read_status(root).live:
+    if read_status(root).live and not Mailbox(RunFolder(root).commands).refusal():
         found.append(AskedPolicy("live", "live"))
     for path in reversed(RunFolder(root).checkpoints()):
         verdict = judge(path)

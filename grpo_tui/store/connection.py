@@ -15,6 +15,7 @@ from typing import Any
 
 from grpo_tui.core.text import one_line
 from grpo_tui.store.json_file import not_regular
+from grpo_tui.store.replay import Moment, Replay, hide, is_replayed, replay_of
 from grpo_tui.store.schema import FINDINGS, INDEXES, LATER_COLUMNS, SCHEMA_VERSION, TABLES, prepare_spans
 
 NETWORK_FILESYSTEMS = frozenset(
@@ -95,7 +96,8 @@ def open_reader(path: Path) -> sqlite3.Connection:
 
     In a read-only folder SQLite cannot create its shared-memory file. While a run writes, the run's own can
     be used. After a kill that one is useless: `run.db` and its `-wal` file, which holds the newest rows, are
-    copied first. Without a `-wal` file, `run.db` is read as immutable.
+    copied first. Without a `-wal` file, `run.db` is read as immutable. So is that of a replay in any folder,
+    because SQLite would create its files there.
 
     Raises:
         RunDatabaseError: There is no such file, or a newer version wrote it.
@@ -129,9 +131,11 @@ def _refuse_links(path: Path) -> None:
 def _open_read_only(path: Path) -> tuple[sqlite3.Connection, int]:
     """Return a connection that can read the newest rows, and the schema version."""
     wal = path.with_name(path.name + "-wal")
-    if os.access(path.parent, os.W_OK):
+    settled = not (wal.exists() and wal.stat().st_size)
+    writable = os.access(path.parent, os.W_OK)
+    if writable and not (settled and is_replayed(path)):
         return _looked_at(_connect(path, "mode=ro"))
-    if not (wal.exists() and wal.stat().st_size):
+    if settled:
         return _looked_at(_connect(path, "immutable=1"))
     try:
         return _looked_at(_connect(path, "mode=ro"))
@@ -195,6 +199,26 @@ def _check_version(path: Path, version: int) -> None:
         )
 
 
+class Shown:
+    """What a connection shows of a run: everything, or what there was at the moment of a replay."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._replay: Replay | None = None
+        self.version = -1
+        self.moment: Moment | None = None
+
+    def follow(self, db: sqlite3.Connection) -> None:
+        """Make the connection show what it has to show now."""
+        replay = replay_of(self._path)
+        if replay is None and self._replay is not None:
+            hide(db)
+            self.version, self.moment = -1, None
+        elif replay is not None and (replay is not self._replay or replay.version != self.version):
+            self.version, self.moment = replay.show(db)
+        self._replay = replay
+
+
 class RunFile:
     """`run.db` opened for reading. Use it from one thread at a time.
 
@@ -206,7 +230,8 @@ class RunFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._db = open_reader(path)
-        self._version: int | None = None
+        self._shown = Shown(path)
+        self._version: tuple[int, int] | None = None
         self._known: set[tuple[str, str]] = set()
 
     def close(self) -> None:
@@ -215,10 +240,16 @@ class RunFile:
 
     def changed(self) -> bool:
         """Return whether anything was written since the last call. Takes about 70 microseconds."""
-        version = self.one("PRAGMA data_version")[0]
+        version = self.one("PRAGMA data_version")[0], self._shown.version
         changed = version != self._version
         self._version = version
         return bool(changed)
+
+    @property
+    def moment(self) -> Moment | None:
+        """The moment of the run that is shown; None for the present."""
+        with self._damage_told():
+            return self._shown.moment
 
     def has(self, table: str, column: str) -> bool:
         """Return whether the file has this column. An older file may lack it until the run is resumed."""
@@ -239,6 +270,7 @@ class RunFile:
     @contextmanager
     def _damage_told(self) -> Iterator[None]:
         try:
+            self._shown.follow(self._db)
             yield
         except SQLITE_ERRORS as error:
             raise DamagedError(f"{self.path}: {error}.") from error

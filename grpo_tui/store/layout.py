@@ -27,6 +27,8 @@ class RunFolder:
     """Paths of one run; `root` is TRL's `output_dir`."""
 
     root: Path
+    opened: int = 0
+    """Number of an opening after which the panes must read the run again."""
 
     @property
     def database(self) -> Path:

@@ -16,10 +16,11 @@ from json import loads
 from pathlib import Path
 from typing import Any
 
-from grpo_tui.core.commands import OF_THE_MOMENT, Command, Outcome
+from grpo_tui.core.commands import OF_THE_MOMENT, REPLAYED, Command, Outcome
 from grpo_tui.core.statistics import is_number
 from grpo_tui.store.json_file import LARGEST_BYTES, open_regular, read_object, write_json
-from grpo_tui.store.layout import is_known
+from grpo_tui.store.layout import RunFolder, is_known
+from grpo_tui.store.replay import replay_of
 
 
 class Mailbox:
@@ -56,6 +57,8 @@ class Mailbox:
     def refusal(self) -> str:
         """Return why this user cannot control the run; empty when they can."""
         run = self._folder.parent
+        if replay_of(RunFolder(run).database) is not None:
+            return REPLAYED
         found = self._folder.lstat() if os.path.lexists(self._folder) else run.stat()
         if not stat.S_ISDIR(found.st_mode):
             return "commands is not a folder"

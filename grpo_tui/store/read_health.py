@@ -12,6 +12,7 @@ from grpo_tui.core.exchange import rebuilt
 from grpo_tui.core.findings import SEVERITIES, Finding, Remedy, errors_first
 from grpo_tui.core.text import shell_word
 from grpo_tui.store.reader import RunReader
+from grpo_tui.store.replay import replay_of
 from grpo_tui.store.values import from_json, object_from
 
 MOST_FINDINGS = 64
@@ -115,7 +116,8 @@ def _set_back(reader: RunReader, finding: Finding) -> str:
 def open_findings(reader: RunReader) -> tuple[Finding, ...]:
     """Return the open findings, worst first. For an ended run, those open at its end.
 
-    A file of an earlier version has none. Rows that cannot be read are left out.
+    In a replay, one whose text has changed since is judged again on what was recorded then. A file of an
+    earlier version has none. Rows that cannot be read are left out.
     """
     if not reader.has("finding", "rule"):
         return ()
@@ -123,6 +125,13 @@ def open_findings(reader: RunReader) -> tuple[Finding, ...]:
         "SELECT * FROM finding WHERE closed_at IS NULL ORDER BY first_step, rule LIMIT ?", MOST_FINDINGS
     )
     found = [_finding(row) for row in rows]
+    moment, replay = reader.moment, replay_of(reader.path)
+    later = [moment is not None and row["changed_at"] >= moment.before for row in rows]
+    if any(later) and replay is not None:
+        judged = {one.id: one for one in replay.judge(reader)}
+        found = [
+            judged.get(row["rule"]) if now else one for row, one, now in zip(rows, found, later, strict=True)
+        ]
     return tuple(errors_first(finding for finding in found if finding is not None))
 
 

@@ -32,7 +32,7 @@ MOST_VISITS = 2_000
 _NOTHING = object()
 _JSON_VALUES = " UNION ALL ".join(
     f"SELECT * FROM (SELECT '{table}{' ' if table == 'fact' else f'.{column}'}' || {name} AS place,"
-    f" {column} AS value, '{' '.join(kinds)}' AS kinds FROM {table} ORDER BY rowid DESC LIMIT ?)"
+    f" {column} AS value, '{' '.join(kinds)}' AS kinds FROM main.{table} ORDER BY rowid DESC LIMIT ?)"
     for table, column, kinds in JSON_COLUMNS
     for name in ("key" if table == "fact" else "''",)
 )
@@ -130,7 +130,8 @@ class RunReader(RunFile):
     def fact(self, key: str) -> Any:
         """Return a named value such as `config` or `reproduction`; None when it was not recorded."""
         row = self.one("SELECT value FROM fact WHERE key = ?", key)
-        return None if row is None else from_json(row["value"])
+        value = None if row is None else from_json(row["value"])
+        return value if self.moment is None else self.moment.fact(key, value)
 
     def unreadable(self, newest: int = 64) -> dict[str, int]:
         """Count unreadable values by place, such as `fact reproduction` or `setting.new`."""
@@ -402,6 +403,11 @@ class RunReader(RunFile):
             )
             for r in self.all("SELECT * FROM checkpoint ORDER BY step")
         ]
+
+    def last_phase(self) -> tuple[str, float] | None:
+        """Return the newest phase of the first rank and when it began; None without any."""
+        row = self.one("SELECT phase, started_at FROM phase WHERE rank = 0 ORDER BY id DESC LIMIT 1")
+        return None if row is None else (str(row[0]), float(row[1]))
 
     def phase_shares(self, spans: int = 60) -> dict[str, float]:
         """Return the fraction of time per phase over the newest spans, without loading and waiting."""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grpo_tui.store.connection import open_reader
+from grpo_tui.store.connection import Shown, open_reader
 from grpo_tui.store.query_functions import register
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ class Scan:
     def __init__(self, path: Path) -> None:
         self._db = open_reader(path)
         self._db.row_factory = None
+        self._shown = Shown(path)
         self._patterns: list[regex.Pattern[str]] = []
         self._slow = 0
         register(self._db, self._matches)
@@ -75,6 +76,7 @@ class Scan:
         self._patterns = [compiled(pattern) for pattern in patterns]
         self._slow = 0
         try:
+            self._shown.follow(self._db)
             return self._db.execute(sql, values).fetchall(), self._slow
         except sqlite3.DatabaseError as error:
             if "interrupted" in str(error):

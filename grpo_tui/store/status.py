@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from grpo_tui.store.live import (
 from grpo_tui.store.read_health import open_findings, with_checkpoint
 from grpo_tui.store.read_series import last_training_row, newest_signals
 from grpo_tui.store.reader import Attempt, RunReader
+from grpo_tui.store.replay import Moment, replay_of
 
 ENDED = frozenset({"finished", "stopped", "failed", "crashed"})
 STALL_FACTOR = 20.0
@@ -132,8 +133,9 @@ def read_status(root: Path, reader: RunReader | None = None) -> Status:
         RunDatabaseError: The folder holds no run.
     """
     folder = RunFolder(root)
-    rank = read_rank(folder.rank(0))
-    heartbeat = read_heartbeat(folder.heartbeat)
+    replayed = replay_of(folder.database) is not None
+    rank = None if replayed else read_rank(folder.rank(0))
+    heartbeat = None if replayed else read_heartbeat(folder.heartbeat)
     own = reader is None
     try:
         reader = reader or RunReader(folder.database)
@@ -218,7 +220,7 @@ def _without_database(folder: RunFolder, heartbeat: Heartbeat | None, rank: Rank
 def _from_database(
     folder: RunFolder, reader: RunReader, heartbeat: Heartbeat | None, rank: RankState | None
 ) -> Status:
-    attempts = reader.attempts()
+    attempts, moment = reader.attempts(), reader.moment
     attempt = attempts[-1] if attempts else None
     if rank is not None and attempt is not None and rank.attempt not in (0, attempt.attempt):
         rank = None
@@ -234,9 +236,9 @@ def _from_database(
     # The first rank may have finished its reward and wait for another rank's, which hangs.
     running = next((one.reward_func for one in ranks if one.reward_func), None)
     masked, computed = _signals(reader)
-    checkpoints = _checkpoints(folder, reader)
+    checkpoints = _checkpoints(folder, reader) if moment is None else _checkpoints_then(reader)
     complete = [one.step for one in checkpoints if one.complete]
-    return Status(
+    found = Status(
         state=state,
         step=step,
         total_steps=next((a.total_steps for a in reversed(attempts) if a.total_steps), None),
@@ -262,6 +264,27 @@ def _from_database(
         started_at=attempt.started_at if attempt else None,
         supervised=supervisor_alive or state in ENDED,
     )
+    return found if moment is None or not _open(attempt) else _then(found, reader, moment)
+
+
+def _then(ended: Status, reader: RunReader, moment: Moment) -> Status:
+    """Return the status of a run that trained at the moment of a replay. A pause then is an event."""
+    phase, since = reader.last_phase() or ("update", moment.at)
+    return replace(
+        ended,
+        state="training",
+        step=moment.step,
+        phase=phase,
+        phase_s=round(max(0.0, moment.now - since), 3),
+        error=None,
+        hardware=None,
+        progress_at=moment.at,
+        supervised=True,
+    )
+
+
+def _checkpoints_then(reader: RunReader) -> tuple[CheckpointNow, ...]:
+    return tuple(CheckpointNow(one.step, one.path, one.complete) for one in reader.checkpoints())
 
 
 def _open(attempt: Attempt | None) -> bool:

@@ -17,11 +17,21 @@ from typing import TYPE_CHECKING
 
 from textual.binding import Binding, BindingType
 
+from grpo_tui.core.commands import REPLAYED
 from grpo_tui.ui.panes import PANES
 
 if TYPE_CHECKING:
     from grpo_tui.present.runs_view import RunRow
     from grpo_tui.present.train_view import TrainView
+
+
+COMMANDING = ("process", "live", "running", "paused", "reward")
+"""What an action needs that sends a command to the run."""
+
+
+def _is_acting(key: str) -> bool:
+    capital = len(key) == 1 and key.isupper() and key not in "NG"
+    return capital or key in ("=", "equals_sign", "m") or key.startswith("ctrl+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +56,7 @@ class Action:
     """Required state; empty for none.
 
     Of the open run: `open`, `process` (has a process), `live` (accepts commands), `running`, `paused`,
-    `reward` (a reward call is running). In Runs: `chosen`, `ended`, `marked`.
+    `reward` (a reward call is running), `replay` (is shown as it was). In Runs: `chosen`, `ended`, `marked`.
     """
     footer: int = 0
     """Rank in the footer, 1 first; 0 keeps the action out of the footer."""
@@ -63,6 +73,12 @@ class Action:
 
     does: str = ""
     """The Textual action, if it differs from the id."""
+
+    @property
+    def acts(self) -> bool:
+        """Whether it changes a run or a file, or runs a model, as its key says. A replay refuses it."""
+        keys = (self.key or self.shown).split(",")
+        return self.pane != "all" and (self.needs in COMMANDING or all(map(_is_acting, keys)))
 
     @property
     def method(self) -> str:
@@ -158,7 +174,8 @@ TRAIN: tuple[Action, ...] = (
            "List the findings of the run. Enter shows one with its steps, completions and remedies.",
            "train", "show", needs="open", footer=2, part="findings"),
     Action("view.hold", "space", "hold view", "Hold the view",
-           "Freeze or unfreeze the view. Training continues.", "train", "show", needs="open", footer=9),
+           "Freeze or unfreeze the view. Training continues. A replay is paused or continued.",
+           "train", "show", needs="open", footer=9),
     Action("hardware.open", "u", "machine", "Show the machine",
            "Show GPUs, processes, CPU, memory and ranks.", "train", "show", needs="open", footer=10),
     Action("groups.inspect", "o", "inspect", "Open the group in Generations",
@@ -198,6 +215,23 @@ TRAIN: tuple[Action, ...] = (
     Action("part.copy", "y", "copy", "Copy",
            "Copy the selected completion, log line, event or chart value. Works over SSH.",
            "train", "copy", needs="open", footer=13),
+    Action("replay.turn", "", "pause or play", "Pause or continue the replay",
+           "Pause the replay, or continue it. At the end, play it again.", "train", "replay",
+           needs="replay", footer=1, part="replay", shown="space", does="view_hold"),
+    Action("replay.after", "full_stop", "step", "Next step of the replay",
+           "Pause the replay and go to the next recorded step.", "train", "replay",
+           needs="replay", footer=2, part="replay", shown=", .", does="replay_move(1)"),
+    Action("replay.before", "comma", "", "Previous step of the replay",
+           "Pause the replay and go to the previous recorded step.", "train", "replay",
+           needs="replay", shown=",", does="replay_move(-1)"),
+    Action("replay.faster", "plus", "speed", "Play faster", "Play the replay faster.", "train", "replay",
+           needs="replay", footer=3, part="replay", shown="+ -", does="replay_speed(True)"),
+    Action("replay.slower", "minus", "", "Play slower", "Play the replay slower.", "train", "replay",
+           needs="replay", shown="-", does="replay_speed(False)"),
+    Action("replay.go", "colon", "go to step", "Go to a step", "Show the run as it was at a step.",
+           "train", "replay", needs="replay", footer=4, part="replay", shown=":"),
+    Action("replay.open", "", "replay", "Replay this run", "Show the run step by step, as it was.",
+           "train", "replay", needs="open"),
     Action("hardware.back", "escape", "back", "Back to the run", "Return to the run.", "hardware", "show",
            footer=1, shown="esc", does="close"),
     Action("hardware.close", "u", "", "Back to the run", "Return to the run.", "hardware", "show",
@@ -554,6 +588,8 @@ GENERATIONS: tuple[Action, ...] = (
 RUNS: tuple[Action, ...] = (
     Action("runs.open", "enter", "open", "Open the run", "Open the run in Train.", "runs", "run",
            needs="chosen", footer=1),
+    Action("runs.replay", "p", "replay", "Replay the run", "Show the run step by step, as it was.",
+           "runs", "run", needs="chosen", footer=8),
     Action("runs.resume", "R", "resume", "Resume the ended run",
            "Resume an ended run from its newest complete checkpoint.", "runs", "run",
            needs="ended", footer=2, dangerous=True),
@@ -660,6 +696,9 @@ ACTIONS: tuple[Action, ...] = (
     *EVERYWHERE,
 )
 
+ACTING = frozenset(action.method for action in ACTIONS if action.acts)
+"""Textual actions that a replay refuses."""
+
 _BY_ID = {action.id: action for action in ACTIONS}
 
 
@@ -685,6 +724,8 @@ def on_pane(pane: str) -> list[Action]:
 
 def refusal(a: Action, view: TrainView | None, listed: Listed | None = None) -> str | None:
     """Return a sentence that says why an action is unavailable; None when it is available."""
+    if view is not None and view.replay is not None and a.acts:
+        return REPLAYED
     if not a.needs:
         return None
     if a.pane == "runs":
@@ -693,6 +734,8 @@ def refusal(a: Action, view: TrainView | None, listed: Listed | None = None) -> 
         return "No run is open. Press 1 for the list of runs, then enter to open one."
     if a.needs == "open":
         return None
+    if a.needs == "replay":
+        return None if view.replay is not None else "This is not a replay."
     if view.state == "broken":
         return f"The run cannot be read, so nothing is sent to it: {view.trouble}"
     if view.state == "finished":
@@ -734,6 +777,7 @@ def for_footer(
 ) -> list[Action]:
     """Return the footer's actions, most important first. Those of the shown part come before all others."""
     shown = {*parts, view.state} if view is not None else set(parts)
+    shown |= {"replay"} if view is not None and view.replay is not None else set()
     found: Iterable[Action] = (
         a
         for a in on_pane(pane)
@@ -741,4 +785,7 @@ def for_footer(
         and (not a.part or any(part in shown for part in a.part.split(",")))
         and refusal(a, view, listed) is None
     )
-    return sorted(found, key=lambda a: (not a.part, a.footer))
+    by_key: dict[str, Action] = {}
+    for a in sorted(found, key=lambda a: (not a.part, a.footer)):
+        by_key.setdefault(a.key_shown, a)
+    return list(by_key.values())

@@ -19,9 +19,10 @@ from textual.screen import Screen
 from textual.signal import Signal
 from textual.worker import Worker, WorkerState
 
+from grpo_tui.core.commands import REPLAYED
 from grpo_tui.core.text import one_line, safe
 from grpo_tui.present.glyphs import few_glyphs
-from grpo_tui.ui.actions import Action, bindings, on_pane, refusal
+from grpo_tui.ui.actions import ACTING, Action, bindings, on_pane, refusal
 from grpo_tui.ui.paint import COMPONENTS
 from grpo_tui.ui.panes import PANES
 from grpo_tui.ui.preferences import PreferenceFile
@@ -40,6 +41,8 @@ from grpo_tui.ui.textual_private import PatientDriver, TunedApp, leave_whole_col
 from grpo_tui.ui.theme import DARK, NAMES, THEMES, first_theme
 
 if TYPE_CHECKING:
+    from textual.actions import ActionParseResult
+    from textual.dom import DOMNode
     from textual.notifications import SeverityLevel
     from textual.theme import Theme
 
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
     from grpo_tui.store.layout import RunFolder
     from grpo_tui.ui.messages import CommandEnded, CommandLost, ConsentAsked, RunAdvanced, RunsListed
     from grpo_tui.ui.poller import Poller
+    from grpo_tui.ui.replaying import ReplayPoller
     from grpo_tui.ui.requests import RewardsRequest
 
 
@@ -124,6 +128,8 @@ class GrpoApp(TunedApp):
         self.rows_complete = False
         self.runs_signal: Signal[tuple[tuple[RunRow, ...], bool]] = Signal(self, "runs")
         self._roots, self._first_run = tuple(roots), run
+        self.replay: ReplayPoller | None = None
+        """The poller of the open run while it is a replay."""
         if config is None and rewards is not None and rewards.file is not None:
             config = ConfigRequest(rewards.file, rewards.overrides, in_rewards=True)
         self._rewards_request, self._config_request = rewards, config
@@ -264,6 +270,19 @@ class GrpoApp(TunedApp):
 
     # -- global keys -----------------------------------------------------------------------------
 
+    async def run_action(
+        self,
+        action: str | ActionParseResult,
+        default_namespace: DOMNode | None = None,
+        namespaces: Mapping[str, DOMNode] | None = None,
+    ) -> bool:
+        """Do an action of a key, a click or the palette. A replay refuses those that change something."""
+        name = action.rpartition("(")[0] or action if isinstance(action, str) else action[1]
+        if self.replay is not None and name.rpartition(".")[2] in ACTING:
+            self.notify(REPLAYED, severity="warning")
+            return True
+        return await super().run_action(action, default_namespace, namespaces)
+
     def action_pane(self, pane: str) -> None:
         """Show a pane. Without an open run, Train points to the list instead."""
         if pane == "train" and self._poller is None and self._first_run is None:
@@ -335,7 +354,8 @@ class GrpoApp(TunedApp):
         if asked is not None and asked():
             return
         if not isinstance(self.screen, HelpScreen):
-            self.push_screen(HelpScreen(getattr(self.screen, "PANE", self.current_mode)))
+            first = getattr(self.screen, "PANE", self.current_mode)
+            self.push_screen(HelpScreen(first, acting=self.replay is None))
 
     def action_app_suspend(self) -> None:
         if can_be_continued():
@@ -373,10 +393,18 @@ class GrpoApp(TunedApp):
 
     # -- the run ---------------------------------------------------------------------------------
 
-    def open_run(self, path: Path) -> None:
-        if self._poller is None or self._poller.folder.root != path:
+    def open_run(self, path: Path, *, replay: bool = False) -> None:
+        """Show a run in Train; with `replay`, as it was."""
+        same = self._poller is not None and self._poller.folder.root == path
+        if not same or replay or self.replay is not None:
             self.view = None
             self.view_signal.publish(None)
+            if self.replay is not None:
+                self.replay.end()
+            if replay:
+                from grpo_tui.present.replay import start_replay
+
+                start_replay(path)
             self._follow(path)
             self.switch_mode("train")
             while len(self.screen_stack) > 1:  # screens of the previous run
@@ -384,13 +412,20 @@ class GrpoApp(TunedApp):
         self.switch_mode("train")
 
     def _follow(self, path: Path) -> None:
+        from grpo_tui.store.replay import replay_of
         from grpo_tui.ui.poller import Poller
 
         if self._poller is not None:
             self._poller.stop()
         self._then.clear()
         self.turning = ""
-        self._poller = Poller(path, self.post_message, clock=self.clock, untouched_s=self.untouched_s)
+        opened, self.replay = 0 if self._poller is None else self._poller.folder.opened + 1, None
+        if (replay := replay_of(path / "run.db")) is not None:
+            from grpo_tui.ui.replaying import ReplayPoller
+
+            self._poller = self.replay = ReplayPoller(path, self.post_message, replay, opened)
+        else:
+            self._poller = Poller(path, self.post_message, clock=self.clock, untouched_s=self.untouched_s)
         self.run_worker(self._poller.run, thread=True, group="poller", exit_on_error=False)
 
     def on_run_advanced(self, message: RunAdvanced) -> None:
@@ -407,7 +442,7 @@ class GrpoApp(TunedApp):
     @property
     def farewell(self) -> str:
         """Text to print on exit. Empty when no live run is open."""
-        if self._poller is None:
+        if self._poller is None or self.replay is not None:
             return ""
         live = self.view.live if self.view is not None else self._poller.looks_live()
         return (
@@ -424,7 +459,7 @@ class GrpoApp(TunedApp):
         self, kind: str, args: Mapping[str, Any] | None = None, then: Callable[[Outcome], None] | None = None
     ) -> None:
         """Send a command to the open run. `then` gets the outcome if the command is applied."""
-        if self._poller is None:
+        if self._poller is None or self.replay is not None:
             return
         if then is not None:
             self._then.setdefault(kind, []).append(then)
@@ -501,9 +536,9 @@ class GrpoApp(TunedApp):
 
     def _ring(self, view: TrainView | None) -> None:
         """Ring once when a run that was live has ended, and report new errors."""
-        if view is not None:
+        if view is not None and view.replay is None:
             self._tell_errors(view)
-        if view is None:
+        if view is None or view.replay is not None:
             self._lived = self._watched = None
         elif view.live:
             self._lived = view.folder

@@ -15,6 +15,7 @@ from textual.message import Message
 from grpo_tui.core.commands import Command, Outcome
 from grpo_tui.core.text import one_line
 from grpo_tui.present.run_state import DeltaReader, RunState
+from grpo_tui.present.train_view import TrainView
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import RankState, read_rank
@@ -154,7 +155,7 @@ class Poller:
             self._turned |= self._more and not delta.more and not self._alone
             self._more = delta.more
             moved = True
-        rank = read_rank(self.folder.rank(0))
+        rank = self._read_rank()
         shifted = _doing(rank) != _doing(self._rank)
         self._rank = rank
         now = time.monotonic()
@@ -165,6 +166,9 @@ class Poller:
             if before is None or before.state != self._status.state:
                 moved = self._turned = True
         return moved or shifted
+
+    def _read_rank(self) -> RankState | None:
+        return read_rank(self.folder.rank(0))
 
     def _open(self) -> None:
         """Open `run.db` once it exists. Start over when another file has replaced it."""
@@ -190,9 +194,11 @@ class Poller:
 
     def _show(self, now: float) -> None:
         status = self._status or Status(state="broken" if self._trouble else "starting", phase="load")
-        view = self._state.view(status, self._clock(), self._rank, self._sent.values(), trouble=self._trouble)
         self._posted_at, self._unposted, self._turned = now, False, False
-        self._post(RunAdvanced(view, self))
+        self._post(RunAdvanced(self._view(status), self))
+
+    def _view(self, status: Status) -> TrainView:
+        return self._state.view(status, self._clock(), self._rank, self._sent.values(), trouble=self._trouble)
 
     # -- commands --------------------------------------------------------------------------------
 

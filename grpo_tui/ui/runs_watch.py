@@ -15,6 +15,7 @@ from textual.message import Message
 
 from grpo_tui.present.runs_view import RunRow, fingerprint, ordered, read_run_row, run_names
 from grpo_tui.store.layout import RunFolder, find_runs
+from grpo_tui.store.replay import see_present
 from grpo_tui.ui.messages import RunsListed
 
 LOOK_S = 2.0
@@ -39,6 +40,7 @@ class RunsWatch:
         self._shown: tuple[RunRow, ...] | None = None
 
     def run(self) -> None:
+        see_present()  # the open run may be a replay
         while not self._stopped.is_set():
             self.look()
             self._stopped.wait(LOOK_S)

@@ -36,6 +36,8 @@ runs | EMPTY | -first
 runs | --filter state:finished | +no match
 runs | --json | +"state"
 status RUN | --json | +"state"
+replay RUN | --at 3 | +step 3 of
+replay RUN | --json | +"state"
 metrics RUN | --keys loss | -entropy
 metrics RUN | --format csv | +step,at
 metrics RUN | --explain entropy | +Healthy:
@@ -101,6 +103,7 @@ ELSEWHERE = {
     "demo": ("test_summary.py", "--headless --steps --run-dir --device --seed --fault"),
     "data": ("test_data.py", "--row --search --no-rewards --set --json"),
     "check": ("test_check.py", "--fix"),
+    "replay": ("test_replay.py", "--headless --speed"),
     "doctor": ("test_doctor.py", "--gate --apply --next --output --because --wait"),
     "config set": ("test_config_command.py", "--dry-run"),
     "checkpoints": ("test_checkpoints.py", "--delete --yes --json"),

@@ -152,7 +152,23 @@ async def test_of_train(run: RecordedRun, monkeypatch: pytest.MonkeyPatch) -> No
         await pilot.press("escape")
         await closed(pilot, screen)
         await act("run.resume", lambda: "resume" in commands())
+        await act("replay.open", lambda: app.view is not None and app.view.replay is not None)
+        await _replayed(app, act)
         assert act.missed("train") == {"log.previous"}
+
+
+async def _replayed(app: Any, act: Acts) -> None:
+    def step() -> int:
+        return int(app.view.step)
+
+    await act("replay.turn", lambda: not app.view.replay.playing)
+    await act("replay.go", on_top(app, WordsDialog))
+    await act._pilot.press(*"30", "enter")
+    await until(act._pilot, lambda: step() == 30)
+    await act("replay.after", lambda: step() == 31)
+    await act("replay.before", lambda: step() == 30)
+    await act("replay.slower", lambda: app.view.replay.speed == 5)
+    await act("replay.faster", lambda: app.view.replay.speed == 10)
 
 
 async def test_of_the_machine(run: RecordedRun) -> None:
@@ -479,6 +495,8 @@ async def test_of_the_runs_and_of_those_over_each_other(run: RecordedRun) -> Non
         await pilot.press(*"older", "enter")
         await until(pilot, lambda: table.count == 1)
         await act("runs.open", lambda: app.view is not None and app.view.name == "older")
+        await act("pane.runs", on_top(app, RunsScreen))
+        await act("runs.replay", lambda: app.view is not None and app.view.replay is not None)
         await act("pane.runs", on_top(app, RunsScreen))
         await act("runs.clear", lambda: table.count == 2 and not name.display)
         assert not act.missed("runs", "overlay")

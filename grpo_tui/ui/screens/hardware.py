@@ -54,7 +54,7 @@ class HardwareList(LineScroll):
 
 
 def _nobody_samples(view: TrainView) -> list[Line]:
-    if view.ended:
+    if view.ended or view.replay is not None:
         return _recorded(view)
     if view.live:
         return [_empty("No figures yet. The supervisor takes the first ones half a second after it starts.")]
@@ -62,7 +62,7 @@ def _nobody_samples(view: TrainView) -> list[Line]:
 
 
 def _recorded(view: TrainView) -> list[Line]:
-    """Return what an ended run recorded about its speed."""
+    """Return what a run recorded about its speed."""
     lines: list[Line] = [_empty("GPU and CPU use are shown while the run trains. Recorded of this run:"), ()]
     shares = [f"{name} {percent(share)}" for name, share in view.phase_shares if share >= 0.005]
     told = (

@@ -194,9 +194,9 @@ MOVING = (
 class HelpLines(LineScroll):
     """The whole help, scrollable."""
 
-    def __init__(self, first: str) -> None:
+    def __init__(self, first: str, *, acting: bool = True) -> None:
         super().__init__()
-        self._first = first
+        self._first, self._acting = first, acting
 
     def lines(self, width: int) -> list[Line]:
         """Return the keys of the current pane, global keys, terms, then the other panes."""
@@ -205,30 +205,29 @@ class HelpLines(LineScroll):
         near = [section for name in (*first, "all") for section in sections if section[0] == name]
         lines: list[Line] = []
         for section in near:
-            lines += _pane_lines(*section, width)
+            lines += self._pane_lines(*section, width)
         lines.append(ruled([[Span("terms", "title")]], width))
         for word, meaning in WORDS:
             lines += _wrapped(word, meaning, max(10, width - 18))
         lines.append(())
         for section in sections:
             if section not in near:
-                lines += _pane_lines(*section, width)
+                lines += self._pane_lines(*section, width)
         return lines[:-1]
 
-
-def _pane_lines(pane: str, title: str, width: int) -> list[Line]:
-    lines: list[Line] = [ruled([[Span(title, "title")]], width)]
-    listed = [action for action in ACTIONS if action.pane == pane and action.key]
-    groups = dict.fromkeys(action.group for action in listed)
-    for group in groups:
-        if len(groups) > 1:
-            lines.append([Span(f" {group}", "dim")])
-        for action in listed:
-            if action.group == group:
-                lines += _key_lines(action, max(10, width - 10))
-    if pane == "all":
-        lines += [row for key, does in MOVING for row in _rows(key, does, max(10, width - 10))]
-    return [*lines, ()]
+    def _pane_lines(self, pane: str, title: str, width: int) -> list[Line]:
+        lines: list[Line] = [ruled([[Span(title, "title")]], width)]
+        listed = [a for a in ACTIONS if a.pane == pane and a.key and (self._acting or not a.acts)]
+        groups = dict.fromkeys(action.group for action in listed)
+        for group in groups:
+            if len(groups) > 1:
+                lines.append([Span(f" {group}", "dim")])
+            for action in listed:
+                if action.group == group:
+                    lines += _key_lines(action, max(10, width - 10))
+        if pane == "all":
+            lines += [row for key, does in MOVING for row in _rows(key, does, max(10, width - 10))]
+        return [*lines, ()]
 
 
 def _key_lines(action: Action, room: int) -> list[Line]:
@@ -253,12 +252,15 @@ def _wrapped(word: str, meaning: str, room: int) -> list[Line]:
 
 
 class HelpScreen(ReadingScreen):
-    """Keys and terms. The pane `first`, named as in the action table, is listed first."""
+    """Keys and terms. The pane `first`, named as in the action table, is listed first.
+
+    Without `acting`, actions that change something are left out.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [("question_mark", "close", "close")]
 
-    def __init__(self, first: str = "train") -> None:
-        super().__init__("help", HelpLines(first))
+    def __init__(self, first: str = "train", *, acting: bool = True) -> None:
+        super().__init__("help", HelpLines(first, acting=acting))
 
 
 DRAWN = (

@@ -12,6 +12,7 @@ from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 
+from grpo_tui.core.commands import REPLAYED
 from grpo_tui.core.findings import Remedy
 from grpo_tui.core.text import one_line
 from grpo_tui.core.text import wrapped as words_wrapped
@@ -59,7 +60,7 @@ class RunFindingsScreen(LeftOnce, ModalScreen[tuple[str, RunFinding]]):
 
     BINDINGS: ClassVar[list[BindingType]] = [*CLOSE, ("f", "close", "close")]
 
-    def __init__(self, found: tuple[RunFinding, ...], run: str, *, live: bool) -> None:
+    def __init__(self, found: tuple[RunFinding, ...], run: str, *, live: bool | None) -> None:
         super().__init__()
         self._found, self._run, self._live = found, run, live
 
@@ -89,7 +90,7 @@ class RunFindingsScreen(LeftOnce, ModalScreen[tuple[str, RunFinding]]):
 class RunFindingLines(LineScroll):
     """The finding, its remedies, config lines, and the meaning of the rule."""
 
-    def __init__(self, one: RunFinding, run: str, *, live: bool) -> None:
+    def __init__(self, one: RunFinding, run: str, *, live: bool | None) -> None:
         super().__init__()
         self._one, self._run, self._live = one, run, live
 
@@ -140,7 +141,7 @@ def _written(others: tuple[Remedy, ...]) -> list[Line]:
 class RunFindingScreen(ReadingScreen):
     """One finding. Returns `chart`, `completions`, `set` or `write`.
 
-    `run` is the run as typed on a command line. `live` says whether it accepts commands.
+    `run` is the run as typed on a command line. `live` says whether it accepts commands; None for a replay.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -150,8 +151,9 @@ class RunFindingScreen(ReadingScreen):
         ("y", "copy", "copy"),
     ]
 
-    def __init__(self, one: RunFinding, run: str, *, live: bool) -> None:
+    def __init__(self, one: RunFinding, run: str, *, live: bool | None) -> None:
         applies = "   = apply" if live and one.change is not None else "   = write" if one.settings else ""
+        applies = "" if live is None else applies
         keys = f"enter chart   o completions{applies}   esc back"
         super().__init__(one.finding.id, RunFindingLines(one, run, live=live), keys)
         self._one, self._live = one, live
@@ -162,6 +164,9 @@ class RunFindingScreen(ReadingScreen):
     def action_set(self) -> None:
         """Ask before changing the setting that the run can take and writing the others, or say why not."""
         change, others = self._one.change if self._live else None, self._one.settings
+        if self._live is None:
+            self.app.notify(REPLAYED, severity="warning")
+            return
         if change is not None:
             others = tuple(one for one in others if one.field != change.field)
         elif not others:

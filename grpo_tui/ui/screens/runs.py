@@ -264,6 +264,11 @@ class RunsScreen(KeepsStyles, Screen[None], Shell):
         if row is not None:
             self.shell.open_run(row.path)
 
+    def action_runs_replay(self) -> None:
+        row = self._allowed(action("runs.replay"))
+        if row is not None:
+            self.shell.open_run(row.path, replay=True)
+
     def action_move(self, by: int) -> None:
         self.query_one(RunsTable).action_move(by)
 

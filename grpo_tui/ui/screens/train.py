@@ -33,6 +33,7 @@ from grpo_tui.ui.widgets.summary import EventLines, FunctionTable, HealthLine, N
 if TYPE_CHECKING:
     from grpo_tui.present.run_findings import RunFinding
     from grpo_tui.store.layout import RunFolder
+    from grpo_tui.ui.replaying import ReplayPoller
 
 
 class TrainScreen(KeepsStyles, Screen[None], Shell):
@@ -128,6 +129,10 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
     # -- the view --------------------------------------------------------------------------------
 
     def action_view_hold(self) -> None:
+        """Hold the view; in a replay, pause it."""
+        if self.shell.replay is not None:
+            self.shell.replay.turn()
+            return
         self._held = None if self._held is not None else self.shell.view
         self._on_view(self.shell.view)
 
@@ -135,6 +140,41 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
         from grpo_tui.ui.screens.hardware import HardwareScreen
 
         self.app.push_screen(HardwareScreen())
+
+    # -- replay ----------------------------------------------------------------------------------
+
+    def action_replay_open(self) -> None:
+        folder = self.shell.run_folder
+        if folder is not None:
+            self.shell.open_run(folder.root, replay=True)
+
+    def action_replay_move(self, by: int) -> None:
+        if (replay := self._replayed()) is not None:
+            replay.move(by)
+
+    def action_replay_speed(self, up: bool) -> None:
+        if (replay := self._replayed()) is not None:
+            replay.change_speed(up)
+
+    def action_replay_go(self) -> None:
+        from grpo_tui.ui.screens.dialogs import WordsDialog
+
+        if (replay := self._replayed()) is not None:
+
+            def chosen(words: str | None) -> None:
+                if words and words.isdecimal():
+                    replay.go(int(words))
+                elif words:
+                    self.app.notify(f"{one_line(words, 20)} is not a step.", severity="warning")
+
+            hint = f"steps {replay.steps[0]:,} to {replay.steps[-1]:,} are recorded"
+            self.app.push_screen(WordsDialog("go to step", "", hint), chosen)
+
+    def _replayed(self) -> ReplayPoller | None:
+        """Return the replay. Without one, say so."""
+        if self.shell.replay is None:
+            self.app.notify("This is not a replay. To replay the run, press p in Runs.", severity="warning")
+        return self.shell.replay
 
     # -- steering --------------------------------------------------------------------------------
 
@@ -501,7 +541,8 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
         if not found:
             self.app.notify("No problems were found in this run.")
         elif self.app.screen is self:
-            live = self.shell.view is not None and self.shell.view.live
+            view = self.shell.view
+            live = None if self.shell.replay is not None else view is not None and view.live
             run = shell_word(from_here(folder.root))
             self.app.push_screen(RunFindingsScreen(found, run, live=live), chosen)
 

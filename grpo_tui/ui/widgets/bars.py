@@ -14,7 +14,7 @@ from grpo_tui.ui.paint import Line, LinePane, Span, spread, width_of
 from grpo_tui.ui.panes import PANES
 
 if TYPE_CHECKING:
-    from grpo_tui.present.train_view import TrainView
+    from grpo_tui.present.train_view import ReplayView, TrainView
 
 TIGHT = 100
 """Below this width pane names are short while a run is open, to leave room for its name and step."""
@@ -61,6 +61,8 @@ class Header(LinePane):
         view = self._view
         if view is None:
             return ()
+        if view.replay is not None:
+            return self._replayed(view, view.replay, width)
         sign, role = state_sign(view.state)
         state = [Span(f"{sign} {view.state}", "strong " + role)]
         if self._held:
@@ -79,6 +81,22 @@ class Header(LinePane):
                 name = [Span(shorten(view.name, room), "strong"), Span("  ")] if room > 3 else []
                 return [*name, *state, *tail, Span(" ")]
         return state
+
+    def _replayed(self, view: TrainView, replay: ReplayView, width: int) -> Line:
+        """Return the step of a replay and its speed. Only Train has its keys."""
+        of = f"{view.step:,} of {replay.last_step:,}"
+        at_end = view.step >= replay.last_step
+        word = "space pauses" if replay.playing else "space restarts" if at_end else "space plays"
+        keys = [word] if self._pane == "train" else []
+        speed = [f"×{replay.speed:g}"] if replay.playing else [] if at_end else ["paused"]
+        short = speed if replay.playing else keys
+        for told in ([f"step {of}", *speed, *keys], [of, *speed, *keys], [of, *short], [f"{view.step:,}"]):
+            text = f"replay: {' · '.join(told)}"
+            if cell_len(text) < width:
+                break
+        room = width - cell_len(text) - 4
+        name = [Span(shorten(view.name, room), "strong"), Span("  ")] if room >= LEAST_NAME else []
+        return [*name, Span(text, "attention"), Span(" ")]
 
 
 class Footer(LinePane):
