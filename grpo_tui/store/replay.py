@@ -177,29 +177,33 @@ def hide(db: sqlite3.Connection) -> None:
         db.execute(f"DROP VIEW temp.{name}")
 
 
+# Another program may have written the file, so what becomes part of a statement is cast to a number.
 _STEPS = (
-    "SELECT step FROM main.metric_row WHERE superseded = 0 UNION"
-    " SELECT step FROM main.generation_group WHERE mode = 'train' AND superseded = 0 ORDER BY 1"
+    "SELECT CAST(step AS INTEGER) FROM main.metric_row WHERE superseded = 0 UNION"
+    " SELECT CAST(step AS INTEGER) FROM main.generation_group WHERE mode = 'train' AND superseded = 0"
+    " ORDER BY 1"
 )
 
 
 def _moment(db: sqlite3.Connection, step: int) -> Moment:
-    row = _newest(db, "metric_row", "+step <= ? AND superseded = 0", step)
-    group = _newest(db, "generation_group", "+step <= ? AND superseded = 0", step)
+    row = _newest(db, "metric_row", step)
+    group = _newest(db, "generation_group", step)
     here = max(row, group, key=lambda one: (one[2], one[1]))
     next_row, next_group = (
-        db.execute(f"SELECT at FROM main.{table} WHERE id > ? ORDER BY id LIMIT 1", (newest[0],)).fetchone()
+        db.execute(
+            f"SELECT CAST(at AS REAL) FROM main.{table} WHERE id > ? ORDER BY id LIMIT 1", (newest[0],)
+        ).fetchone()
         for table, newest in (("metric_row", row), ("generation_group", group))
     )
     begins = [one[0] for one in (next_row, next_group) if one is not None]
-    starts = "SELECT min(started_at) FROM main.attempt WHERE attempt > ?"
+    starts = "SELECT CAST(min(started_at) AS REAL) FROM main.attempt WHERE attempt > ?"
     before = min([*begins, math.inf])
     again = db.execute(starts, (here[2],)).fetchone()[0]
     if again is not None:
         before = min(before, again)
     span = _until_time(db, "phase", "started_at", before)
     generating = db.execute(
-        f"SELECT min(started_at) FROM (SELECT * FROM main.phase WHERE id <= ? ORDER BY id DESC"
+        f"SELECT CAST(min(started_at) AS REAL) FROM (SELECT * FROM main.phase WHERE id <= ? ORDER BY id DESC"
         f" LIMIT {NEAR_SPANS}) WHERE rank = 0 AND phase = 'generate' AND started_at > ?",
         (span, here[1]),
     ).fetchone()[0]
@@ -211,10 +215,12 @@ def _moment(db: sqlite3.Connection, step: int) -> Moment:
     return Moment(step, here[2], row[0], group[0], span, line, here[1], before, min(gap, LONGEST_S))
 
 
-def _newest(db: sqlite3.Connection, table: str, where: str, step: int) -> tuple[int, float, int]:
-    """Return id, time and attempt of the newest row; zeros without any."""
+def _newest(db: sqlite3.Connection, table: str, step: int) -> tuple[int, float, int]:
+    """Return id, time and attempt of the newest row up to a step; zeros without any."""
     row = db.execute(
-        f"SELECT id, at, attempt FROM main.{table} WHERE {where} ORDER BY id DESC LIMIT 1", (step,)
+        f"SELECT id, CAST(at AS REAL), CAST(attempt AS INTEGER) FROM main.{table}"
+        " WHERE +step <= ? AND superseded = 0 ORDER BY id DESC LIMIT 1",
+        (step,),
     ).fetchone()
     return (0, 0.0, 0) if row is None else tuple(row)
 
@@ -227,7 +233,7 @@ def _until_time(db: sqlite3.Connection, table: str, column: str, before: float) 
 
     def time_of(number: int) -> float:
         found = db.execute(
-            f"SELECT {column} FROM main.{table} WHERE id >= ? ORDER BY id LIMIT 1", (number,)
+            f"SELECT CAST({column} AS REAL) FROM main.{table} WHERE id >= ? ORDER BY id LIMIT 1", (number,)
         ).fetchone()
         return float(found[0])
 

@@ -247,3 +247,21 @@ def test_a_step_without_a_row_shows_the_newest_before_it() -> None:
     replayed = Replay(None, lambda reader: [])
     replayed.steps = (10, 20, 30)
     assert [replayed.place_of(step) for step in (1, 10, 19, 20, 99)] == [0, 0, 0, 1, 2]
+
+
+def test_text_where_a_number_belongs_never_becomes_part_of_a_statement(run: RecordedRun) -> None:
+    run.advance(5)
+    for table in ("metric_row", "generation_group"):
+        run.writer._db.execute(f"UPDATE {table} SET attempt = '1) OR (1', at = '0 OR 1' WHERE step = 3")
+        run.writer._db.execute(f"UPDATE {table} SET step = '4) OR (1' WHERE step = 4")
+    replayed = start_replay(run.folder.root)
+    with closing(RunReader(run.folder.database)) as reader:
+        for place in range(len(replayed.steps) or 1):
+            replayed.go(place)
+            assert reader.completion_count() <= 5 * 32
+            moment = reader.moment
+            assert moment is not None
+            assert all(
+                isinstance(one, int) for one in (moment.step, moment.attempt, moment.row, moment.group)
+            )
+            assert isinstance(moment.before, float)
