@@ -39,7 +39,7 @@ def test_the_state_of_a_real_run_at_a_step_is_the_one_that_was_read_there(run: P
     at_step(run, 3)
     command(run, "pause")
     step = state(run, "paused").step
-    command(run, "set", "learning_rate=1e-4")
+    command(run, "set", "reward_weights=[3,1,1]")
     held = state(run, "paused")
     copy = tmp_path / "copy"
     copy.mkdir()
@@ -62,10 +62,10 @@ def test_the_state_of_a_real_run_at_a_step_is_the_one_that_was_read_there(run: P
         assert then.charts == real.charts
         for name in ("groups", "functions", "settings", "findings", "reward", "reward_change", "metric_rows"):
             assert getattr(then, name) == getattr(real, name), name
-        assert then.settings["learning_rate"] == pytest.approx(1e-4)
-        assert any("learning_rate" in event.text for event in then.events), "set after the step"
+        assert then.settings["reward_weights"] == [3, 1, 1]
+        assert any("reward_weights" in event.text for event in then.events), "set after the step"
         replayed.go(replayed.place - 1)
-        assert look(run)[0].settings["learning_rate"] != pytest.approx(1e-4)
+        assert look(run)[0].settings["reward_weights"] != [3, 1, 1]
     finally:
         end(RunFolder(run).database)
     assert replace(look(run)[1], alerts=()).state == "stopped"
