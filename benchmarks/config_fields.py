@@ -70,9 +70,9 @@ def main() -> None:
     print(f"  imports            {spread([row[0] for row in first])}")
     print(f"  all fields, fresh  {spread([row[1] for row in first])}")
 
+    from grpo_tui.config.advice import search_fields
     from grpo_tui.config.config_diff import Side, diff
     from grpo_tui.config.draft import Draft
-    from grpo_tui.config.field_search import search_fields
 
     draft = Draft.open(parsed.config)
     defaults = Side.defaults()

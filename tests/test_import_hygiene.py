@@ -51,7 +51,6 @@ def loaded_by(module: str) -> set[str]:
         "grpo_tui.cli.compare",
         "grpo_tui.cli.merge",
         "grpo_tui.cli.card",
-        "grpo_tui.cli.report",
         "grpo_tui.cli.checkpoints",
         "grpo_tui.health.reading",
         "grpo_tui.core",

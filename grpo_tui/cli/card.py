@@ -1,4 +1,4 @@
-"""`grpo-tui card`: the model card of a run."""
+"""`grpo-tui card` and `grpo-tui report`: write about runs to a file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from grpo_tui.cli.look import readable_folder
 from grpo_tui.cli.plain import print_text
 from grpo_tui.config.draft_file import DraftFileError, write_text
 from grpo_tui.core.text import safe
+from grpo_tui.present.document import html_page, markdown
+from grpo_tui.present.runs_view import run_names
 from grpo_tui.ship.card import CARD, card, refusal
+from grpo_tui.ship.report import report, title
 from grpo_tui.ship.run_facts import read_facts
 
 
@@ -39,3 +42,15 @@ def write_new(target: Path | None, text: str, *, replaces: bool = False) -> None
     with reported(DraftFileError):
         write_text(target, text)
     print(safe(f"{target}: {len(text.splitlines())} lines"))
+
+
+def show_report(parsed: Any) -> int:
+    """`grpo-tui report RUN… [--format md|html] [-o FILE]`."""
+    roots = {folder_named(path): readable_folder(path) for path in parsed.runs}
+    names = run_names(list(roots))
+    runs = [read_facts(root, names[folder]) for folder, root in roots.items()]
+    page = parsed.output is not None and parsed.output.suffix in (".html", ".htm")
+    is_html = parsed.format == "html" or (parsed.format is None and page)
+    text = html_page(title(runs), report(runs)) if is_html else markdown(report(runs))
+    write_new(parsed.output, text)
+    return OK

@@ -13,12 +13,11 @@ from grpo_tui.cli.errors import FAILED, OK, CommandError, reported
 from grpo_tui.cli.plain import print_json, terminal_width
 from grpo_tui.cli.saved_run import saved_run
 from grpo_tui.cli.words import refuse_unused
-from grpo_tui.config.advice import advice_on, advice_page
+from grpo_tui.config.advice import advice_on, advice_page, search_fields
 from grpo_tui.config.coerce import CoerceError
 from grpo_tui.config.config_diff import Diff, Side, diff, unified
 from grpo_tui.config.draft import ChangedOnDiskError, Draft
 from grpo_tui.config.draft_file import DraftFileError
-from grpo_tui.config.field_search import search_fields
 from grpo_tui.config.fields import GROUPS, FieldValue, all_fields, grouped, matters, top_field
 from grpo_tui.config.meant import explain
 from grpo_tui.config.presets import presets

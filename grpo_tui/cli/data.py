@@ -16,7 +16,7 @@ from grpo_tui.core.findings import errors_of
 from grpo_tui.core.text import one_line
 from grpo_tui.preflight.checker import Checked, Checker, CheckerError
 from grpo_tui.preflight.facts import RowView
-from grpo_tui.preflight.gold_rewards import GoldReward, gold_rewards
+from grpo_tui.preflight.rewards import GoldReward, gold_rewards
 from grpo_tui.present.data_view import DataBlock, finding_row, row_blocks, statistics_blocks, summary
 from grpo_tui.present.formatting import plural
 from grpo_tui.present.reading import laid_out

@@ -2,24 +2,115 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+from collections.abc import Iterable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from grpo_tui.cli.errors import OK, REFUSED, CommandError, reported
-from grpo_tui.cli.export_config import config_as_ended
 from grpo_tui.cli.saved_run import saved_run
 from grpo_tui.cli.words import refuse_unused
 from grpo_tui.config.draft_file import DraftFileError, write_text
-from grpo_tui.config.export_script import exportable, installed_versions, write_script
-from grpo_tui.config.export_sources import NoSourceError
+from grpo_tui.config.export_script import NoSourceError, exportable, installed_versions, write_script
 from grpo_tui.config.resolve import inspect_config, inspect_saved
 from grpo_tui.config.run_config import ConfigError, RunConfig
+from grpo_tui.core import probe_changes
+from grpo_tui.core.records import SettingChanged
 from grpo_tui.core.text import one_line, safe, shell_word
-from grpo_tui.present.formatting import plural, size
+from grpo_tui.present.formatting import plural, setting, size
 from grpo_tui.ship.bundle import BundleError, write_bundle
 from grpo_tui.store.layout import is_known
+from grpo_tui.store.reader import RunReader
+
+
+def config_as_ended(
+    run: Path,
+    overrides: Sequence[str],
+    target: Path | None,
+    more: Sequence[SettingChanged] = (),
+    how: str = "as it ended",
+) -> str:
+    """Return the YAML text of a run's config with the settings in effect at its last step.
+
+    Args:
+        overrides: `K=V` texts that take precedence over both.
+        more: Changes as if they had been made after the last step.
+        how: What the first line says of the config.
+        target: File for the text, None for the terminal. Its folder must be that of the original config,
+            because paths in the config are relative to it.
+    """
+    import yaml
+
+    if not run.is_dir():
+        raise CommandError(f"{run}: --format config takes a run folder")
+    folder, _, saved = saved_run(run)
+    home = home_of(saved)
+    if target is not None and target.absolute().parent.resolve() != home.resolve():
+        name = shell_word(home / target.name)
+        raise CommandError(f"The config names files by paths from {home}. Write it there: -o {name}")
+    with closing(RunReader(folder.database)) as reader:
+        history = reader.lasting_settings()
+    changes = [*history, *more]
+    ended = settings_in_force(changes, saved)
+    given = [f"{name}={json.dumps(value)}" for name, value in ended.items()]
+    with reported(ConfigError):
+        config = exportable(inspect_saved(saved, [*given, *overrides], world_size=None))
+    named = ", ".join(f"{name} {setting(value)}" for name, value in ended.items())
+    head = f"# The config of {one_line(folder.root.name)}"
+    head += f" {how}: {one_line(named)}" if named else ""
+    return f"{head}\n" + yaml.safe_dump(config.raw, sort_keys=False, allow_unicode=True)
+
+
+def home_of(saved: RunConfig) -> Path:
+    """Return the folder from which a config names files by paths."""
+    return saved.path.parent if saved.path is not None else Path(saved.cwd or Path.cwd())
+
+
+def settings_in_force(changes: Iterable[SettingChanged], saved: RunConfig) -> dict[str, object]:
+    """Return the settings changed while training that differ from the config, by config key.
+
+    A resume writes its overrides into the config, which replaces earlier changes.
+
+    Args:
+        changes: The changes of the run, oldest first.
+        saved: The config of the run.
+    """
+    last: dict[str, object] = {}
+    factor = 1.0
+    for change in changes:
+        if change.by == "config":
+            last.pop(change.name, None)
+            factor = 1.0 if change.name == "learning_rate" else factor
+        elif change.name != "learning_rate":
+            last[change.name] = change.new
+        elif change.by != "resume" and change.old:
+            factor *= float(change.new) / float(change.old)
+    last |= _probe_prompts(last.pop(probe_changes.NAME, None), saved)
+    weights = last.pop("reward_weights", None)
+    if isinstance(weights, list):
+        own = len(saved.section.rewards) == len(weights)
+        keys = [f"grpo_tui.rewards.{place}.weight" for place in range(len(weights))]
+        last |= dict(zip(keys, weights, strict=True)) if own else {"reward_weights": weights}
+    if abs(factor - 1) > 1e-9:
+        # The schedule changes the rate too, so scale the initial rate by the factor of the changes.
+        last["learning_rate"] = float(f"{float(saved.setting('learning_rate')) * factor:.6g}")
+    return last
+
+
+def _probe_prompts(changes: object, saved: RunConfig) -> dict[str, object]:
+    """Return the keys of the config that add and remove the probe prompts changed while training."""
+    probes = saved.section.probe_prompts
+    if not probe_changes.is_value(changes) or probes is None:
+        return {}
+    added = probe_changes.texts(changes, probe_changes.ADDED)
+    gone = probe_changes.texts(changes, probe_changes.REMOVED)
+    add = [*(text for text in probes.add if text not in gone), *added]
+    remove = [*probes.remove, *(text for text in gone if text not in probes.remove)]
+    wanted = (("add", add, probes.add), ("remove", remove, probes.remove))
+    return {f"grpo_tui.probe_prompts.{key}": now for key, now, before in wanted if now != list(before)}
 
 
 def export(parsed: Any) -> int:

@@ -20,18 +20,22 @@ from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.rewards.lab import DEFAULT_LIMIT_S, Lab, LabError
 from grpo_tui.rewards.next_reward import (
     Growth,
+    Stage,
+    Task,
+    TemplateError,
     add_to_file,
     growth,
     put_into_config,
+    reward_names,
     section,
     stage_named,
+    stages,
     start_file,
     task_of,
 )
 from grpo_tui.rewards.sample_sources import dataset_rows
 from grpo_tui.rewards.samples import SampleError
 from grpo_tui.rewards.scoring import Dataset, config_of_functions
-from grpo_tui.rewards.templates import Stage, Task, TemplateError, reward_names, stages
 
 
 def new(parsed: Any) -> int:

@@ -17,11 +17,11 @@ from grpo_tui.present.seed_sets import (
     SeedSet,
     compared,
     read_seed_run,
+    rows,
     sentences,
     sets_of,
     to_json,
 )
-from grpo_tui.present.seed_text import rows
 
 NAME, VALUE = 24, 24
 

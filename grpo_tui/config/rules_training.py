@@ -1,12 +1,14 @@
-"""Rules about transformers' TrainingArguments and Trainer (5.24) that need nothing loaded.
+"""Rules about GRPO in TRL 1.16 and transformers' TrainingArguments (5.24) that need nothing loaded.
 
-They cover what transformers raises, warns about, or accepts and never reads. The metric that picks the best
-checkpoint must be logged by an evaluation of this run: transformers looks it up only after the first
-evaluation, and an unknown name ends the run. Mappings inside the config are in `rules_nested`.
+They cover what both raise late, only warn about, change silently, or accept and never read. The metric that
+picks the best checkpoint must be logged by an evaluation of this run: transformers looks it up only after the
+first evaluation, and an unknown name ends the run. Mappings inside the config are in `rules_nested`,
+vLLM's keys in `rules_vllm`. Whether LoRA's targets exist in the model is checked elsewhere.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,6 +21,73 @@ from grpo_tui.config.trl_fields import NAMES_OF_FACTORIES, TRL_NAMES
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.metrics import EVAL, METRICS, describe
 from grpo_tui.core.statistics import is_number
+
+
+def lora_findings(settings: Settings) -> list[Finding]:
+    """Return findings about adapters and quantization."""
+    found = list(row_findings(settings, "lora"))
+    found += _on_the_head(settings) if settings.get("use_peft") else _unused(settings)
+    return found
+
+
+def _unused(s: Settings) -> Iterator[Finding]:
+    written = [
+        n for n in s.fields if (n.startswith("lora_") or n in ("use_rslora", "use_dora")) and s.written(n)
+    ]
+    if written:
+        why = "use_peft is false, so the whole model is trained"
+        yield s.unused_together(written, why, ("use_peft", True))
+
+
+def _on_the_head(s: Settings) -> Iterator[Finding]:
+    targets = s.get("lora_target_modules")
+    named = targets if isinstance(targets, list) else [targets] if targets else []
+    for part in named:
+        if str(part).rpartition(".")[2] == "lm_head":
+            rest = [name for name in named if name != part]
+            yield s.error(
+                "lora.head",
+                "lora_target_modules",
+                "an adapter on lm_head would never be trained: TRL computes the probabilities from its "
+                "weight directly",
+                ("lora_target_modules", rest or REMOVE),
+            )
+
+
+_WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
+
+
+def folder_bytes(model: str) -> int | None:
+    """Return the size in bytes of a local model's weights, None for a Hub name or a folder without any."""
+    folder = Path(model).expanduser()
+    if not model or not os.path.isdir(folder):
+        return None
+    files = [file for pattern in _WEIGHTS for file in folder.glob(pattern)]
+    return sum(file.stat().st_size for file in files) or None
+
+
+def grpo_findings(settings: Settings) -> list[Finding]:
+    """Return findings about GRPO's own settings."""
+    size = folder_bytes(str(settings.get("model_name_or_path") or ""))
+    small = size is not None and size < 50_000_000
+    return [*row_findings(settings, "grpo", small_model=small), *_without_weight(settings)]
+
+
+def _without_weight(s: Settings) -> Iterator[Finding]:
+    weights = [entry.weight for entry in s.section.rewards if entry.weight is not None]
+    weights += list(s.get("reward_weights") or ())
+    count = (
+        len(s.section.rewards) + len(s.get("reward_funcs") or ()) + bool(s.get("reward_model_name_or_path"))
+    )
+    if count and len(weights) == count and all(weight == 0 for weight in weights):
+        field = "reward_weights" if s.get("reward_weights") else "grpo_tui.rewards.0.weight"
+        yield s.error(
+            "grpo.no-weight",
+            field,
+            "every reward has the weight 0, so every completion gets the reward 0 and nothing is learned",
+            (field, [1.0] * count if s.get("reward_weights") else 1.0),
+        )
+
 
 KEY = "metric_for_best_model"
 _FOLLOWING = ("reduce_lr_on_plateau", "greedy")

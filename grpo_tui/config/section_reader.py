@@ -15,11 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.config.coerce import kind_of, names_in, numbers_in_text
-from grpo_tui.config.evaluate_reader import judge_evaluate, read_evaluate
-from grpo_tui.config.health_reader import read_health
 from grpo_tui.config.meant import meant_number
-from grpo_tui.config.notify_reader import read_notify
-from grpo_tui.config.on_reader import read_on
 from grpo_tui.config.paths import DATA_SUFFIXES, Places, split_file_source
 from grpo_tui.config.section import (
     ANSWER_KINDS,
@@ -33,6 +29,7 @@ from grpo_tui.config.section import (
     RewardEntry,
     Section,
 )
+from grpo_tui.config.section_parts import judge_evaluate, read_evaluate, read_health, read_notify, read_on
 from grpo_tui.config.stages_reader import read_stages
 from grpo_tui.config.trl_fields import load_fields
 from grpo_tui.config.yaml_lines import YamlDocument

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from grpo_tui.config.on_reader import warn_of_unknown
 from grpo_tui.config.run_config import is_secret
 from grpo_tui.config.section import STAGE_KEYS, Stage
+from grpo_tui.config.section_parts import warn_of_unknown
 from grpo_tui.config.trl_fields import load_fields
 from grpo_tui.core.findings import Fix
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
-from grpo_tui.core.diagnosis import RULES
 from grpo_tui.core.evaluations import WITHOUT_GAIN
+from grpo_tui.core.findings import RULES
 from grpo_tui.core.statistics import is_number
 
 COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {

@@ -1,14 +1,17 @@
 """A finding: one error, warning or notice of a check, with its location and the smallest fix.
 
 All checks of configs, datasets, rewards and runs return findings. The command line, the panes and the JSON
-output show the same ones.
+output show the same ones. Of the rules that judge a run, `diagnosis.toml` holds texts and limits, `health`
+evaluates them, and `page` renders `docs/diagnosis.md`.
 """
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from dataclasses import field as given
+from pathlib import Path
 from typing import Any, Literal
 
 from grpo_tui.core.exchange import plain
@@ -109,3 +112,49 @@ def errors_first(findings: Iterable[Finding]) -> list[Finding]:
 def errors_of(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return only the errors."""
     return tuple(finding for finding in findings if finding.severity == "error")
+
+
+__all__ = ["RULES", "Rule", "page"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule. `reports` and `silent` are templates with the names of `limits` in braces."""
+
+    id: str
+    severity: Severity
+    title: str
+    meaning: str
+    reports: str
+    silent: str
+    remedy: str
+    source: str
+    limits: Mapping[str, float]
+
+
+def _read() -> dict[str, Rule]:
+    table = tomllib.loads(Path(__file__).with_name("diagnosis.toml").read_text(encoding="utf-8"))
+    for entry in table.values():
+        entry["meaning"] = " ".join(entry["meaning"].split())
+    return {name: Rule(name, **entry) for name, entry in table.items()}
+
+
+RULES: Mapping[str, Rule] = _read()
+"""By id, in page order."""
+
+
+def page(rule: Rule) -> str:
+    """Return the rule's section of `docs/diagnosis.md`."""
+    told = {name: f"{value:g}" for name, value in rule.limits.items()}
+    limits = ", ".join(f"`{name}` {value}" for name, value in told.items())
+    rows = (
+        ("Reports", rule.reports.format(**told)),
+        ("Silent", rule.silent.format(**told)),
+        ("What to do", rule.remedy),
+        ("Limits", limits),
+        ("Source", rule.source),
+    )
+    table = "\n".join(f"| {name} | {text} |" for name, text in rows)
+    return (
+        f"### {rule.id}\n\n**{rule.title}** ({rule.severity}). {rule.meaning}\n\n| | |\n|---|---|\n{table}\n"
+    )

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.section import Filters
 from grpo_tui.core.text import one_line, prompt_text
-from grpo_tui.data.filters import LengthFilter, prompt_key
+from grpo_tui.data.filters import LengthFilter, by_files, prompt_key
 from grpo_tui.data.mapping import map_rows, shared_beginning, some_prompts
-from grpo_tui.data.prompt_files import by_files
 from grpo_tui.data.sources import DataError, Rows, as_dataset, load_rows, read_source
 
 if TYPE_CHECKING:

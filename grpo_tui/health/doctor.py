@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from grpo_tui.config.live_settings import WHOLE
-from grpo_tui.core.diagnosis import RULES
-from grpo_tui.core.findings import Finding, Remedy, errors_first
+from grpo_tui.core.findings import RULES, Finding, Remedy, errors_first
 from grpo_tui.core.records import SettingChanged
 from grpo_tui.core.stages import SETTING as STAGE
 from grpo_tui.core.statistics import is_number

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from grpo_tui.core.diagnosis import RULES
-from grpo_tui.core.findings import Finding
+from grpo_tui.core.findings import RULES, Finding
 from grpo_tui.core.records import SKIPPED, SettingChanged
 from grpo_tui.core.stages import SETTING as STAGE
 from grpo_tui.core.statistics import is_number

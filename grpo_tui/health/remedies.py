@@ -3,10 +3,15 @@
 Other weights are tried with the recorded rewards. Leaving out prompts that were never or always solved is
 tried on later groups. Larger groups are judged by the estimated pass rates of the prompts. A remedy that
 gains too little is not offered.
+
+The rate of one prompt, k right of n, is a poor base for this. A prompt that is right one time in ten often
+shows no right answer among 8 completions, and larger groups then seem useless. So the distribution over all
+prompts is estimated from all visits at once, which shrinks each prompt toward what the others show.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +20,6 @@ from itertools import groupby
 from typing import Any
 
 from grpo_tui.core.findings import Finding, Remedy
-from grpo_tui.core.pass_rates import mixed_share, pass_rates
 from grpo_tui.core.prompt_memory import classify
 from grpo_tui.core.statistics import FEWEST_PROMPTS, SAME, column_covariances, is_number, shares_of
 from grpo_tui.health.facts import GroupFacts, Settings, facts_of
@@ -25,6 +29,57 @@ from grpo_tui.store.prompt_memory import prompt_visits
 from grpo_tui.store.read_health import training_groups
 from grpo_tui.store.read_series import total_range
 from grpo_tui.store.reader import RunReader
+
+PLACES = 51
+"""Pass rates that are told apart, from 0 to 1 in steps of 0.02."""
+ROUNDS = 200
+MOST_KINDS = 400
+"""Different (right, all) pairs that are used, evenly picked when there are more."""
+
+
+def pass_rates(prompts: Iterable[tuple[int, int]]) -> dict[float, float]:
+    """Return the share of prompts by pass rate: the mixing distribution of binomials, by EM.
+
+    Nonparametric maximum likelihood (Kiefer and Wolfowitz 1956, Laird 1978) on a fixed grid, which includes
+    prompts that are never and always right.
+
+    Args:
+        prompts: right completions and all completions of each prompt, pooled over its visits.
+    """
+    counted = Counter(pair for pair in prompts if pair[1])
+    kinds = sorted(counted)
+    kinds = (
+        [kinds[n * len(kinds) // MOST_KINDS] for n in range(MOST_KINDS)] if len(kinds) > MOST_KINDS else kinds
+    )
+    rates = [place / (PLACES - 1) for place in range(PLACES)]
+    likely = [(counted[kind], _likelihoods(*kind, rates)) for kind in kinds]
+    total = sum(count for count, _ in likely)
+    shares = [1 / PLACES] * PLACES
+    for _ in range(ROUNDS if total else 0):
+        expected = [0.0] * PLACES
+        for count, one in likely:
+            joint = [share * value for share, value in zip(shares, one, strict=True)]
+            scale = count / (total * sum(joint))
+            expected = [before + scale * value for before, value in zip(expected, joint, strict=True)]
+        shares = expected
+    return dict(zip(rates, shares, strict=True))
+
+
+def _likelihoods(right: int, of: int, rates: list[float]) -> list[float]:
+    """Return the likelihood of each rate, relative to the likeliest."""
+    logs = [_log(right, rate) + _log(of - right, 1 - rate) for rate in rates]
+    best = max(logs)
+    return [math.exp(one - best) for one in logs]
+
+
+def _log(times: int, rate: float) -> float:
+    return times * math.log(rate) if rate > 0 else -math.inf if times else 0.0
+
+
+def mixed_share(rates: Mapping[float, float], size: int) -> float:
+    """Return the expected share of groups of `size` with both right and wrong completions."""
+    return sum(share * (1 - rate**size - (1 - rate) ** size) for rate, share in rates.items())
+
 
 MOST_GROUPS = 200
 """The newest groups of a finding on which its remedies are tried."""

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.config.resolve import Inspected
-from grpo_tui.config.rules_grpo import grpo_findings, lora_findings
 from grpo_tui.config.rules_nested import nested_findings, value_findings
 from grpo_tui.config.rules_sharded import sharded_findings
-from grpo_tui.config.rules_training import metric_findings, training_findings
+from grpo_tui.config.rules_training import grpo_findings, lora_findings, metric_findings, training_findings
 from grpo_tui.config.rules_vllm import vllm_findings
 from grpo_tui.config.settings import Settings
 from grpo_tui.config.trl_fields import NoDefault
@@ -94,7 +93,7 @@ def static_check(
 def rule_findings(settings: Settings, start: Launch, machine: Machine, file: Path | None) -> list[Finding]:
     """Return the findings of rules beyond the checks of `config`."""
     # This needs `packaging`, which may be missing without TRL.
-    from grpo_tui.preflight.package_versions import version_findings
+    from grpo_tui.preflight.machine_findings import version_findings
 
     found: list[Finding] = []
     for rules in RULES:

@@ -15,7 +15,7 @@ from typing import Any
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.text import message_text, one_line
 from grpo_tui.preflight.facts import REJECTED, DataFacts, Lengths, RowView
-from grpo_tui.preflight.gold_rewards import GoldReward
+from grpo_tui.preflight.rewards import GoldReward
 from grpo_tui.present.formatting import MISSING, compact, percent, plural
 
 BAR = 30

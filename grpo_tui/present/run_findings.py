@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from grpo_tui.core.diagnosis import RULES
-from grpo_tui.core.findings import Finding, Remedy
+from grpo_tui.core.findings import RULES, Finding, Remedy
 from grpo_tui.health.remedies import with_tried
 from grpo_tui.present.series import FLAT
 from grpo_tui.store.read_health import closed_findings, resume_options

@@ -1,33 +1,36 @@
 """Group runs that differ only by seed into sets, and say whether two sets differ by more than chance.
 
 A set is recognized from the records: the runs have the same settings, rewards and changes while training, and
-different seeds. Folder names do not matter, except for the name of the set.
+different seeds. Folder names do not matter, except for the name of the set. The chart of a set is the median
+over its smoothed runs, in a band from lowest to highest.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
-from grpo_tui.config.on_reader import KEY as RULES
+from grpo_tui.config.section_parts import ON
 from grpo_tui.core.evaluations import FACT, Evaluations
 from grpo_tui.core.records import SettingChanged
 from grpo_tui.core.schedule import BY_RESUME
 from grpo_tui.core.seed_noise import FEWEST_SEEDS, SeedDifference, interval, seed_difference
 from grpo_tui.core.statistics import is_number
 from grpo_tui.core.text import one_line
+from grpo_tui.present.big_chart import ChartBucket, ChartLine, reaching
 from grpo_tui.present.comparison_text import digits_of, signed
-from grpo_tui.present.formatting import fixed, plural
+from grpo_tui.present.formatting import MISSING, digits_apart, fixed, plural
 from grpo_tui.present.run_rewards import TOTAL, function_of, read_rewards
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.read_series import SeriesBucket
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import checkpoint_forked
 from grpo_tui.store.status import read_status
@@ -198,7 +201,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 def _stopped_by_rule(reader: RunReader) -> bool:
     stops = [command.by for command, outcome in reader.commands() if command.kind in ("stop", "stop_now")]
-    return bool(stops) and stops[-1] == RULES
+    return bool(stops) and stops[-1] == ON
 
 
 def sets_of(runs: Sequence[SeedRun]) -> tuple[SeedSet, ...]:
@@ -406,3 +409,94 @@ def _versus_json(versus: Versus) -> dict[str, Any]:
         "paired": found.paired,
         "seeds": list(found.seeds),
     }
+
+
+def measure_name(measure: str, sets: Sequence[SeedSet]) -> str:
+    """Return the name of a measure as a heading."""
+    if measure == EVALUATION:
+        deciding = next((run.deciding for one in sets for run in one.runs if run.deciding), "")
+        return f"evaluation: {one_line(deciding, 30)}"
+    if measure == TOTAL:
+        return "total reward"
+    return one_line(function_of(measure), 40)
+
+
+def set_words(one: SeedSet, measure: str) -> str:
+    """Return the mean over the complete runs of a set, and the range of several."""
+    values = list(one.final(measure).values())
+    if not values:
+        return MISSING
+    digits = digits_apart(values)
+    middle = fixed(sum(values) / len(values), digits)
+    if len(values) == 1:
+        return middle
+    return f"{middle} ({fixed(min(values), digits)} to {fixed(max(values), digits)})"
+
+
+def difference_words(versus: Versus) -> str:
+    """Return a difference with its 95 % interval, if it has one."""
+    found = versus.difference
+    if found is None:
+        return MISSING
+    if found.low is None or found.high is None:
+        return signed([found.mean])[0]
+    middle, low, high = signed([found.mean, found.low, found.high])
+    return f"{middle} (95 %: {low} to {high})"
+
+
+def rows(sets: Sequence[SeedSet]) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each measure: every set, and for two sets their difference."""
+    differences = {one.measure: one for one in compared(sets)} if len(sets) == 2 else {}
+    for measure in measures_of(sets):
+        cells = [set_words(one, measure) for one in sets]
+        cells += [difference_words(differences[measure])] if differences else []
+        yield (measure_name(measure, sets), *cells)
+
+
+Bucket = TypeVar("Bucket", ChartBucket, SeriesBucket)
+BAND = "band: lowest to highest seed"
+
+
+def median_line(lines: Sequence[ChartLine], name: str) -> ChartLine:
+    """Return the runs of a set as one line of a full-screen chart."""
+    longest = max(lines, key=lambda line: len(line.buckets))
+    newest = [line.newest for line in lines if line.newest is not None]
+    return replace(
+        longest,
+        name=name,
+        runs=len(lines),
+        buckets=tuple(
+            replace(_merged(at, found), spread=None)
+            for at, found in _together([line.buckets for line in lines], lambda bucket: bucket.x)
+        ),
+        newest=median(newest) if newest else None,
+        newest_step=max((line.newest_step for line in lines if line.newest_step is not None), default=None),
+        started_at=0.0,
+        trouble=next((line.trouble for line in lines if line.trouble), ""),
+    )
+
+
+def median_buckets(runs: Sequence[tuple[SeriesBucket, ...]]) -> tuple[SeriesBucket, ...]:
+    """Return the runs of a set as one line of a report."""
+    return tuple(_merged(at, found) for at, found in _together(runs, lambda bucket: bucket.middle))
+
+
+def _together(
+    tracks: Sequence[Sequence[Bucket]], place: Callable[[Bucket], float]
+) -> Iterator[tuple[Bucket, list[Bucket]]]:
+    """Yield each bucket of the longest track with the nearest bucket of every track that reaches there."""
+    places = [[place(bucket) for bucket in track] for track in tracks]
+    for at in max(tracks, key=len):
+        indexes = [reaching(xs, place(at)) for xs in places]
+        yield at, [track[i] for track, i in zip(tracks, indexes, strict=True) if i is not None]
+
+
+def _merged(at: Bucket, found: Sequence[Bucket]) -> Bucket:
+    smooth = [one.smooth for one in found if one.smooth is not None]
+    low, high = (min(smooth), max(smooth)) if smooth else (None, None)
+    return replace(at, low=low, high=high, mean=_median(one.mean for one in found), smooth=_median(smooth))
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None

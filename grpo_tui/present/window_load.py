@@ -30,8 +30,7 @@ from grpo_tui.present.big_chart import (
 )
 from grpo_tui.present.charts import axis_end, chart_keys
 from grpo_tui.present.formatting import MISSING, setting
-from grpo_tui.present.seed_band import median_line
-from grpo_tui.present.seed_sets import PLACES, SeedSet, read_seed_run, sets_of
+from grpo_tui.present.seed_sets import PLACES, SeedSet, median_line, read_seed_run, sets_of
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.read_series import StepRange, metric_keys, newest_value, series_window, step_range

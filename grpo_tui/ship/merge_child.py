@@ -21,7 +21,7 @@ from grpo_tui.children.serving import Send, serve_alone
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.text import one_line
 from grpo_tui.preflight.child.model import on_meta
-from grpo_tui.rewards.lab_child.models import init_arguments
+from grpo_tui.rewards.lab_child.loaded import init_arguments
 from grpo_tui.ship.merging import DTYPES, DifferentError, MergeError, refuse_no_room
 
 TEXTS = (

@@ -7,9 +7,7 @@ from collections.abc import Iterator, Sequence
 from grpo_tui.present.document import Block, Chart, Heading, Items, Paragraph, Table
 from grpo_tui.present.formatting import MISSING, digits_apart, duration, fixed
 from grpo_tui.present.run_rewards import TOTAL, Reward
-from grpo_tui.present.seed_band import median_buckets
-from grpo_tui.present.seed_sets import SeedRun, SeedSet, sentences, sets_of
-from grpo_tui.present.seed_text import rows
+from grpo_tui.present.seed_sets import SeedRun, SeedSet, median_buckets, rows, sentences, sets_of
 from grpo_tui.present.svg_chart import Curve
 from grpo_tui.present.window_load import read_overlay
 from grpo_tui.ship.card import compared, run_blocks

@@ -20,8 +20,8 @@ import urllib.request
 from collections.abc import Mapping
 from typing import Any
 
-from grpo_tui.config.notify_reader import is_web, variable_of
 from grpo_tui.config.section import masked_url
+from grpo_tui.config.section_parts import is_web, variable_of
 from grpo_tui.core.text import one_line
 
 LIMIT_S = 10.0

@@ -27,7 +27,15 @@ from grpo_tui.rewards.cases import CaseFileError, cases_file, keep_case
 from grpo_tui.rewards.consent import ConsentError, left_alone
 from grpo_tui.rewards.generating import DatasetRow, GenerateError, Progress, generate
 from grpo_tui.rewards.lab import REPEAT_LIMIT_S, Aggregation, Lab, LabError, Scored
-from grpo_tui.rewards.next_reward import Growth, add_to_file, growth, put_into_config, section, with_reward
+from grpo_tui.rewards.next_reward import (
+    Growth,
+    Stage,
+    add_to_file,
+    growth,
+    put_into_config,
+    section,
+    with_reward,
+)
 from grpo_tui.rewards.probes import probe
 from grpo_tui.rewards.sample_sources import (
     PROBED_ROWS,
@@ -48,7 +56,6 @@ from grpo_tui.rewards.scoring import (
     reweighed,
     unchecked,
 )
-from grpo_tui.rewards.templates import Stage
 from grpo_tui.rewards.what_if import recorded_report
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder

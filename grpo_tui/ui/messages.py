@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from grpo_tui.core.commands import Command, Outcome
     from grpo_tui.preflight.checker import Checked
     from grpo_tui.preflight.facts import RowView
-    from grpo_tui.preflight.gold_rewards import GoldReward
     from grpo_tui.preflight.report import Preflight
+    from grpo_tui.preflight.rewards import GoldReward
     from grpo_tui.present.big_chart import BigChartView
     from grpo_tui.present.config_view import OpenConfig, Snapshot
     from grpo_tui.present.results_view import Results

@@ -259,9 +259,9 @@ def test_a_value_that_is_given_is_the_one_that_is_used(
 ) -> None:
     """The options that only choose how much is shown keep their defaults when they are left out."""
     seen: list[Any] = []
-    from grpo_tui.cli import course
+    from grpo_tui.cli import completions
 
-    monkeypatch.setattr(course, "course", lambda *_, stretches: seen.append(stretches) or [])
+    monkeypatch.setattr(completions, "course", lambda *_, stretches: seen.append(stretches) or [])
     assert main(["course", str(run)]) == 0
     assert main(["course", str(run), "--stretches", "3"]) == 0
     assert seen == [48, 3]

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from grpo_tui.cli import baseline as of_baseline
 from grpo_tui.cli import data as of_data
+from grpo_tui.cli import rewards as of_baseline
 from grpo_tui.cli.main import main
 from grpo_tui.core.findings import Finding
 from grpo_tui.demo import DEMO_CONFIG

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_tui.cli.export_config import settings_in_force
+from grpo_tui.cli.export import settings_in_force
 from grpo_tui.cli.main import main
 from grpo_tui.config import load_config
 from grpo_tui.core.records import SettingChanged

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from grpo_tui.cli import doctor, probe, steer
+from grpo_tui.cli import doctor, rewards, steer
 from grpo_tui.cli.score import report_lines
 from grpo_tui.core.commands import Outcome
 from grpo_tui.core.findings import Finding, Remedy
@@ -73,7 +73,7 @@ def test_a_probe_is_told_by_function_and_by_what_is_wrong_with_it() -> None:
     )
     aspects = {"format": RIGHT, "incremental": Aspect(answer=False, form=False, reversed=False)}
     found = ProbeReport(FORM, 3, 60, functions, aspects, kinds, ())
-    assert list(probe.lines(found)) == [
+    assert list(rewards.probe_lines(found)) == [
         "60 completions for 3 rows of the dataset, written as <answer>…</answer> after <think>…</think>",
         "\ncorrectness: failed: ValueError: no judge",
         "\nformat: looks at the answer and the form",
@@ -87,10 +87,10 @@ def test_a_probe_is_told_by_function_and_by_what_is_wrong_with_it() -> None:
         "    x                            2 of 3 rows     0.75 of 1.00   it names both",
     ]
     good = replace(found, kinds=(), aspects={"format": RIGHT}, made_up=True)
-    shown = list(probe.lines(replace(good, form=Form("boxed")), show=True))
+    shown = list(rewards.probe_lines(replace(good, form=Form("boxed")), show=True))
     assert shown[0] == "60 completions for 3 made-up questions, written in \\boxed{}"
     assert shown[2] == "\nformat: looks at the answer and the form; no probe fooled it"
-    assert "      4 or⏎5" in list(probe.lines(found, show=True))
+    assert "      4 or⏎5" in list(rewards.probe_lines(found, show=True))
 
 
 SAMPLED = {

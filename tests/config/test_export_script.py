@@ -15,8 +15,7 @@ import pytest
 
 from grpo_tui.cli.main import main
 from grpo_tui.config import RunConfig, load_config
-from grpo_tui.config.export_script import write_script
-from grpo_tui.config.export_sources import NoSourceError, SourceParts, import_lines
+from grpo_tui.config.export_script import NoSourceError, SourceParts, import_lines, write_script
 from grpo_tui.config.presets import presets
 from grpo_tui.config.resolve import inspect_config
 from grpo_tui.core.prompt_memory import prompt_hash

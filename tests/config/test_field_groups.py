@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from grpo_tui.config.field_search import CHOICE, OTHER_NAME, PREFIX, WHOLE, search_fields
+from grpo_tui.config.advice import CHOICE, OTHER_NAME, PREFIX, WHOLE, search_fields
 from grpo_tui.config.fields import (
     GROUPS,
     all_fields,

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from grpo_tui.config.rules_grpo import grpo_findings, lora_findings
 from grpo_tui.config.rules_nested import nested_findings
 from grpo_tui.config.rules_sharded import sharded_findings
-from grpo_tui.config.rules_training import training_findings
+from grpo_tui.config.rules_training import grpo_findings, lora_findings, training_findings
 from grpo_tui.config.rules_vllm import (
     server_address,
     server_command,

@@ -9,8 +9,7 @@ import pytest
 
 from grpo_tui.config import ConfigError, RunConfig, load_config
 from grpo_tui.config.section import Evaluate, Filters, Notify, OnRule, ProbePrompts, Section
-from grpo_tui.core.diagnosis import RULES
-from grpo_tui.core.findings import Fix
+from grpo_tui.core.findings import RULES, Fix
 from grpo_tui.rewards.loading import load_entry
 
 BASE = "model_name_or_path: m\nreward_funcs: [accuracy_reward]\n"

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_tui.config.export_script import write_script
-from grpo_tui.config.export_sources import NoSourceError
+from grpo_tui.config.export_script import NoSourceError, write_script
 from grpo_tui.config.resolve import inspect_config, load_config
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.stages import first_stage, next_stage, stage_at

@@ -134,7 +134,7 @@ def ladder(info: FieldInfo, usual: object) -> Iterator[float]:
         if value > MOST.get(info.name, math.inf) or (info.name.endswith("_steps") and 1 < value < 2):
             continue  # a part of a step is `rules_training`'s
         if info.name == "learning_rate" and value == 0:
-            continue  # a run that only records; `rules_grpo` warns
+            continue  # a run that only records; `rules_training` warns
         if not whole:
             yield float(value)
         elif isinstance(value, int):

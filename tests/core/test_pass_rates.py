@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from grpo_tui.core.pass_rates import mixed_share, pass_rates
+from grpo_tui.health.remedies import mixed_share, pass_rates
 
 GRADED: Callable[[random.Random], float] = lambda chance: chance.betavariate(0.2, 0.4)  # noqa: E731
 IN_TWO: Callable[[random.Random], float] = lambda chance: chance.choice([0.0, 0.0, 0.5, 0.5, 0.5])  # noqa: E731

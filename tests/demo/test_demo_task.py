@@ -30,7 +30,6 @@ def test_the_dataset_has_the_columns_that_trl_and_the_rewards_read() -> None:
 def test_the_demo_package_imports_without_the_machine_learning_stack() -> None:
     code = (
         "import sys, grpo_tui.demo, grpo_tui.demo.task, grpo_tui.demo.rewards\n"
-        "import grpo_tui.demo.make_model\n"
         "print([m for m in ('torch', 'transformers', 'trl', 'datasets', 'numpy') if m in sys.modules])"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from grpo_tui.core.diagnosis import RULES
-from grpo_tui.core.findings import Finding
+from grpo_tui.core.findings import RULES, Finding
 from grpo_tui.health.doctor import Doctor
 from grpo_tui.health.facts import GroupFacts, Observation, Settings
 from tests.health.test_rules import FAULTS, MIXED, NO_SIGNAL, ONE, TWO, Metrics, group, learns_form

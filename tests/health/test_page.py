@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_tui.core.diagnosis import RULES, page
+from grpo_tui.core.findings import RULES, page
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "diagnosis.md").read_text(encoding="utf-8")
 

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from grpo_tui.core.diagnosis import RULES
-from grpo_tui.core.findings import Finding
+from grpo_tui.core.findings import RULES, Finding
 from grpo_tui.core.records import Completion
 from grpo_tui.health.doctor import CHECKS, IMPLIED, Doctor
 from grpo_tui.health.facts import GroupFacts, Observation, Settings, facts_of

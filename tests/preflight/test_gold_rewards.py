@@ -10,7 +10,7 @@ import pytest
 
 from grpo_tui.config.section import Section
 from grpo_tui.preflight.facts import RowView
-from grpo_tui.preflight.gold_rewards import gold_rewards
+from grpo_tui.preflight.rewards import gold_rewards
 from grpo_tui.rewards.checks.source_text import RewardSource
 from grpo_tui.rewards.score_report import Failure, FunctionInfo, FunctionScore
 

@@ -19,8 +19,8 @@ from grpo_tui.config.yaml_lines import YamlDocument
 from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.preflight.facts import Facts, ModelFacts, Whereabouts
 from grpo_tui.preflight.machine import Machine, ServerAnswer
+from grpo_tui.preflight.machine_findings import window
 from grpo_tui.preflight.model_findings import facts_findings
-from grpo_tui.preflight.package_versions import window
 from grpo_tui.preflight.report import Preflight
 from grpo_tui.preflight.run import check
 from grpo_tui.preflight.static import Launch

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from grpo_tui.config.presets import copy_preset, presets
-from grpo_tui.present import config_paths as paths
+from grpo_tui.present import config_compare as paths
 
 
 def test_configs_are_offered_from_near_by_those_in_configs_first(tmp_path: Path) -> None:

@@ -14,8 +14,7 @@ import pytest
 from grpo_tui.cli.main import main
 from grpo_tui.core import records as r
 from grpo_tui.rewards.answer_format import Form
-from grpo_tui.rewards.attacks import MATCHERS, attacks_in
-from grpo_tui.rewards.audit import Audit, audit
+from grpo_tui.rewards.audit import MATCHERS, Audit, attacks_in, audit
 from grpo_tui.rewards.probes import ANSWER_ATTACKS, ProbeRow, make_probes
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import RunFolder

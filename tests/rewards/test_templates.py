@@ -19,25 +19,23 @@ from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.rewards.answer_format import Form, find_form, wrong_answer
 from grpo_tui.rewards.lab import Lab
 from grpo_tui.rewards.next_reward import (
-    add_to_file,
-    advise,
-    file_of,
-    put_into_config,
-    section,
-    task_for,
-    with_reward,
-)
-from grpo_tui.rewards.probes import ProbeRow, judge, make_probes
-from grpo_tui.rewards.scoring import config_of_functions
-from grpo_tui.rewards.templates import (
     DEFAULT_FORM,
     Task,
     TemplateError,
+    add_to_file,
+    advise,
     begun_with,
+    file_of,
+    put_into_config,
     reward_names,
+    section,
     stages,
+    task_for,
+    with_reward,
     with_stage,
 )
+from grpo_tui.rewards.probes import ProbeRow, judge, make_probes
+from grpo_tui.rewards.scoring import config_of_functions
 
 FORMS = [
     DEFAULT_FORM,

@@ -25,7 +25,7 @@ from grpo_tui.preflight.facts import (
     RowView,
     TokenizerFacts,
 )
-from grpo_tui.preflight.gold_rewards import GoldReward
+from grpo_tui.preflight.rewards import GoldReward
 from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.requests import ConfigRequest
 from grpo_tui.ui.screens.data import DataScreen
@@ -137,7 +137,7 @@ class NoLab:
 
 @pytest.fixture(autouse=True)
 def answering(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Answering]]:
-    from grpo_tui.preflight import gold_rewards
+    from grpo_tui.preflight import rewards as gold_rewards
     from grpo_tui.rewards import lab
 
     def scored(lab: Any, row: RowView) -> tuple[GoldReward, ...]:

@@ -14,9 +14,8 @@ from grpo_tui.config.resolve import load_config
 from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.rewards.cases import read_cases
 from grpo_tui.rewards.consent import give, needed
-from grpo_tui.rewards.next_reward import start_file
+from grpo_tui.rewards.next_reward import Task, start_file
 from grpo_tui.rewards.samples import read_jsonl
-from grpo_tui.rewards.templates import Task
 from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.requests import RewardsRequest
 from grpo_tui.ui.screens.dialogs import PathDialog, WordsDialog

@@ -20,10 +20,9 @@ from grpo_tui.config.section import AnswerSpec, Filters, Section
 from grpo_tui.core.answers import extract
 from grpo_tui.core.prompt_memory import prompt_hash
 from grpo_tui.core.text import one_line
-from grpo_tui.data.filters import drop_nulls, is_missing, prompt_key
+from grpo_tui.data.filters import drop_nulls, filter_files, is_missing, prompt_key, stale
 from grpo_tui.data.load import split_off
 from grpo_tui.data.mapping import as_messages, map_rows, prompt_problem
-from grpo_tui.data.prompt_files import filter_files, stale
 from grpo_tui.data.sources import DataError
 from grpo_tui.preflight.child.table import Table
 from grpo_tui.preflight.facts import REJECTED, BadRows, FilterFacts

@@ -17,7 +17,7 @@ from typing import Any
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.preflight.child.hub import Hub
 from grpo_tui.preflight.facts import LinearKind, LoraMatch, ModelFacts, Parameters, Whereabouts
-from grpo_tui.rewards.lab_child.models import init_arguments
+from grpo_tui.rewards.lab_child.loaded import init_arguments
 
 PARTS = ("embedding", "head", "attention", "mlp", "experts", "router", "norm", "vision", "other")
 _VISION = re.compile(r"(^|\.)(visual|vision\w*|image\w*|multi_modal_projector|mm_projector)(\.|$)")

@@ -22,7 +22,7 @@ from grpo_tui.rewards.generate_child.policy import (
     processor_of,
     sentence,
 )
-from grpo_tui.rewards.lab_child.models import init_arguments
+from grpo_tui.rewards.lab_child.loaded import init_arguments
 from grpo_tui.store.json_file import read_object
 
 RANKS = (8, 16, 32, 64, 128, 256, 512)

@@ -17,7 +17,7 @@ from typing import Any
 
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.text import one_line
-from grpo_tui.rewards.lab_child.models import init_arguments
+from grpo_tui.rewards.lab_child.loaded import init_arguments
 from grpo_tui.store.json_file import read_object
 
 MOST_AT_ONCE = 64

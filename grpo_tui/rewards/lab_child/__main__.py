@@ -16,7 +16,7 @@ from grpo_tui.children.forker import fork_children
 from grpo_tui.children.serving import Send, message_of
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.rewards.contract import RewardContractError, copied
-from grpo_tui.rewards.lab_child.advantages import aggregate
+from grpo_tui.rewards.lab_child.advantages import DatasetRows, Tokens, aggregate, chat_maker, read_parquet
 from grpo_tui.rewards.lab_child.calls import (
     Batch,
     Caller,
@@ -31,9 +31,7 @@ from grpo_tui.rewards.lab_child.calls import (
     repeat,
     swallowed,
 )
-from grpo_tui.rewards.lab_child.loaded import Ready, Rewards, UserModules
-from grpo_tui.rewards.lab_child.models import RewardModels
-from grpo_tui.rewards.lab_child.rows import DatasetRows, Tokens, chat_maker, read_parquet
+from grpo_tui.rewards.lab_child.loaded import Ready, RewardModels, Rewards, UserModules
 
 
 class Child:

@@ -9,18 +9,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.containers import Vertical
-from textual.screen import ModalScreen
+from textual.binding import BindingType
 
-from grpo_tui.core.text import one_line, wrapped
+from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import compact, plural
 from grpo_tui.present.glyphs import spark
-from grpo_tui.ui.kit.reading import DialogTitle
-from grpo_tui.ui.kit.table import MOVES, Column, CursorList, Table
-from grpo_tui.ui.paint import Line, LinePane, Span
-from grpo_tui.ui.screens.dialogs import CLOSE
-from grpo_tui.ui.textual_private import LeftOnce
+from grpo_tui.ui.kit.table import Column, CursorList, Table
+from grpo_tui.ui.paint import Span
+from grpo_tui.ui.screens.dialogs import Dialog, Told
 
 if TYPE_CHECKING:
     from grpo_tui.ui.screens.generations import GenerationsScreen
@@ -69,58 +65,40 @@ def audit_rows(found: dict[str, Any]) -> tuple[list[str], list[AuditRow]]:
     return told, rows
 
 
-class AuditTable(Table[AuditRow]):
+class AuditTable(Table[AuditRow], inherit_bindings=False):
     """What it is, how often over the run or at which step, the reward, and a text."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "open", show=False), *MOVES]
+    BINDINGS = CursorList.BINDINGS
 
     def columns(self, width: int) -> Sequence[Column[AuditRow]]:
         return (
             Column("attack, or ✗ refused by", 28, lambda row: Span(one_line(row.what, 27), "strong"), gap=1),
             Column("over the run", 19, lambda row: Span(row.when), gap=1),
-            Column(
-                "reward",
-                7,
-                lambda row: Span(compact(row.reward)),
-                right=True,
-            ),
+            Column("reward", 7, lambda row: Span(compact(row.reward)), right=True),
             Column("  text", max(10, width - 58), lambda row: Span(f"  {one_line(row.text)}")),
         )
 
 
-class AuditWords(LinePane):
-    """What was read and checked."""
-
-    def __init__(self) -> None:
-        super().__init__(id="audit-words")
-        self.texts: tuple[str, ...] = ("Reading the completions …",)
-
-    def lines(self, width: int, height: int) -> list[Line]:
-        rows = [row for text in self.texts for row in wrapped(one_line(text), width - 2)]
-        return [[Span(f" {row}", "dim")] for row in rows[:height]]
-
-
-class AuditScreen(LeftOnce, ModalScreen[str]):
+class AuditScreen(Dialog[str]):
     """Completions to read. Returns the query that finds the chosen ones."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [*CLOSE, ("a", "close", "close")]
+    BINDINGS: ClassVar[list[BindingType]] = [("a", "close", "close")]
+    FIRST = AuditTable
+    SHAPE = "dialog -large"
 
     def __init__(self, words: Sequence[str]) -> None:
-        super().__init__()
+        super().__init__("completions to audit", "enter read   esc back")
         self._words = words
 
-    def compose(self) -> ComposeResult:
+    def parts(self) -> ComposeResult:
         table = AuditTable(id="audit-table")
-        with Vertical(classes="dialog -large"):
-            yield DialogTitle("completions to audit", "enter read   esc back")
-            yield AuditWords()
-            yield table.over("audit-heading")
-            yield table
+        yield Told("Reading the completions …", id="audit-words")
+        yield table.over("audit-heading")
+        yield table
 
     def on_mount(self) -> None:
         from grpo_tui.ui.starting import Child
 
-        self.query_one(AuditTable).focus()
         self._child = Child(self._words, ())
         self.app.run_worker(self._read, thread=True, group="audit", exit_on_error=False)
 
@@ -141,16 +119,13 @@ class AuditScreen(LeftOnce, ModalScreen[str]):
     def _take(self, told: Sequence[str], rows: list[AuditRow]) -> None:
         if not self.is_attached:
             return
-        words, table = self.query_one(AuditWords), self.query_one(AuditTable)
-        words.texts, table.rows = tuple(told), rows
-        words.changed()
+        self.query_one(Told).tell(*told)
+        table = self.query_one(AuditTable)
+        table.rows = rows
         table.changed()
 
     def on_cursor_list_selected(self, event: CursorList.Selected) -> None:
         self.dismiss(self.query_one(AuditTable).rows[event.place].query)
-
-    def action_close(self) -> None:
-        self.dismiss(None)
 
 
 def open_audit(over: GenerationsScreen) -> None:

@@ -524,7 +524,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
 
     def found_by(self, words: str) -> list[str]:
         """Return fields with all of the words in name, help or advice, best match first."""
-        from grpo_tui.config.field_search import search_fields
+        from grpo_tui.config.advice import search_fields
 
         return [found.name for found in search_fields(words)] if self.state is not None else []
 

@@ -10,17 +10,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
-from textual.screen import ModalScreen
 
 from grpo_tui.core.findings import Finding, errors_of
 from grpo_tui.core.text import one_line, wrapped
 from grpo_tui.present.formatting import plural
-from grpo_tui.ui.kit.reading import DialogTitle
 from grpo_tui.ui.kit.table import CursorList
 from grpo_tui.ui.paint import Line, Span, ruled
-from grpo_tui.ui.screens.dialogs import CLOSE, Dialog, DialogText
-from grpo_tui.ui.textual_private import LeftOnce
+from grpo_tui.ui.screens.dialogs import Dialog, DialogText
 from grpo_tui.ui.widgets.config_form import fix_words
 from grpo_tui.ui.widgets.yaml_area import SIGNS, YamlArea
 
@@ -166,28 +162,26 @@ def check_rows(found: Preflight, width: int) -> list[Line]:
     return lines
 
 
-class FindingsScreen(LeftOnce, ModalScreen[tuple[str, Finding]]):
+class FindingsScreen(Dialog[tuple[str, Finding]]):
     """All findings. Returns `go`, `fix` or `all` with the selected one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        *CLOSE,
         ("l", "close", "close"),
         ("f", "fix", "fix"),
         ("ctrl+f", "fix_all", "fix all"),
     ]
-    HINT = "enter go there   f fix   ctrl+f fix all   esc back"
+    FIRST = FindingList
+    SHAPE = "dialog -large"
 
-    def __init__(self, findings: tuple[Finding, ...]) -> None:
-        super().__init__()
-        self._findings = findings
+    def __init__(
+        self, findings: tuple[Finding, ...], title: str = "", found: Preflight | None = None
+    ) -> None:
+        title = title or plural(len(findings), "finding")
+        super().__init__(title, "enter go there   f fix   ctrl+f fix all   esc back")
+        self._findings, self._found = findings, found
 
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog -large"):
-            yield DialogTitle(plural(len(self._findings), "finding"), self.HINT)
-            yield FindingList(self._findings)
-
-    def on_mount(self) -> None:
-        self.query_one(FindingList).focus()
+    def parts(self) -> ComposeResult:
+        yield FindingList(self._findings, self._found)
 
     def on_cursor_list_selected(self, event: CursorList.Selected) -> None:
         self.dismiss(("go", self._findings[event.place]))
@@ -206,22 +200,13 @@ class FindingsScreen(LeftOnce, ModalScreen[tuple[str, Finding]]):
         if self._findings:
             self.dismiss(("all", self._findings[0]))
 
-    def action_close(self) -> None:
-        self.dismiss(None)
-
 
 class CheckScreen(FindingsScreen):
     """Findings and other results of a full check."""
 
     def __init__(self, found: Preflight) -> None:
-        super().__init__(found.findings)
-        self._found = found
-
-    def compose(self) -> ComposeResult:
-        errors = len(errors_of(self._findings))
+        errors = len(errors_of(found.findings))
         verdict = (
             "ready to start" if not errors else f"{plural(errors, 'error')} to fix before the run can start"
         )
-        with Vertical(classes="dialog -large"):
-            yield DialogTitle(f"checked: {verdict}", self.HINT)
-            yield FindingList(self._findings, self._found)
+        super().__init__(found.findings, f"checked: {verdict}", found)

@@ -60,12 +60,12 @@ class ConfigFiles:
     def _open(self, request: ConfigRequest) -> None:
         from grpo_tui.config.draft import Draft
         from grpo_tui.config.draft_file import DraftFileError
-        from grpo_tui.present import config_paths
+        from grpo_tui.present import config_compare
 
         request = replace(request, path=request.path.expanduser().absolute())
         try:
             draft = Draft.open(request.path, overrides=request.overrides)
-            draft.preset = config_paths.preset_file(draft.text)
+            draft.preset = config_compare.preset_file(draft.text)
         except DraftFileError as error:
             self.screen.app.notify(one_line(str(error), 300), severity="error", timeout=15)
             return
@@ -158,7 +158,7 @@ class ConfigFiles:
             self._save_as(None)
 
     def _save_as(self, then: Callable[[], None] | None) -> None:
-        from grpo_tui.present import config_paths
+        from grpo_tui.present import config_compare
 
         draft, request = self.screen.draft, self.screen.request
         assert draft is not None
@@ -170,7 +170,7 @@ class ConfigFiles:
 
         begin = from_here(draft.path if draft.path is not None else request.path)
         hint = "relative paths in the config start from its folder"
-        dialog = PathDialog("save as", begin, config_paths.not_writable, hint, does="save")
+        dialog = PathDialog("save as", begin, config_compare.not_writable, hint, does="save")
         self.screen.app.push_screen(dialog, given)
 
     def _write_as(self, path: Path, then: Callable[[], None] | None, *, force: bool) -> None:
@@ -340,10 +340,10 @@ class ConfigFiles:
 
     def open(self) -> None:
         """Choose from the configs below the current folder, or type a name."""
-        from grpo_tui.present import config_paths
+        from grpo_tui.present import config_compare
 
         here = Path.cwd()
-        files = config_paths.configs_below(here)
+        files = config_compare.configs_below(here)
         choices = [Choice(from_here(file), "", file) for file in files]
         choices.append(Choice("another file", "type its name", Path()))
         self.screen.app.push_screen(MenuDialog("open a config", choices), self._chosen_file)
@@ -366,10 +366,10 @@ class ConfigFiles:
     def _chosen_preset(self, preset: Preset | None) -> None:
         if preset is None:
             return
-        from grpo_tui.present import config_paths
+        from grpo_tui.present import config_compare
 
         hint = "its rewards and data go into the same folder"
-        dialog = PathDialog(f"new from {preset.name}", f"{preset.name}.yaml", config_paths.not_new, hint)
+        dialog = PathDialog(f"new from {preset.name}", f"{preset.name}.yaml", config_compare.not_new, hint)
         self.screen.app.push_screen(dialog, lambda path: self._write_new(preset, path))
 
     def _write_new(self, preset: Preset, path: Path | None) -> None:
@@ -389,24 +389,24 @@ class ConfigFiles:
     def _chosen_file(self, file: Path | None) -> None:
         if file is None:
             return
-        from grpo_tui.present import config_paths
+        from grpo_tui.present import config_compare
 
         if file == Path():
             self.screen.app.push_screen(
-                PathDialog("open a config", "", config_paths.not_readable, does="open"), self._chosen_file
+                PathDialog("open a config", "", config_compare.not_readable, does="open"), self._chosen_file
             )
         else:
             self.open_request(ConfigRequest(file))
 
     def export(self) -> None:
-        from grpo_tui.present import config_paths
+        from grpo_tui.present import config_compare
 
         draft, request = self.screen.draft, self.screen.request
         if draft is None or request is None or not self.screen.readable():
             return
         text = draft.text
         hint = "it needs only TRL and trains the same"
-        dialog = PathDialog("export as a script", "train.py", config_paths.not_script, hint)
+        dialog = PathDialog("export as a script", "train.py", config_compare.not_script, hint)
 
         def given(path: Path | None) -> None:
             if path is not None:
@@ -418,8 +418,7 @@ class ConfigFiles:
     def _write_script(self, path: Path, request: ConfigRequest, text: str) -> None:
         """Write the script. Runs in a thread, because TRL's fields may have to be read first."""
         from grpo_tui.config.draft_file import DraftFileError, write_text
-        from grpo_tui.config.export_script import exportable, installed_versions, write_script
-        from grpo_tui.config.export_sources import NoSourceError
+        from grpo_tui.config.export_script import NoSourceError, exportable, installed_versions, write_script
         from grpo_tui.config.resolve import inspect_config
         from grpo_tui.config.run_config import ConfigError
 

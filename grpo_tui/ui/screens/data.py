@@ -25,7 +25,7 @@ from grpo_tui.core.exchange import finite_json
 from grpo_tui.core.text import one_line
 from grpo_tui.preflight.checker import Checked
 from grpo_tui.preflight.facts import RowView
-from grpo_tui.preflight.gold_rewards import GoldReward
+from grpo_tui.preflight.rewards import GoldReward
 from grpo_tui.present.data_view import DataBlock, row_blocks, statistics_blocks, summary
 from grpo_tui.present.formatting import plural
 from grpo_tui.present.reading import laid_out
@@ -175,7 +175,7 @@ class DataWorker:
 
     def score(self) -> None:
         """Score the reference answer of the newest row until stopped. The lab starts with the first one."""
-        from grpo_tui.preflight.gold_rewards import gold_rewards
+        from grpo_tui.preflight.rewards import gold_rewards
         from grpo_tui.rewards.consent import ConsentError
         from grpo_tui.rewards.lab import Lab, LabError
 

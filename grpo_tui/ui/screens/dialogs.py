@@ -58,6 +58,8 @@ class Dialog(LeftOnce, ModalScreen[Answer]):
     BINDINGS: ClassVar[list[BindingType]] = CLOSE
     FIRST: ClassVar[type[Widget]] = Input
     """The widget focused at first."""
+    SHAPE: ClassVar[str] = "dialog"
+    """CSS classes that set the size of the dialog."""
 
     def __init__(self, title: str, keys: str) -> None:
         super().__init__()
@@ -68,7 +70,7 @@ class Dialog(LeftOnce, ModalScreen[Answer]):
         raise NotImplementedError
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog"):
+        with Vertical(classes=self.SHAPE):
             yield DialogTitle(self._title, self._keys)
             yield from self.parts()
 
@@ -197,6 +199,22 @@ class Choice:
     value: Any
     key: str = ""
     about: str = ""
+
+
+class Told(LinePane):
+    """Wrapped sentences above a list, replaced when there is more to say."""
+
+    def __init__(self, text: str, *, id: str) -> None:
+        super().__init__(id=id)
+        self.texts: tuple[str, ...] = (text,)
+
+    def tell(self, *texts: str) -> None:
+        self.texts = texts
+        self.changed()
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        rows = [row for text in self.texts for row in wrapped(one_line(text), width - 2)]
+        return [[Span(f" {row}", "dim")] for row in rows[:height]]
 
 
 class Paragraph(LinePane):
@@ -380,26 +398,15 @@ class PathDialog(FieldDialog[Path]):
         self.tell(*([Span(f" {' ' if n else sign} {row}", role)] for n, row in enumerate(rows)))
 
 
-class OfferText(LinePane):
-    """The sentences of a resume offer, wrapped."""
-
-    def __init__(self, offer: ResumeOffer) -> None:
-        super().__init__()
-        self._offer = offer
-
-    def get_content_height(self, container: object, viewport: object, width: int) -> int:
-        return len(self.lines(width, 0))
-
-    def lines(self, width: int, height: int) -> list[Line]:
-        lines: list[Line] = []
-        for number, sentence in enumerate(self._offer.lines):
-            role = "dim" if number else "strong"
-            lines += [[Span(f" {row}", role)] for row in wrapped(sentence, width - 2)]
-        return [*lines, (), [Span(f" {resume_command(from_here(self._offer.path))}", "dim")], ()]
-
-
 class ResumeDialog(YesNo):
     """Confirm a resume: from which checkpoint, and which steps are repeated."""
 
     def __init__(self, offer: ResumeOffer) -> None:
-        super().__init__(f"resume {offer.name}?", OfferText(offer), "resume", "leave it")
+        self._command = resume_command(from_here(offer.path))
+        super().__init__(f"resume {offer.name}?", Paragraph(offer.lines), "resume", "leave it")
+
+    def parts(self) -> ComposeResult:
+        about, answers = super().parts()
+        yield about
+        yield DialogText([[Span(f" {self._command}", "dim")], ()])
+        yield answers

@@ -7,20 +7,16 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.containers import Vertical
-from textual.screen import ModalScreen
+from textual.binding import BindingType
 
 from grpo_tui.core.prompt_memory import CLASSES, PromptMemory
-from grpo_tui.core.text import one_line, prompt_text, wrapped
+from grpo_tui.core.text import one_line, prompt_text
 from grpo_tui.present.formatting import percent
 from grpo_tui.present.prompt_memory import right_line
 from grpo_tui.store.prompt_memory import PromptMemories, groups_of_prompt, prompt_memories, with_prompts
-from grpo_tui.ui.kit.reading import DialogTitle
-from grpo_tui.ui.kit.table import MOVES, Column, CursorList, Table
-from grpo_tui.ui.paint import Line, LinePane, Span
-from grpo_tui.ui.screens.dialogs import CLOSE
-from grpo_tui.ui.textual_private import LeftOnce
+from grpo_tui.ui.kit.table import Column, CursorList, Table
+from grpo_tui.ui.paint import Span
+from grpo_tui.ui.screens.dialogs import Dialog, Told
 
 if TYPE_CHECKING:
     from grpo_tui.ui.pages import Stores
@@ -43,10 +39,10 @@ def read_prompts(stores: Stores) -> tuple[PromptMemories, list[PromptRow]]:
     return found, [(one, one_line(prompt_text(prompt).strip(), EXCERPT)) for one, prompt in texts]
 
 
-class PromptTable(Table[PromptRow]):
+class PromptTable(Table[PromptRow], inherit_bindings=False):
     """One prompt per line: class, visits, first and last rate, text."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "open", show=False), *MOVES]
+    BINDINGS = CursorList.BINDINGS
 
     def columns(self, width: int) -> Sequence[Column[PromptRow]]:
         return (
@@ -58,37 +54,24 @@ class PromptTable(Table[PromptRow]):
         )
 
 
-class PromptCounts(LinePane):
-    """What counts as right, and the number of prompts of each class."""
-
-    def __init__(self) -> None:
-        super().__init__(id="prompt-counts")
-        self.texts: tuple[str, ...] = ("Reading the prompts …",)
-
-    def lines(self, width: int, height: int) -> list[Line]:
-        rows = [row for text in self.texts for row in wrapped(text, width - 2)]
-        return [[Span(f" {row}", "dim")] for row in rows[:height]]
-
-
-class PromptsScreen(LeftOnce, ModalScreen[PromptMemory]):
+class PromptsScreen(Dialog[PromptMemory]):
     """The prompts by class. Returns the chosen one."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [*CLOSE, ("p", "close", "close")]
+    BINDINGS: ClassVar[list[BindingType]] = [("p", "close", "close")]
+    FIRST = PromptTable
+    SHAPE = "dialog -large"
 
     def __init__(self, read: Callable[[PromptsScreen], None]) -> None:
-        super().__init__()
+        super().__init__("prompts over the run", "enter its completions   esc back")
         self._read = read
 
-    def compose(self) -> ComposeResult:
+    def parts(self) -> ComposeResult:
         table = PromptTable(id="prompt-table")
-        with Vertical(classes="dialog -large"):
-            yield DialogTitle("prompts over the run", "enter its completions   esc back")
-            yield PromptCounts()
-            yield table.over("prompt-heading")
-            yield table
+        yield Told("Reading the prompts …", id="prompt-counts")
+        yield table.over("prompt-heading")
+        yield table
 
     def on_mount(self) -> None:
-        self.query_one(PromptTable).focus()
         self._read(self)  # no earlier: an answer that comes before the widgets would be lost
 
     def take(self, answer: tuple[PromptMemories, list[PromptRow]]) -> None:
@@ -101,15 +84,10 @@ class PromptsScreen(LeftOnce, ModalScreen[PromptMemory]):
         table.changed()
 
     def tell(self, *texts: str) -> None:
-        counts = self.query_one(PromptCounts)
-        counts.texts = tuple(one_line(text) for text in texts)
-        counts.changed()
+        self.query_one(Told).tell(*texts)
 
     def on_cursor_list_selected(self, event: CursorList.Selected) -> None:
         self.dismiss(self.query_one(PromptTable).rows[event.place][0])
-
-    def action_close(self) -> None:
-        self.dismiss(None)
 
 
 def open_prompts(over: GenerationsScreen) -> None:

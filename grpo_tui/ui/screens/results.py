@@ -621,7 +621,7 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
 
     def action_results_export(self) -> None:
         """Ask where to write a bundle of the run, and write it in a process of its own."""
-        from grpo_tui.present.config_paths import not_bundle
+        from grpo_tui.present.config_compare import not_bundle
         from grpo_tui.ui.screens.dialogs import PathDialog
 
         root = self._root

@@ -673,9 +673,8 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
         self.app.push_screen(NewFileDialog(), named)
 
     def _begin(self, path: Path) -> None:
-        from grpo_tui.rewards.next_reward import start_file, with_reward
+        from grpo_tui.rewards.next_reward import Task, TemplateError, start_file, with_reward
         from grpo_tui.rewards.scoring import config_of_functions
-        from grpo_tui.rewards.templates import Task, TemplateError
 
         try:
             stage = start_file(path, Task())

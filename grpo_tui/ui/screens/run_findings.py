@@ -5,12 +5,11 @@ Both return the user's choice (`chart`, `completions`, `set` or `write`) and do 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Vertical
-from textual.screen import ModalScreen
 
 from grpo_tui.core.commands import REPLAYED
 from grpo_tui.core.findings import Remedy
@@ -18,61 +17,53 @@ from grpo_tui.core.text import one_line
 from grpo_tui.core.text import wrapped as words_wrapped
 from grpo_tui.present.formatting import plural, setting
 from grpo_tui.present.run_findings import PAGE, RunFinding, to_write
-from grpo_tui.ui.kit.reading import DialogTitle, ReadingScreen
-from grpo_tui.ui.kit.table import CursorList
-from grpo_tui.ui.paint import Line, LineScroll, Span, pad, ruled
-from grpo_tui.ui.screens.dialogs import CLOSE, DialogText, YesNo
-from grpo_tui.ui.textual_private import LeftOnce
+from grpo_tui.ui.kit.reading import ReadingScreen
+from grpo_tui.ui.kit.table import Column, CursorList, Table
+from grpo_tui.ui.paint import Line, LineScroll, Span, ruled
+from grpo_tui.ui.screens.dialogs import Dialog, DialogText, YesNo
 
 SIGNS = {"error": ("✗", "bad"), "warning": ("⚠", "attention"), "info": ("●", "dim")}
 STEPS_W = 22
 
 
-class RunFindingList(CursorList):
+def _sign(one: RunFinding) -> Span:
+    return Span(*SIGNS[one.finding.severity]) if one.open else Span("✓", "dim")
+
+
+def _sentence(one: RunFinding) -> Span:
+    return Span(one_line(one.finding.message), "text" if one.open else "dim")
+
+
+class RunFindingList(Table[RunFinding], inherit_bindings=False):
     """One finding per line: sign, steps, and as much of the sentence as fits."""
 
-    def __init__(self, found: tuple[RunFinding, ...]) -> None:
-        super().__init__()
-        self.found = found
+    BINDINGS = CursorList.BINDINGS
 
-    @property
-    def count(self) -> int:
-        return len(self.found)
-
-    def lines(self, width: int) -> list[Line]:
-        return [self._row(place, one, width) for place, one in enumerate(self.found)]
-
-    def _row(self, place: int, one: RunFinding, width: int) -> Line:
-        here = place == self.cursor and self.has_focus
-        tail = " selected" if here else ""
-        sign, role = SIGNS[one.finding.severity] if one.open else ("✓", "dim")
-        text = pad(one_line(one.finding.message), max(10, width - STEPS_W - 5))
-        return [
-            Span("❙" if here else " ", "accent" + tail),
-            Span(f"{sign} ", role + tail),
-            Span(pad(one.steps, STEPS_W), "dim" + tail),
-            Span(text + " ", ("text" if one.open else "dim") + tail),
-        ]
+    def columns(self, width: int) -> Sequence[Column[RunFinding]]:
+        return (
+            Column("", 2, _sign, gap=1),
+            Column("", STEPS_W, lambda one: Span(one.steps, "dim")),
+            Column("", max(11, width - STEPS_W - 4), _sentence, gap=1),
+        )
 
 
-class RunFindingsScreen(LeftOnce, ModalScreen[tuple[str, RunFinding]]):
+class RunFindingsScreen(Dialog[tuple[str, RunFinding]]):
     """The findings of a run: open ones, then ended ones."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [*CLOSE, ("f", "close", "close")]
+    BINDINGS: ClassVar[list[BindingType]] = [("f", "close", "close")]
+    FIRST = RunFindingList
+    SHAPE = "dialog -large"
 
     def __init__(self, found: tuple[RunFinding, ...], run: str, *, live: bool | None) -> None:
-        super().__init__()
+        ended = sum(not one.open for one in found)
+        title = f"{plural(len(found) - ended, 'finding')} now" + (f", {ended} ended" if ended else "")
+        super().__init__(title, "enter open   esc back")
         self._found, self._run, self._live = found, run, live
 
-    def compose(self) -> ComposeResult:
-        ended = sum(not one.open for one in self._found)
-        title = f"{plural(len(self._found) - ended, 'finding')} now" + (f", {ended} ended" if ended else "")
-        with Vertical(classes="dialog -large"):
-            yield DialogTitle(title, "enter open   esc back")
-            yield RunFindingList(self._found)
-
-    def on_mount(self) -> None:
-        self.query_one(RunFindingList).focus()
+    def parts(self) -> ComposeResult:
+        found = RunFindingList()
+        found.rows = self._found
+        yield found
 
     def on_cursor_list_selected(self, event: CursorList.Selected) -> None:
         one = self._found[event.place]
@@ -82,9 +73,6 @@ class RunFindingsScreen(LeftOnce, ModalScreen[tuple[str, RunFinding]]):
                 self.dismiss((what, one))
 
         self.app.push_screen(RunFindingScreen(one, self._run, live=self._live), chosen)
-
-    def action_close(self) -> None:
-        self.dismiss(None)
 
 
 class RunFindingLines(LineScroll):
@@ -96,7 +84,7 @@ class RunFindingLines(LineScroll):
 
     def lines(self, width: int) -> list[Line]:
         one, room = self._one, max(10, width - 5)
-        sign, role = SIGNS[one.finding.severity] if one.open else ("✓", "dim")
+        sign, role, _ = _sign(one)
         lines: list[Line] = [[Span(f" {sign} ", role), Span(one.steps, "strong")]]
         lines += _paragraph(one.finding.message, room)
         lines.append(ruled([[Span("what to do", "title")]], width))

@@ -27,8 +27,14 @@ from grpo_tui.ui.widgets.chart import Chart
 from grpo_tui.ui.widgets.event_list import BeforeAfterList, EventSection
 from grpo_tui.ui.widgets.groups import GroupList
 from grpo_tui.ui.widgets.log_list import LogSection
-from grpo_tui.ui.widgets.run_settings import RunSettings
-from grpo_tui.ui.widgets.summary import EventLines, FunctionTable, HealthLine, NowLine, RewardLine
+from grpo_tui.ui.widgets.summary import (
+    EventLines,
+    FunctionTable,
+    HealthLine,
+    NowLine,
+    RewardLine,
+    RunSettings,
+)
 
 if TYPE_CHECKING:
     from grpo_tui.present.run_findings import RunFinding

@@ -28,7 +28,7 @@ from grpo_tui.present.big_chart import (
     where_words,
 )
 from grpo_tui.present.plot import LINE_ROLES, MOST_LINES, Drawing, draw, line_sign, with_cursor
-from grpo_tui.present.seed_band import BAND
+from grpo_tui.present.seed_sets import BAND
 from grpo_tui.ui.paint import Line, LinePane, Span, fitting, ruled, width_of
 from grpo_tui.ui.widgets.chart import EDGE, plot_lines
 

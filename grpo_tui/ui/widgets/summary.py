@@ -1,11 +1,11 @@
-"""Lines of Train: reward and progress, health, functions, current phase, and events."""
+"""Lines of Train: reward and progress, health, functions, current phase, settings, and events."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len, chop_cells
 
@@ -20,11 +20,12 @@ from grpo_tui.present.formatting import (
     moment,
     percent,
     plural,
+    setting,
     within,
 )
 from grpo_tui.present.glyphs import spark
 from grpo_tui.present.train_view import FunctionRow, TrainView
-from grpo_tui.ui.paint import Line, LinePane, Span, fitting, headed, pad, ruled, spread, width_of
+from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, fitting, headed, pad, ruled, spread, width_of
 
 if TYPE_CHECKING:
     from grpo_tui.present.hardware_view import HardwareView, RankRow
@@ -388,3 +389,41 @@ class EventLines(LinePane):
                 line += [Span(" " * (width - width_of(line) - len(when) - 1)), Span(when, "dim")]
             lines.append(line)
         return lines
+
+
+class RunSettings(LineScroll):
+    """One setting a line, the most important first."""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._recorded: Sequence[tuple[str, str]] | None = None
+        self._now: Mapping[str, Any] = {}
+
+    def show(self, recorded: Sequence[tuple[str, str]] | None, now: Mapping[str, Any]) -> None:
+        """Show the recorded settings (None while they are being read) and the current values by name."""
+        if (recorded, now) != (self._recorded, self._now):
+            self._recorded, self._now = recorded, now
+            self.changed()
+
+    def lines(self, width: int) -> Sequence[Line]:
+        title = ruled([[Span("settings", "title")]], width)
+        recorded = self._recorded
+        if not recorded:
+            word = "Reading the settings …" if recorded is None else "No settings were recorded."
+            return [title, [Span(f"  {word}", "dim")]]
+        lines: list[Line] = [title]
+        known = dict(recorded)
+        others = [(name, setting(value)) for name, value in self._now.items() if name not in known]
+        for name, value in (*recorded, *others):
+            lines += _row([Span(f" {name}", "dim")], [Span(value)], width)
+            now = setting(self._now[name]) if name in self._now else value
+            if now != value:
+                lines.append(spread((), [Span(f"now {now}", "attention")], width))
+        return lines
+
+
+def _row(name: list[Span], value: list[Span], width: int) -> list[Line]:
+    """Return name and value on one line if they fit, else on two."""
+    if width_of(name) + width_of(value) + 2 <= width:
+        return [spread(name, value, width)]
+    return [name, [Span(f"   {shorten(value[0].text, max(1, width - 3))}")]]
