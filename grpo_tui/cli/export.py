@@ -18,6 +18,7 @@ from grpo_tui.config.export_script import NoSourceError, exportable, installed_v
 from grpo_tui.config.resolve import inspect_config, inspect_saved
 from grpo_tui.config.run_config import ConfigError, RunConfig
 from grpo_tui.core import probe_changes
+from grpo_tui.core.commands import REWARDS
 from grpo_tui.core.records import SettingChanged
 from grpo_tui.core.text import one_line, safe, shell_word
 from grpo_tui.present.formatting import plural, setting, size
@@ -88,6 +89,7 @@ def settings_in_force(changes: Iterable[SettingChanged], saved: RunConfig) -> di
             last[change.name] = change.new
         elif change.by != "resume" and change.old:
             factor *= float(change.new) / float(change.old)
+    last.pop(REWARDS, None)  # the config names the same files
     last |= _probe_prompts(last.pop(probe_changes.NAME, None), saved)
     weights = last.pop("reward_weights", None)
     if isinstance(weights, list):

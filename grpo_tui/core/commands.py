@@ -12,12 +12,15 @@ from typing import Any
 from grpo_tui.core.stages import END
 
 CONTROLLER_KINDS = frozenset(
-    {"pause", "resume", "checkpoint", "stop", "sample", "evaluate", "tokens", "set", "undo", END}
+    {"pause", "resume", "checkpoint", "stop", "sample", "evaluate", "tokens", "set", "undo", "reload", END}
 )
 """Handled by the training process at its safe point."""
 
 SUPERVISOR_KINDS = frozenset({"abort_reward", "stop_now"})
 """Handled by the supervisor, because the trainer may be stuck."""
+
+REWARDS = "rewards"
+"""Name under which reloaded reward functions are recorded among the changed settings."""
 
 BESIDE = frozenset({"yes", "because", "schedule"})
 """Arguments of `set` that are not settings to change at once: consent to a large change, the reason, and

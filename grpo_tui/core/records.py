@@ -135,6 +135,9 @@ class RewardFunctionInfo:
     """Origin, such as `rewards.py:12` or a model id."""
     sha256: str = ""
     text: str = ""
+    since_step: int = 0
+    """First step whose completions it scored; 0 for the functions that the attempt began with."""
+    at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

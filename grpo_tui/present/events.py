@@ -29,6 +29,7 @@ DONE = {
     "evaluate": ("evaluated", ""),
     "tokens": ("tokens scored", ""),
     "undo": ("change taken back", ""),
+    "reload": ("rewards reloaded", ""),
     END: ("stage ended", ""),
 }
 """What was done, and text after the name of who did it."""
@@ -44,6 +45,7 @@ ASKED = {
     "tokens": "tokens requested",
     "set": "change requested",
     "undo": "undo requested",
+    "reload": "reload of the rewards requested",
     END: "end of the stage requested",
 }
 
@@ -160,6 +162,8 @@ def _asked(command: Command) -> str:
 
 
 def _awaited(command: Command) -> str:
+    if command.kind == "reload":
+        return "the next generation"
     if command.kind != "set":
         return "the end of the step"
     from grpo_tui.config.live_settings import waiting  # loads the config layer, which few views need

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from grpo_tui.core.commands import Command, Outcome
+from grpo_tui.core.commands import REWARDS, Command, Outcome
 from grpo_tui.core.evaluations import FACT, Evaluations
 from grpo_tui.core.records import CheckpointSaved, RewardFunctionInfo, SettingChanged
 from grpo_tui.core.schedule import FACT as SCHEDULE
@@ -501,7 +501,7 @@ class RunState:
         planned = scheduled_from(self._delta.facts.get(SCHEDULE))
         for change in without_left(self._delta.settings, planned):
             # A schedule changes the rate after it was set, so the logged rate is more recent.
-            if change.name != "learning_rate" or rate is None:
+            if change.name != REWARDS and (change.name != "learning_rate" or rate is None):
                 found[change.name] = change.new
         return found
 

@@ -16,7 +16,15 @@ from typing import Any
 from grpo_tui.core.text import one_line
 from grpo_tui.store.json_file import not_regular
 from grpo_tui.store.replay import Moment, Replay, hide, is_replayed, replay_of
-from grpo_tui.store.schema import FINDINGS, INDEXES, LATER_COLUMNS, SCHEMA_VERSION, TABLES, prepare_spans
+from grpo_tui.store.schema import (
+    FINDINGS,
+    INDEXES,
+    LATER_COLUMNS,
+    RELOADED,
+    SCHEMA_VERSION,
+    TABLES,
+    prepare_spans,
+)
 
 NETWORK_FILESYSTEMS = frozenset(
     {"nfs", "nfs4", "lustre", "gpfs", "cifs", "smb2", "smbfs", "beegfs", "ceph", "fuseblk"}
@@ -80,7 +88,7 @@ def open_writer(path: Path) -> sqlite3.Connection:
             _check_version(path, version)
             _refuse_programs(path, connection)
             _add_columns(connection)
-        connection.executescript(INDEXES + FINDINGS)
+        connection.executescript(INDEXES + FINDINGS + RELOADED)
         prepare_spans(connection)
     except SQLITE_ERRORS as error:
         connection.close()

@@ -159,12 +159,12 @@ class RunReader(RunFile):
         ]
 
     def reward_functions(self) -> list[RewardFunctionInfo]:
-        """Return the reward functions of the newest attempt, in TRL's order."""
+        """Return the reward functions of the newest attempt, in TRL's order, as they were last reloaded."""
         rows = self.all(
             "SELECT * FROM reward_function WHERE attempt = (SELECT max(attempt) FROM reward_function)"
             " ORDER BY idx"
         )
-        return [
+        found = [
             RewardFunctionInfo(
                 r["attempt"],
                 r["idx"],
@@ -173,6 +173,23 @@ class RunReader(RunFile):
                 r["source"],
                 r["sha256"],
                 r["text"],
+            )
+            for r in rows
+        ]
+        for new in self.reloaded_functions():  # the weight is the one that the attempt began with
+            if found and new.attempt == found[0].attempt and new.index < len(found):
+                old = found[new.index]
+                found[new.index] = replace(new, name=old.name, weight=old.weight)
+        return found
+
+    def reloaded_functions(self) -> list[RewardFunctionInfo]:
+        """Return what was reloaded while training, oldest first, without names and weights."""
+        if not self.has("reloaded_function", "since_step"):
+            return []
+        rows = self.all("SELECT * FROM reloaded_function ORDER BY attempt, since_step, idx")
+        return [
+            RewardFunctionInfo(
+                r["attempt"], r["idx"], "", 0.0, r["source"], r["sha256"], r["text"], r["since_step"], r["at"]
             )
             for r in rows
         ]

@@ -131,6 +131,16 @@ CREATE TABLE IF NOT EXISTS finding (
 """
 """Findings made while training. A writer adds the table if missing; readers work without it."""
 
+RELOADED = """
+CREATE TABLE IF NOT EXISTS reloaded_function (
+    attempt INTEGER NOT NULL, since_step INTEGER NOT NULL, idx INTEGER NOT NULL, at REAL NOT NULL,
+    source TEXT NOT NULL, sha256 TEXT NOT NULL, text TEXT NOT NULL,
+    PRIMARY KEY (attempt, since_step, idx)) WITHOUT ROWID;
+"""
+"""Reward functions reloaded while training, from the first step that they scored. A writer adds the table if
+missing; readers work without it.
+"""
+
 NUMBER = "CASE WHEN typeof({0}) IN ('real', 'integer') AND abs({0}) < 9e999 THEN {0} END"
 """SQL for a finite number, or NULL when the value is missing, infinite, NaN or a text."""
 

@@ -267,6 +267,20 @@ class Writer:
         )
 
     def _reward_function(self, record: r.RewardFunctionInfo) -> None:
+        if record.since_step:
+            self._db.execute(
+                "INSERT OR REPLACE INTO reloaded_function VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (
+                    record.attempt,
+                    record.since_step,
+                    record.index,
+                    record.at,
+                    clean(record.source),
+                    record.sha256,
+                    clean(record.text),
+                ),
+            )
+            return
         self._db.execute(
             "INSERT OR REPLACE INTO reward_function VALUES (?, ?, ?, ?, ?, ?, ?)",
             (

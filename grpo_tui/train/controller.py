@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from grpo_tui.core import probe_changes
-from grpo_tui.core.commands import BESIDE, CONTROLLER_KINDS, Command, Outcome
+from grpo_tui.core.commands import BESIDE, CONTROLLER_KINDS, REWARDS, Command, Outcome
 from grpo_tui.core.schedule import Scheduled, waiting_in
 from grpo_tui.present.events import changes_words, planned_words
 from grpo_tui.present.formatting import changed as changed_words
@@ -274,6 +274,8 @@ class Controller:
         wanted = {name: value for name, value in command.args.items() if name not in BESIDE}
         because, sure = str(command.args.get("because") or ""), bool(command.args.get("yes"))
         planned = _planned(command.args.get("schedule"))
+        if any(REWARDS in changes for changes in (wanted, *planned.values())):
+            raise Refused("edit the files of the reward functions, then `grpo-tui reload RUN`")
         if planned:
             self._settings.check_plan(planned, wanted, sure=sure)
         changed = {}
@@ -283,6 +285,14 @@ class Controller:
         waits = [f"{changes_words(changes)} waits for step {step:,}" for step, changes in planned.items()]
         said = "; ".join([*([self._told(changed)] if changed else ()), *waits])
         return said, changed | ({"scheduled": planned} if planned else {})
+
+    def _on_reload(self, command: Command) -> tuple[str, dict[str, Any]]:
+        files, what_if = command.args.get("files"), str(command.args.get("what_if") or "")
+        if not isinstance(files, dict) or not all(isinstance(sha, str) for sha in files.values()):
+            raise Refused("reload takes files: the SHA-256 of each by its path")
+        because = "; ".join(part for part in (str(command.args.get("because") or ""), what_if) if part)
+        changed = self._settings.reload(files, by=command.by, because=because)
+        return self._told(changed), changed
 
     def _on_undo(self, command: Command) -> tuple[str, dict[str, Any]]:
         count, because = command.args.get("count", 1), str(command.args.get("because") or "")

@@ -53,7 +53,7 @@ ROWS_LOOKED_AT = 512
 """At most about twice this many rows identify a dataset, spread evenly over it."""
 PACKAGES = ("trl", "transformers", "vllm", "peft")
 
-REWARD_NAMES = "reward names"
+REWARDS, REWARD_NAMES = "rewards", "reward names"
 
 ELSEWHERE = frozenset({"output_dir", "run_name", "resume_from_checkpoint", "local_rank", "disable_tqdm"})
 """Arguments that may differ between two starts of the same run."""
@@ -83,9 +83,8 @@ def description(
     """Describe a run as plain JSON: TRL's arguments, and what else a generated batch depends on."""
     model = trainer.model
     adapter = getattr(model, "peft_config", None) or {}
-    rewards = [[s.name, s.source.rpartition("/")[2], s.sha256 or s.text] for s in sources or ()]
     about = {
-        "rewards": _digest([rewards or list(trainer.reward_func_names), list(reward_params)]),
+        REWARDS: rewards_digest(sources, trainer.reward_func_names, reward_params),
         REWARD_NAMES: list(trainer.reward_func_names),
         "dataset": _dataset(trainer.train_dataset),
         "model_name_or_path": str(getattr(model.config, "_name_or_path", "")),
@@ -96,6 +95,14 @@ def description(
         **{name: version_of(name) for name in PACKAGES},
     }
     return {"settings": _plain(redacted(trainer.args.to_dict())), "about": about}
+
+
+def rewards_digest(
+    sources: Sequence[RewardFunctionInfo] | None, names: Sequence[str], params: Sequence[Any]
+) -> str:
+    """Identify the reward functions of a run by their sources and parameters."""
+    rewards = [[s.name, s.source.rpartition("/")[2], s.sha256 or s.text] for s in sources or ()]
+    return _digest([rewards or list(names), list(params)])
 
 
 def _plain(value: Any) -> Any:
@@ -386,6 +393,8 @@ class Resuming:
 
     def _say_what_stays(self) -> None:
         """Report what a setting cannot change because it comes from the checkpoint."""
+        if self._about.get(REWARDS, self._about_now[REWARDS]) != self._about_now[REWARDS]:
+            self._note(f"the reward functions are not those that {self._checkpoint.name} was made with")
         adapted = bool(getattr(self._trainer.model, "peft_config", None))
         model = "model_name_or_path"
         if not adapted and self._about.get(model, self._about_now[model]) != self._about_now[model]:

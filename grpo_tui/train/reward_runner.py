@@ -86,15 +86,19 @@ class RewardRunner:
         import torch
 
         for index, function in enumerate(trainer.reward_funcs):
-            name = trainer.reward_func_names[index]
             if isinstance(function, torch.nn.Module):
-                self._watch_model(index, function, name)
+                self._watch_model(index, function, trainer.reward_func_names[index])
             else:
-                wrap = self._wrap_async if is_async(function) else self._wrap
-                trainer.reward_funcs[index] = wrapper = wrap(index, function, name)
-                self._installed[index] = (wrapper, function)
+                self.replace(trainer, index, function)
         if threading.current_thread() is threading.main_thread():
             signal.signal(ABORT_SIGNAL, self._on_signal)
+
+    def replace(self, trainer: Any, index: int, function: Callable[..., Any]) -> None:
+        """Wrap a function, and let the trainer call it at this place of its list."""
+        wrap = self._wrap_async if is_async(function) else self._wrap
+        wrapper = wrap(index, function, trainer.reward_func_names[index])
+        trainer.reward_funcs[index] = wrapper
+        self._installed[index] = (wrapper, function)
 
     def uninstall(self, trainer: Any) -> None:
         """Restore the reward functions and the signal handler."""
@@ -149,19 +153,20 @@ class RewardRunner:
 
     def _wrap(self, index: int, function: Callable[..., Any], name: str) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
-            def run() -> Any:
-                return self._call(index, function, name, args, kwargs)
-
-            if not self._serving or threading.current_thread() is threading.main_thread():
-                return run()
-            job = _Job(run)
-            self._jobs.put(job)
-            job.done.wait()
-            if job.error is not None:
-                raise job.error
-            return job.result
+            return self.in_main_thread(lambda: self._call(index, function, name, args, kwargs))
 
         return _named(call, function)
+
+    def in_main_thread(self, run: Callable[[], Any]) -> Any:
+        """Run in the main thread while it serves, else here, and return or raise what it does."""
+        if not self._serving or threading.current_thread() is threading.main_thread():
+            return run()
+        job = _Job(run)
+        self._jobs.put(job)
+        job.done.wait()
+        if job.error is not None:
+            raise job.error
+        return job.result
 
     def _call(self, index: int, function: Callable[..., Any], name: str, args: Any, kwargs: Any) -> Any:
         call_id, started_at, start = self._begin(name)

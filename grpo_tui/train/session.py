@@ -60,6 +60,7 @@ from grpo_tui.train.ranks import Ranks, own_rank, world_size
 if TYPE_CHECKING:
     from grpo_tui.config.run_config import RunConfig
     from grpo_tui.config.section import Evaluate
+    from grpo_tui.rewards.loading import LoadedReward
     from grpo_tui.train.sampling import ProbeSampler
 
 RESCUED = ".rescued"
@@ -169,6 +170,26 @@ class Session:
         compat.add_callback_first(trainer, callback)
         self.callbacks.append(callback)
         self._guard_gradients(trainer)
+
+    def reload_from(self, config: RunConfig, rewards: list[LoadedReward]) -> None:
+        """Let `grpo-tui reload` load these rewards again from their edited files. Call after `join`.
+
+        Args:
+            rewards: The functions that the trainer was built with. A reload replaces them in this list.
+        """
+        from grpo_tui.train.reward_files import RewardFiles
+
+        self.settings.rewards = RewardFiles(
+            self._trainer,
+            config,
+            rewards,
+            attempt=self.attempt,
+            put=self.put,
+            runner=self.runner,
+            ranks=self.ranks,
+            about=self.checkpoints.description["about"],
+            report=self.report_replaced,
+        )
 
     def _guard_gradients(self, trainer: Any) -> None:
         from grpo_tui.train.gradient_guard import GradientGuard

@@ -12,11 +12,12 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grpo_tui.config.live_settings import FLOAT32, LIVE, far_from, live_value, unlike
 from grpo_tui.config.meant import nearest
 from grpo_tui.core import probe_changes
+from grpo_tui.core.commands import REWARDS
 from grpo_tui.core.records import Fact, Record, SettingChanged, TotalSteps
 from grpo_tui.core.schedule import BY_RESUME, BY_SCHEDULE, FACT, Scheduled, State, to_json, waiting_in
 from grpo_tui.core.statistics import is_number
@@ -24,6 +25,9 @@ from grpo_tui.present.formatting import plural
 from grpo_tui.present.formatting import setting as shown
 from grpo_tui.train import compat
 from grpo_tui.train.settable import SETTABLE, asked_probes
+
+if TYPE_CHECKING:
+    from grpo_tui.train.reward_files import RewardFiles
 
 BY_CONFIG = "config"
 """Who set a value: the config of the resume."""
@@ -77,6 +81,8 @@ class LiveSettings:
         self.schedule: tuple[Scheduled, ...] = ()
         """Every scheduled change of the run, whatever became of it."""
         self.on_change: Callable[[], None] = lambda: None
+        self.rewards: RewardFiles | None = None
+        """The reward functions by file; None if they come from a script."""
         compat.note_adapter(trainer)
 
     def apply(
@@ -107,7 +113,7 @@ class LiveSettings:
         """
         wanted = self.check(changes, sure=sure)
         if not compat.at_generation_boundary(self._trainer) and any(
-            LIVE[name].waits or SETTABLE[name].waits(self._trainer, value) for name, value in wanted.items()
+            self._waits(name, value) for name, value in wanted.items()
         ):
             raise NotYet
         now, step = time.time(), int(self._trainer.state.global_step)
@@ -130,6 +136,25 @@ class LiveSettings:
             self._done.append(Made(now, done))
         self.on_change()
         return {name: {"old": old, "new": value} for name, (old, value) in done.items()}
+
+    def _waits(self, name: str, value: Any) -> bool:
+        return name == REWARDS or LIVE[name].waits or SETTABLE[name].waits(self._trainer, value)
+
+    def reload(self, wanted: Mapping[str, str], *, by: str, because: str) -> dict[str, Any]:
+        """Load the reward functions from their edited files on all ranks, and use them.
+
+        Args:
+            wanted: SHA-256 of each file by path, as it was checked.
+
+        Raises:
+            Refused: They cannot be loaded. The current ones stay.
+            NotYet: As for `apply`.
+        """
+        if self.rewards is None:
+            raise Refused("the reward functions are objects of your script, so there is no file to reload")
+        if not compat.at_generation_boundary(self._trainer):
+            raise NotYet
+        return self.apply({REWARDS: self.rewards.load(wanted)}, by=by, because=because)
 
     def check(self, changes: Mapping[str, Any], *, sure: bool, later: bool = False) -> dict[str, Any]:
         """Return the values of settings by name, converted.
@@ -249,6 +274,7 @@ class LiveSettings:
             elif changes[0].by != BY_RESUME:
                 pairs = {change.name: (change.old, change.new) for change in changes}
                 self._done.append(Made(changes[0].at, pairs))
+        self.replaced({REWARDS})  # a resume has read the files again
         self._done += waiting_in(schedule)
         self._done.sort(key=lambda one: one.at if isinstance(one, Made) else one.asked_at)
         if schedule:
@@ -278,6 +304,8 @@ class LiveSettings:
 
     def value(self, name: str) -> Any:
         """Return the current value of a setting."""
+        if name == REWARDS and self.rewards is not None:
+            return self.rewards.label
         return SETTABLE[name].read(self._trainer)
 
     def keep(self, name: str, value: Any) -> None:
@@ -304,6 +332,8 @@ class LiveSettings:
         return merged
 
     def _parse(self, name: str, value: Any, later: bool) -> Any:
+        if name == REWARDS and self.rewards is not None and self.rewards.knows(value):
+            return value
         if name not in LIVE:
             raise Refused(self._why_not(name))
         if name == probe_changes.NAME:
@@ -331,6 +361,8 @@ class LiveSettings:
 
     def _check(self, name: str, value: Any, *, sure: bool, later: bool) -> None:
         """Refuse a value that this trainer cannot take, or that has no effect in this run."""
+        if name == REWARDS:
+            return
         row = SETTABLE[name]
         of_now = later and name == "learning_rate"  # a rate of 0 cannot be scaled; it may be above 0 then
         if not of_now and (why := row.refused(self._trainer, value)):
@@ -406,6 +438,9 @@ class LiveSettings:
         return changed
 
     def _set(self, name: str, old: Any, value: Any) -> None:
+        if name == REWARDS and self.rewards is not None:
+            self.rewards.use(value)
+            return
         SETTABLE[name].write(self._trainer, value)
         if name == "learning_rate":
             self.rate_factor *= value / old

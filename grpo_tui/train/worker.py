@@ -181,6 +181,7 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder, early: list[int])
     )
     sources = reward_sources(rewards, session.attempt)
     session.join(trainer, sources, [reward.params for reward in rewards])
+    session.reload_from(config, rewards)
     if spec.drill == "nan":
         trainer.add_callback(NaNGradient(trainer, session))
     _keep_what_is_ours(session)

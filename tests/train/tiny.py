@@ -9,9 +9,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from grpo_tui.config.run_config import RunConfig
 from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.demo.rewards import correctness, format_reward
 from grpo_tui.demo.task import train_rows
+from grpo_tui.rewards.loading import load_rewards
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.train.session import Session
 
@@ -120,6 +122,7 @@ def run_recorded(
     resume: Path | None = None,
     overridden: Sequence[str] = (),
     before_train: Callable[[Session, Any], None] | None = None,
+    config: RunConfig | None = None,
     **arguments: Any,
 ) -> tuple[list[tuple[int, dict[str, Any]]], str, Session]:
     """Train with everything hooked, in the training thread, as the worker does.
@@ -130,16 +133,24 @@ def run_recorded(
         resume: Checkpoint to continue from.
         overridden: Settings given again at the resume.
         before_train: Called right before training.
+        config: Names the reward functions by file, so that they can be reloaded.
         arguments: As for `make_trainer`.
     """
+    from grpo_tui.train.build import reward_sources
     from grpo_tui.train.resume import resume as prepare_resume
     from grpo_tui.train.session import checkpoint_step
 
     folder.mkdir(parents=True, exist_ok=True)
     rows = Rows()
     session = Session(RunFolder(folder), resumed_from=checkpoint_step(resume) if resume else None)
+    rewards = load_rewards(config) if config is not None else []
+    if rewards:
+        arguments["rewards"] = [reward.func for reward in rewards]
     trainer = make_trainer(folder, callbacks=[rows.callback], **arguments)
-    session.join(trainer)
+    sources = reward_sources(rewards, session.attempt) if config is not None else None
+    session.join(trainer, sources, [reward.params for reward in rewards])
+    if config is not None:
+        session.reload_from(config, rewards)
     if at_safe_point is not None:
         serve = session.controller.safe_point
 

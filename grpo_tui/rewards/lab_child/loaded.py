@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from grpo_tui.children.serving import message_of
@@ -130,6 +131,10 @@ class UserModules:
         """Return the sorted files of the user's loaded modules."""
         return sorted({file for _, file in self._loaded()})
 
+    def modules(self) -> dict[str, ModuleType]:
+        """Return the user's loaded modules by name."""
+        return {name: sys.modules[name] for name, _ in self._loaded()}
+
     def is_own(self, file: str) -> bool:
         """Return whether a source file is the user's."""
         resolved = str(Path(file).resolve())
@@ -193,7 +198,7 @@ class Rewards:
         Raises:
             RewardLoadError: the weights do not match the rewards.
         """
-        self._modules.roots |= _folders(config)
+        self._modules.roots |= folders_of(config)
         self._modules.forget()
         self.ready = []
         descriptions = []
@@ -285,7 +290,8 @@ def _unloaded(name: str) -> dict[str, Any]:
     return {"name": name, "weight": 1.0, "kind": "", "source": name}
 
 
-def _folders(config: RunConfig) -> set[str]:
+def folders_of(config: RunConfig) -> set[str]:
+    """Return the resolved folders that hold the user's modules of a config."""
     folders = {config.cwd or os.getcwd()}
     if config.path is not None:
         folders.add(str(config.path.parent))
