@@ -100,7 +100,7 @@ def _sentence(error: Exception, words: Sequence[str]) -> str:
 
 COMMANDS = (
     "demo", "train", "attach", "runs", "status", "replay",
-    "pause", "resume", "checkpoint", "stop", "abort-reward", "set", "sample", "evaluate",
+    "pause", "resume", "checkpoint", "stop", "abort-reward", "set", "reload", "sample", "evaluate",
     "check", "score", "baseline", "probe", "cases", "rewards", "new", "config", "metrics", "log",
     "completions", "course", "prompts", "doctor", "tokens", "whatif", "data", "export", "plan", "gpus",
     "compare", "chat", "seeds", "checkpoints", "merge", "push", "card", "report", "reproduce",
@@ -157,6 +157,7 @@ SERVED: dict[str, str] = {
     "score": "score:score",
     "baseline": "rewards:baseline",
     "rewards": "rewards:rewards",
+    "reload": "reload:reload",
     "compare": "compare:compare",
     "chat": "chat:chat",
     "probe": "rewards:probe_rewards",

@@ -31,12 +31,22 @@ from grpo_tui.cli.parser_ship import (
     add_reproduce_command,
     add_seeds_command,
 )
-from grpo_tui.cli.words import add_overrides, add_trust, factor, path, positive, seconds, seed_list, steps
+from grpo_tui.cli.words import (
+    add_overrides,
+    add_time_limit,
+    add_trust,
+    factor,
+    path,
+    positive,
+    seconds,
+    seed_list,
+    steps,
+)
 
 if TYPE_CHECKING:
     from grpo_tui.cli.words import Commands
 
-STEERING = ("pause", "resume", "checkpoint", "abort-reward", "stop", "set", "sample", "evaluate")
+STEERING = ("pause", "resume", "checkpoint", "abort-reward", "stop", "set", "reload", "sample", "evaluate")
 EVALUATION_WAIT_S = 600.0
 DESCRIPTION = "A terminal workbench for GRPO with TRL: train, watch every generation live, steer."
 EPILOG = "Without a command, grpo-tui opens the runs of this folder; RUN attaches, CONFIG.yaml opens it."
@@ -293,12 +303,32 @@ def _steer_commands(commands: Commands) -> None:
         action="store_true",
         help="also apply a number that is 100 times the current one or 1/100 of it",
     )
+    _reload_command(commands)
     sample = _run_command(commands, "sample", "sample completions from the current policy")
     sample.add_argument("prompt", nargs="?", metavar="PROMPT", help="default: the newest prompt of the run")
     sample.add_argument("--count", type=positive, default=4, help="number of completions (default 4)")
     sample.add_argument("--temperature", type=float, help="default: that of the run")
     text = "evaluate the policy on the held-out rows of grpo_tui.evaluate at the next safe point"
     _run_command(commands, "evaluate", text, wait=EVALUATION_WAIT_S)
+
+
+def _reload_command(commands: Commands) -> None:
+    reload = _run_command(commands, "reload", "load edited reward files into a live run, after checking them")
+    reload.epilog = (
+        "Checks the contract, saved cases, probes and recorded groups first. `set RUN --undo` goes back. "
+        "Exit codes: 0 reloaded, 2 usage error, 3 a check failed or rejected, 4 timed out. See "
+        "docs/rewards.md."
+    )
+    reload.add_argument("--because", metavar="TEXT", help="why, for the history of the run")
+    reload.add_argument("--check", action="store_true", help="only check the files; the run may have ended")
+    reload.add_argument(
+        "--force", action="store_true", help="reload although a check failed, and note it in the record"
+    )
+    reload.add_argument(
+        "--groups", type=positive, default=200, metavar="N", help="score the newest N groups (default 200)"
+    )
+    add_time_limit(reload)
+    add_trust(reload)
 
 
 def _run_command(commands: Commands, name: str, text: str, wait: float = 60.0) -> argparse.ArgumentParser:

@@ -105,7 +105,7 @@ def _command(parsed: Any) -> tuple[str, dict[str, Any]]:
     if parsed.command == "set":
         return _change(parsed)
     if parsed.command == "sample":
-        if parsed.prompt is not None and not _is_text(parsed.prompt):
+        if parsed.prompt is not None and not is_text(parsed.prompt):
             raise CommandError("the prompt is not valid UTF-8")
         args = {"prompt": parsed.prompt, "count": parsed.count, "temperature": parsed.temperature}
         return "sample", {key: value for key, value in args.items() if value is not None}
@@ -114,13 +114,13 @@ def _command(parsed: Any) -> tuple[str, dict[str, Any]]:
 
 def _waits_for(args: Mapping[str, Any]) -> str:
     """Return what a change waits for besides the end of the step, empty for other commands."""
-    late = waiting(args)
+    late = ["the rewards"] if "files" in args else waiting(args)
     return f". {', '.join(late)}: applied when the next step generates" if late else ""
 
 
 def _change(parsed: Any) -> tuple[str, dict[str, Any]]:
     """Return the arguments of `set`: settings, or the number of changes to undo."""
-    if parsed.because is not None and not _is_text(parsed.because):
+    if parsed.because is not None and not is_text(parsed.because):
         raise CommandError("the reason is not valid UTF-8")
     beside = {"because": parsed.because} if parsed.because else {}
     if parsed.undo is None:
@@ -133,7 +133,7 @@ def _change(parsed: Any) -> tuple[str, dict[str, Any]]:
     return "undo", {"count": parsed.undo} | beside
 
 
-def _is_text(typed: str) -> bool:
+def is_text(typed: str) -> bool:
     """Return whether the text is free of surrogates, which Python makes of undecodable bytes."""
     try:
         typed.encode()

@@ -8,7 +8,6 @@ checked. Each set of functions stays in memory with its modules, so that undoing
 from __future__ import annotations
 
 import copy
-import hashlib
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +29,7 @@ from grpo_tui.rewards.loading import (
     is_async,
     is_model,
 )
+from grpo_tui.rewards.reload_check import file_hash
 from grpo_tui.train.build import reward_sources
 from grpo_tui.train.checkpoints import restore_reward_states, reward_states
 from grpo_tui.train.ranks import Ranks
@@ -188,24 +188,16 @@ class RewardFiles:
 
     def _loaded(self, rewards: Sequence[LoadedReward], wanted: Mapping[str, str] | None = None) -> Loaded:
         files = {str(Path(file).resolve()) for file in self._user.files()}
-        hashes = {file: sha256_of(file) for file in sorted(files)} | dict(wanted or {})
+        hashes = {file: file_hash(file) for file in sorted(files)} | dict(wanted or {})
         own = {str(Path(r.origin_file).resolve()) for r in rewards if r.origin_file} & files
         own |= {file for file, sha in hashes.items() if self._first.get(file, sha) != sha}
         label = ", ".join(f"{Path(file).name}@{hashes[file][:SHOWN_DIGITS]}" for file in sorted(own))
         return Loaded(label, tuple(rewards), self._user.modules(), hashes)
 
 
-def sha256_of(path: str) -> str:
-    """Return the SHA-256 of a file; empty when it cannot be read."""
-    try:
-        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
-    except OSError:
-        return ""
-
-
 def _refuse_edited(wanted: Mapping[str, str]) -> None:
     for path, sha in wanted.items():
-        if sha256_of(path) != sha:
+        if file_hash(path) != sha:
             raise Refused(f"{path} is not the file that was checked. Reload again")
 
 

@@ -105,6 +105,7 @@ ELSEWHERE = {
     "check": ("test_check.py", "--fix"),
     "replay": ("test_replay.py", "--headless --speed"),
     "doctor": ("test_doctor.py", "--gate --apply --next --output --because --wait"),
+    "reload": ("test_reload.py", "--because --check --force --groups --timeout --wait --json"),
     "config set": ("test_config_command.py", "--dry-run"),
     "checkpoints": ("test_checkpoints.py", "--delete --yes --json"),
     "push": ("../ship/test_push.py", "--private --update --dry-run --yes --json"),

@@ -15,11 +15,11 @@ import pytest
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.commands import Outcome
 from grpo_tui.present.events import setting_row
+from grpo_tui.rewards.reload_check import file_hash
 from grpo_tui.rewards.scoring import config_of_functions
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.reader import RunReader
-from grpo_tui.train.reward_files import sha256_of
 from grpo_tui.train.session import Session
 from tests.train.tiny import run_recorded
 
@@ -92,7 +92,7 @@ def _config(files: Path) -> RunConfig:
 
 def _wanted(files: Path) -> dict[str, Any]:
     names = ("variety.py", "letters.py", "helper.py")
-    return {"files": {str((files / name).resolve()): sha256_of(str(files / name)) for name in names}}
+    return {"files": {str((files / name).resolve()): file_hash(str(files / name)) for name in names}}
 
 
 def _asking(folder: Path, asks: dict[int, list[Callable[[], Ask]]]) -> Callable[[Session, Any], None]:

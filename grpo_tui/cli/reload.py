@@ -1,0 +1,48 @@
+"""`grpo-tui reload RUN`: load edited reward files into a live run, after checking them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from grpo_tui.cli.errors import OK, REFUSED, CommandError, reported
+from grpo_tui.cli.look import run_folder
+from grpo_tui.cli.plain import print_json, print_lines, terminal_width
+from grpo_tui.cli.saved_run import saved_run
+from grpo_tui.cli.score import told
+from grpo_tui.cli.steer import is_text, send
+from grpo_tui.present.reload_lines import reload_lines
+from grpo_tui.rewards.lab import Lab, LabError
+from grpo_tui.rewards.reload_check import check_reload
+from grpo_tui.store.status import read_status
+
+
+def reload(parsed: Any) -> int:
+    """`grpo-tui reload RUN [--check] [--force] [--because TEXT]`."""
+    root = run_folder(parsed.run)
+    if parsed.because is not None and not is_text(parsed.because):
+        raise CommandError("the reason is not valid UTF-8")
+    if not parsed.check and not (look := read_status(root)).live:
+        raise CommandError(
+            f"the run is {look.state}. `grpo-tui train {root} --resume` reads the current files", REFUSED
+        )
+    with reported(LabError), Lab(limit_s=parsed.timeout) as lab:
+        told("", "loading torch…")
+        found = check_reload(lab, root, saved_run(root)[2], most_groups=parsed.groups, tell=told)
+    told("", "")
+    if parsed.check and parsed.json:
+        print_json(found.to_json())
+    elif not parsed.json:
+        print_lines(reload_lines(found, terminal_width()))
+    reasons = [*found.broken, *(() if parsed.force else found.failed)]
+    if reasons:
+        raise CommandError(_refused(reasons, can_be_forced=not found.broken), REFUSED)
+    if parsed.check:
+        return OK
+    args = found.arguments(parsed.because or "", forced=parsed.force)
+    return send(root, "reload", args, parsed.wait, as_json=parsed.json)
+
+
+def _refused(reasons: Sequence[str], *, can_be_forced: bool) -> str:
+    more = "\nMend the files and reload again" + (", or add --force" if can_be_forced else "")
+    return "the rewards were not reloaded:" + "".join(f"\n  {reason}" for reason in reasons) + more

@@ -1,0 +1,151 @@
+"""`grpo-tui reload`: what is checked before edited rewards reach a run, what is refused, and what is sent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from grpo_tui.cli import main, reload, steer
+from grpo_tui.core import records as r
+from grpo_tui.core.commands import Command, Outcome
+from grpo_tui.rewards.lab import Lab
+from grpo_tui.rewards.scoring import config_of_functions
+from grpo_tui.store.layout import remember
+from grpo_tui.store.mailbox import Mailbox
+from grpo_tui.store.spec import RunSpec
+from tests.ui.recorded_run import RecordedRun
+
+OLD = """\
+import re
+
+def right(completions, answer, **kwargs):
+    found = [re.findall(r"<answer>\\s*(.*?)\\s*</answer>", text, re.DOTALL) for text in completions]
+    return [float(len(one) == 1 and one[0] == gold) for one, gold in zip(found, answer)]
+"""
+NEW = OLD.replace("one[0] == gold)", 'one[0] != "7")')
+"""It accepts any answer but 7."""
+BOTH = OLD.replace("float(len(one) == 1 and one[0] == gold)", "float(len(one) == 1 and one[0] == gold) * 2")
+CASES = """\
+rewards: [rewards.py:right]
+cases:
+  - name: right
+    prompt: 2 + 2?
+    completion: <answer>4</answer>
+    columns: {answer: "4"}
+    expect: {right: {at_least: 1}}
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _warm() -> Iterator[None]:
+    with Lab() as lab:
+        lab.start()
+        yield
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_yes: None) -> Iterator[Path]:
+    """A run of this user with two recorded groups, the rewards it began with, and a saved case."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rewards.py").write_text(OLD)
+    (tmp_path / "cases.yaml").write_text(CASES)
+    made = RecordedRun(tmp_path / "run")
+    RunSpec(config_of_functions(["rewards.py:right"]).to_json()).write(made.folder.spec)
+    made.write(r.RewardFunctionInfo(2, 0, "right", 1.0, f"{tmp_path}/rewards.py:3", "", OLD))
+    groups = []
+    for number, (gold, answers) in enumerate((("4", ("4", "5", "7", "")), ("6", ("1", "2", "3", "")))):
+        texts = [f"<answer>{answer}</answer>" if answer else "no" for answer in answers]
+        rows = [
+            r.Completion(i, text, (float(answer == gold),), float(answer == gold), 0.0, 3, False)
+            for i, (text, answer) in enumerate(zip(texts, answers, strict=True))
+        ]
+        groups.append(r.Group(number, f"{gold}?", {"answer": gold}, tuple(rows)))
+    made.write(r.GenerationBatch(2, 1, 0, "train", 1, 1, made.at(1), tuple(groups)))
+    remember(made.folder.root)
+    yield made.folder.root
+    made.close()
+
+
+@pytest.fixture
+def sent(run: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The run is live and applies what it is sent: its commands, and how long each was waited for."""
+    live, took = SimpleNamespace(live=True), list[Any]()
+
+    def wait(mailbox: Mailbox, command: Command, timeout_s: float) -> Outcome:
+        took.append((command.kind, command.args, timeout_s))
+        return Outcome(True, 4, "rewards a → b", {})
+
+    monkeypatch.setattr(reload, "read_status", lambda root: live)
+    monkeypatch.setattr(steer, "read_status", lambda root: live)
+    monkeypatch.setattr(Mailbox, "wait", wait)
+    return took
+
+
+def test_what_passes_is_sent_with_the_files_the_diff_and_the_groups_that_change(
+    run: Path, sent: list[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("rewards.py").write_text(BOTH)
+    words = ["reload", str(run), "--because", "it counts twice", "--wait", "7", "--groups", "1"]
+    assert main([*words, "--timeout", "50"]) == 0
+    shown = capsys.readouterr().out
+    assert "- " in shown
+    assert "* 2 for one, gold" in shown
+    assert "nothing failed" in shown
+    assert "reload applied at step 4: rewards a → b" in shown
+    ((kind, args, waited),) = sent
+    assert (kind, args["because"], waited) == ("reload", "it counts twice", 7.0)
+    assert list(args["files"]) == [str(Path("rewards.py").resolve())]
+    assert args["what_if"] == "0 of 1 groups change their order"
+    assert "+++ rewards.py (edited)" in args["diff"]
+    assert main([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["applied"] is True
+
+
+def test_a_case_a_probe_or_a_broken_file_refuses_and_only_checks_can_be_forced(
+    run: Path, sent: list[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("rewards.py").write_text(NEW.replace('"7"', '"4"'))
+    assert main(["reload", str(run)]) == 3
+    said = capsys.readouterr().err
+    assert "case “right” (cases.yaml:3): right expected at least 1, got 0" in said
+    assert "probe " in said
+    assert "or add --force" in said
+    assert sent == []
+    assert main(["reload", str(run), "--force"]) == 0
+    assert any("case “right”" in text for text in sent[0][1]["forced"])
+    Path("rewards.py").write_text("def right(completions, **kwargs)\n    return []\n")
+    assert main(["reload", str(run), "--force"]) == 3
+    said = capsys.readouterr().err
+    assert "rewards.py:1" in said
+    assert "--force" not in said
+    assert len(sent) == 1
+
+
+def test_a_check_sends_nothing_and_tells_what_turns_and_what_it_cannot_replay(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["reload", str(run)]) == 3, "the run has ended"
+    assert "--resume` reads the current files" in capsys.readouterr().err
+    Path("rewards.py").write_text(NEW.replace("answer, **kwargs", "answer, trainer_state=None, **kwargs"))
+    Path("cases.yaml").unlink()
+    main(["reload", str(run), "--check", "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert (found["what_if"]["completions"], found["what_if"]["changed"]) == (8, 4)
+    assert any("right reads trainer_state, of which only the newest step" in note for note in found["notes"])
+    assert "no saved cases: there is no cases.yaml" in found["notes"]
+    assert not Mailbox(run / "commands").pending()
+
+
+def test_the_code_of_a_run_that_is_not_yours_is_checked_only_with_trust(
+    run: Path, sent: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("grpo_tui.rewards.consent.is_known", lambda run: False)
+    Path("rewards.py").write_text(BOTH)
+    assert main(["reload", str(run), "--check"]) == 3
+    assert "this would run code that you did not write" in capsys.readouterr().err
+    assert main(["reload", str(run), "--check", "--trust"]) == 0
