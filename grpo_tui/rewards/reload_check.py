@@ -79,7 +79,7 @@ class ReloadCheck:
 
     def to_json(self) -> dict[str, Any]:
         """Return the shape that `grpo-tui reload --check --json` prints."""
-        return asdict(self) | {"what_if": self.what_if.to_json() if self.what_if is not None else None}
+        return asdict(self)
 
 
 def check_reload(

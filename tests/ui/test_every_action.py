@@ -32,6 +32,7 @@ from grpo_tui.ui.screens.hardware import HardwareScreen
 from grpo_tui.ui.screens.metrics import MetricPicker
 from grpo_tui.ui.screens.prompts import PromptsScreen, PromptTable
 from grpo_tui.ui.screens.reading import HelpScreen, TextScreen
+from grpo_tui.ui.screens.reload import ReloadScreen
 from grpo_tui.ui.screens.results import ModelList, ResultsScreen
 from grpo_tui.ui.screens.runs import RunsScreen
 from grpo_tui.ui.screens.set_dialog import SetDialog
@@ -94,6 +95,8 @@ async def test_of_train(run: RecordedRun, monkeypatch: pytest.MonkeyPatch) -> No
         await closed(pilot, screen)
         await act("run.undo", lambda: "undo" in commands())
         await act("run.evaluate", lambda: "evaluate" in commands())
+        await act("run.reload", on_top(app, ReloadScreen))
+        await closed(pilot, screen)
         await act("run.sample", on_top(app, SampleDialog))
         await closed(pilot, screen)
 

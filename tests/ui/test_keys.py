@@ -77,6 +77,7 @@ ACTING = {
     "K": "Keep ",
     "U": "Undo the last change",
     "V": "Evaluate the policy now",
+    "L": "Reload edited reward files",
     "equals_sign": "Change a setting",
 }
 """The keys that change a run or a file, or start work on a GPU."""
@@ -104,6 +105,7 @@ ACTS = {
         "run.set",
         "run.undo",
         "run.evaluate",
+        "run.reload",
     ),
     *("runs.resume", "config.start", "config.trial", "config.drills", "config.baseline", "rewards.baseline"),
     *("config.save", "config.save_text", "config.save_as", "config.new", "config.export", "rewards.keep"),

@@ -227,6 +227,21 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
         if self._allowed(action("run.undo")) is not None:
             self.shell.steer("undo")
 
+    def action_run_reload(self) -> None:
+        """Check the edited reward files, and reload them after a yes."""
+        from grpo_tui.ui.screens.reload import ReloadScreen
+
+        def chosen(args: dict[str, object] | None) -> None:
+            if args is not None:
+                self.app.notify("Asked for the edited rewards, from the next generation on.")
+                self.shell.steer(
+                    "reload", args, lambda outcome: self.app.notify(one_line(outcome.reason, 300))
+                )
+
+        folder = self.shell.run_folder
+        if self._allowed(action("run.reload")) is not None and folder is not None:
+            self.app.push_screen(ReloadScreen(folder.root), chosen)
+
     def action_run_evaluate(self) -> None:
         if self._allowed(action("run.evaluate")) is not None:
             self.app.notify("Asked for an evaluation after the current step.")

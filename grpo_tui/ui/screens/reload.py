@@ -1,0 +1,97 @@
+"""Check the edited reward files of the open run, and load them into it after a yes."""
+
+from __future__ import annotations
+
+import json
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual.binding import BindingType
+
+from grpo_tui.core.exchange import rebuilt
+from grpo_tui.core.text import one_line, wrapped
+from grpo_tui.present.formatting import duration
+from grpo_tui.ui.kit.reading import ReadingScreen
+from grpo_tui.ui.paint import Line, LineScroll, Span
+
+if TYPE_CHECKING:
+    from grpo_tui.rewards.reload_check import ReloadCheck
+
+LOOK_S = 0.5
+
+
+class ReloadLines(LineScroll):
+    """How long the check has taken, then what it found."""
+
+    def __init__(self) -> None:
+        super().__init__(id="reload-lines")
+        self.since = time.monotonic()
+        self.trouble = ""
+        self.found: ReloadCheck | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Whether the files can be loaded into the run."""
+        return self.found is not None and not (self.found.broken or self.found.failed)
+
+    def lines(self, width: int) -> list[Line]:
+        if self.found is None and not self.trouble:
+            waited = duration(time.monotonic() - self.since)
+            what = "checking contract, cases, probes and recorded groups"
+            return [[Span(f"  ◌ {one_line(what, max(20, width - 12))}, {waited}", "attention")]]
+        if self.found is None:
+            return [[Span(f"  {row}", "bad")] for row in wrapped(one_line(self.trouble), max(20, width - 4))]
+        from grpo_tui.present.reload_lines import reload_lines
+
+        end = "y loads them into the run, from the next generation on"
+        if not self.passed:
+            end = "Not loaded. Mend the files and press L again; `grpo-tui reload --force` loads them anyway"
+        lines = [[Span(text, role) for text, role in line] for line in reload_lines(self.found, width)]
+        rows = wrapped(end, max(20, width - 4))
+        return [*lines, [], *([Span(f"  {row}", "strong")] for row in rows)]
+
+
+class ReloadScreen(ReadingScreen):
+    """What the check found. Returns the arguments of the command `reload` after a yes."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [("y", "yes", "reload")]
+
+    def __init__(self, root: Path) -> None:
+        from grpo_tui.ui.starting import Child
+
+        self._checked = ReloadLines()
+        super().__init__("reload the rewards", self._checked, "y reload   j k scroll   esc back")
+        self._child = Child(["reload", str(root), "--check", "--json"], ())
+
+    def on_mount(self) -> None:
+        self.set_interval(LOOK_S, self._look)
+        self.app.run_worker(self._check, thread=True, group="reload", exit_on_error=False)
+
+    def on_unmount(self) -> None:
+        self._child.cancel()
+
+    def _look(self) -> None:
+        if self._checked.found is None and not self._checked.trouble:
+            self._checked.changed()
+
+    def _check(self) -> None:
+        """Check in a child process, so that scoring never holds up the screen. Runs in a thread."""
+        ended = self._child.run()
+        if not self._child.cancelled():
+            body = json.loads(ended.printed) if ended.printed.startswith("{") else None
+            self.app.call_later(partial(self._take, body, ended.trouble))
+
+    def _take(self, body: Any, trouble: str) -> None:
+        from grpo_tui.rewards.reload_check import ReloadCheck
+
+        if not self.is_attached:
+            return
+        self._checked.found = rebuilt(ReloadCheck, body) if body is not None else None
+        self._checked.trouble = trouble
+        self._checked.changed()
+
+    def action_yes(self) -> None:
+        if self._checked.passed and self._checked.found is not None:
+            self.dismiss(self._checked.found.arguments())
