@@ -119,7 +119,9 @@ def check_reload(
     if weights:
         notes.append("reward_weights changed during the run: totals are compared at the current weights")
     if not diff:
-        notes.append("no reward file differs from the recorded one; only what they import can have changed")
+        notes.append(
+            "no reward file differs from the recorded one: only an imported file can make a difference"
+        )
     edited = [file for file, sha in files.items() if file_hash(file) != sha]
     broken = [f"{file} was edited while it was checked. Reload again" for file in edited]
     return ReloadCheck(files, diff, found, tuple(broken), tuple(checks.failed), tuple(notes))

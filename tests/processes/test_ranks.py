@@ -15,12 +15,14 @@ from typing import Any
 
 import pytest
 
+from grpo_tui.core.commands import Outcome
 from grpo_tui.core.evaluations import FACT, Evaluations
 from grpo_tui.core.schedule import FACT as SCHEDULE
 from grpo_tui.core.schedule import scheduled_from
 from grpo_tui.demo import DEMO_DIR, DEMO_MODEL
 from grpo_tui.demo.task import all_rows
 from grpo_tui.present.hardware_view import rank_rows
+from grpo_tui.rewards.reload_check import file_hash
 from grpo_tui.store.checkpoints import BEST, MARKER
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import read_rank
@@ -262,6 +264,33 @@ def test_two_ranks_pause_beyond_their_time_out_change_save_stop_and_resume_and_a
     steps = [s for _, s, v in metric_rows(RunReader(RunFolder(run).database), limit=10_000) if "reward" in v]
     assert len(steps) >= last + 2
     assert steps == list(range(1, len(steps) + 1))
+
+
+def test_both_ranks_reload_an_edited_reward_or_neither_does(run: Path, tmp_path: Path) -> None:
+    _start(tmp_path, run, steps=4000)
+    at_step(run, 1)
+    box = Mailbox(RunFolder(run).commands)
+
+    def reloaded(body: str) -> Outcome:
+        path = _extra(tmp_path, body).resolve()
+        asked = box.submit("reload", {"files": {str(path): file_hash(str(path))}})
+        answer: Outcome = until(lambda: box.outcome(asked.id), "an answer to reload")
+        return answer
+
+    broken = "if os.environ['RANK'] == '1':\n    raise RuntimeError('no judge here')\n"
+    refused = reloaded(f"    return [0.1] * len(completions)\n{broken}")
+    assert not refused.applied
+    assert "rank 1: " in refused.reason
+    assert "no judge here" in refused.reason
+    done = reloaded("    return [0.25] * len(completions)\n")
+    assert done.applied, done.reason
+    at_step(run, done.step + 2)
+    assert command(run, "set", "--undo")["applied"]
+    with closing(RunReader(RunFolder(run).database)) as reader:
+        groups = [g for g in reader.iter_groups() if g.step <= done.step + 2]
+        assert {g.since_step for g in reader.reloaded_functions()} >= {done.step + 1}
+    extra = {(g.rank, g.step > done.step): {c.rewards[1] for c in g.completions} for g in groups}
+    assert extra == {(rank, later): {0.25 if later else 0.5} for rank in (0, 1) for later in (False, True)}
 
 
 def test_a_reward_that_hangs_on_the_second_rank_alone_is_aborted_there_and_one_that_fails_is_named(
