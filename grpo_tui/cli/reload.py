@@ -11,6 +11,7 @@ from grpo_tui.cli.plain import print_json, print_lines, terminal_width
 from grpo_tui.cli.saved_run import saved_run
 from grpo_tui.cli.score import told
 from grpo_tui.cli.steer import is_text, send
+from grpo_tui.config.run_config import RunConfig
 from grpo_tui.present.reload_lines import reload_lines
 from grpo_tui.rewards.lab import Lab, LabError
 from grpo_tui.rewards.reload_check import check_reload
@@ -26,9 +27,11 @@ def reload(parsed: Any) -> int:
         raise CommandError(
             f"the run is {look.state}. `grpo-tui train {root} --resume` reads the current files", REFUSED
         )
+    folder, spec, _ = saved_run(root)
+    config = RunConfig.from_json(spec.config, folder.root)  # of the stage that trains
     with reported(LabError), Lab(limit_s=parsed.timeout) as lab:
         told("", "loading torch…")
-        found = check_reload(lab, root, saved_run(root)[2], most_groups=parsed.groups, tell=told)
+        found = check_reload(lab, root, config, most_groups=parsed.groups, tell=told)
     told("", "")
     if parsed.check and parsed.json:
         print_json(found.to_json())
