@@ -85,6 +85,7 @@ class Moment:
             f" (SELECT 1 FROM main.metric m WHERE m.key = k.id AND m.row <= {self.row})",
             "generation_group": f"* FROM main.generation_group WHERE id <= {self.group} AND {line}",
             "reward_function": f"* FROM main.reward_function WHERE attempt <= {self.attempt}",
+            "reloaded_function": f"* FROM main.reloaded_function WHERE at < {before}",
             "phase": f"* FROM main.phase WHERE id <= {self.span}",
             "log": f"* FROM main.log WHERE id <= {self.line}",
             "checkpoint": f"* FROM main.checkpoint WHERE at < {before}",
