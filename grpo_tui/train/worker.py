@@ -181,10 +181,9 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder, early: list[int])
     )
     sources = reward_sources(rewards, session.attempt)
     session.join(trainer, sources, [reward.params for reward in rewards])
-    session.reload_from(config, rewards)
     if spec.drill == "nan":
         trainer.add_callback(NaNGradient(trainer, session))
-    _keep_what_is_ours(session)
+    _keep_what_is_ours(session, config, rewards)
     _ask_while_training(session, config, prompts, sources if not spec.smoke else None)
     _begin_stage(session, config, spec)
     record = reproduction_record(trainer, Path(config.cwd or "."))
@@ -270,8 +269,9 @@ def _ask_while_training(
         session.act_on(config.section.on)
 
 
-def _keep_what_is_ours(session: Session) -> None:
-    """Protect modules imported since the last call, and report what the user's files replaced."""
+def _keep_what_is_ours(session: Session, config: RunConfig, rewards: list[LoadedReward]) -> None:
+    """Let the rewards be reloaded, protect all modules imported by now, and report what was replaced."""
+    session.reload_from(config, rewards)
     own.keep()
     session.report_replaced("a file of the config")
 
