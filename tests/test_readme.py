@@ -131,6 +131,7 @@ SAME = {
     "run.evaluate": "evaluate",
     "run.set": "set",
     "run.undo": "set",
+    "run.reload": "reload",
     "run.abort": "abort-reward",
     "run.stop": "stop",
     "run.stop_now": "stop",
