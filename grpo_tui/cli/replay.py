@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from grpo_tui.cli.doctor import WIDEST, finding_lines
@@ -19,7 +20,7 @@ from grpo_tui.present.formatting import from_here
 from grpo_tui.present.replay import start_replay
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.reader import RunReader
-from grpo_tui.store.replay import SPEED
+from grpo_tui.store.replay import SPEED, Replay, end
 from grpo_tui.store.status import Status, read_status
 
 
@@ -31,7 +32,14 @@ def replay(parsed: Any) -> int:
     root = readable_folder(parsed.run)
     database = RunFolder(root).database
     shown = start_replay(root, parsed.at, parsed.speed or SPEED)
-    with closing(RunReader(database)) as reader:
+    try:
+        return _show(parsed, root, shown, plain)
+    finally:
+        end(database)
+
+
+def _show(parsed: Any, root: Path, shown: Replay, plain: bool) -> int:
+    with closing(RunReader(RunFolder(root).database)) as reader:
         look, moment = read_status(root, reader), reader.moment
     if moment is None or not shown.recorded:
         raise CommandError(f"{from_here(root)}: no step was recorded, so there is nothing to replay")

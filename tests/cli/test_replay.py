@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -104,15 +105,20 @@ def test_a_run_without_a_step_is_refused(
 def test_on_a_terminal_the_screen_opens_at_the_step_and_speed(
     told: dict[int, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened: list[Path] = []
+    opened: list[tuple[Path, Any]] = []
+
+    def show(root: Path) -> int:
+        opened.append((root, replays.replay_of(RunFolder(root).database)))
+        return 0
+
     monkeypatch.setattr(module.sys.stdout, "isatty", lambda: True)
     monkeypatch.setattr(module, "has_screen", lambda instead: True)
-    monkeypatch.setattr(module, "show", lambda root: opened.append(root) or 0)
+    monkeypatch.setattr(module, "show", show)
     before = {path: path.read_bytes() for path in Path("run").rglob("*") if path.is_file()}
     assert main(["replay", "run", "--at", "7", "--speed", "2.5"]) == 0
-    assert opened == [Path("run").absolute()]
-    shown = replays.replay_of(RunFolder(opened[0]).database)
-    assert shown is not None
+    ((root, shown),) = opened
+    assert root == Path("run").absolute()
+    assert replays.replay_of(RunFolder(root).database) is None, "what is read later is read as it is"
     assert (shown.steps[shown.place], shown.speed) == (7, 2.5)
     assert {path: path.read_bytes() for path in Path("run").rglob("*") if path.is_file()} == before
     assert set(os.listdir("run")) == {"run.db", "checkpoint-8", "heartbeat", "rank-0.json"}
