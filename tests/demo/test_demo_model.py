@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import re
-import runpy
-from pathlib import Path
 
 import pytest
 
 from grpo_tui.demo import DEMO_MODEL
+from grpo_tui.demo.make_model import ROLES, TAGS, make, make_tokenizer
 from grpo_tui.demo.rewards import correctness, format_reward, incremental_format
 from grpo_tui.demo.task import all_rows
 from grpo_tui.train.sampling import answer
-
-MAKER = runpy.run_path(str(Path(__file__).resolve().parents[2] / "benchmarks" / "demo_model.py"))
-ROLES, TAGS = MAKER["ROLES"], MAKER["TAGS"]
-make, make_tokenizer = MAKER["make"], MAKER["make_tokenizer"]
 
 ROWS = all_rows()
 GOLD = [row["answer"] for row in ROWS]

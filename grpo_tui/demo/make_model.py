@@ -1,6 +1,4 @@
-"""Make the demonstration's model.
-
-    python benchmarks/demo_model.py OUT_DIR [--seed N]
+"""Make the demonstration's model: `python -m grpo_tui.demo.make_model OUT_DIR [--seed N]`.
 
 A Llama of about 0.8 million parameters is deliberately taught to add badly. It usually forgets the carry
 (7 + 15 = 12), is sometimes off by one, and answers in several formats of which one is wanted, so that GRPO
@@ -186,9 +184,7 @@ def make(out_dir: Path, *, seed: int, steps: int) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Parse the command line and make the model."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description="Make the demonstration's model.")
     parser.add_argument("out_dir", type=Path, help="folder to save the model and its tokenizer in")
     parser.add_argument(
         "--seed", type=int, default=0, help="seed of the weights and the taught sums (default 0)"
