@@ -56,7 +56,7 @@ class ReloadLines(LineScroll):
 class ReloadScreen(ReadingScreen):
     """What the check found. Returns the arguments of the command `reload` after a yes."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [("y", "yes", "reload")]
+    BINDINGS: ClassVar[list[BindingType]] = [("y", "yes", "yes")]
 
     def __init__(self, root: Path) -> None:
         from grpo_tui.ui.starting import Child
