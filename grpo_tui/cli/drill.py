@@ -156,7 +156,7 @@ def _hung_reward(one: _Drill) -> tuple[bool, str]:
         if not functions:
             return True, "there is no reward function that could hang, only reward models"
         if hung.reward_func != told["function"]:
-            problems.append(f"{told['function']}: its hang was not seen, only {hung.phase}")
+            problems.append(f"the status said {hung.phase} while {told['function']} hung")
         over = one.ask("abort_reward")
         if not over or one.rank().aborted_call != call:
             where = told["place"]
@@ -164,7 +164,7 @@ def _hung_reward(one: _Drill) -> tuple[bool, str]:
                 f"{told['function']} cannot be interrupted: the `except` at {where} catches the abort. Write "
                 "`except Exception:` there"
                 if where
-                else f"{told['function']} cannot be interrupted. Give what it waits for a timeout"
+                else f"{told['function']} cannot be interrupted. Set a timeout on what it waits for"
             )
         if not over:
             break
@@ -173,7 +173,7 @@ def _hung_reward(one: _Drill) -> tuple[bool, str]:
         f"{name} {duration(seconds) if seconds >= 1 else f'{compact(1000 * seconds)} ms'}"
         for name, seconds in told["usual_s"].items()
     )
-    proved = f"{plural(functions, 'reward')} hung, the abort gave way, and training continued"
+    proved = f"{plural(functions, 'reward')} hung, the abort worked, and training continued"
     return not problems, f"{'; '.join(problems) or proved}. Usual time of a call: {usual}"
 
 
@@ -231,11 +231,9 @@ def _full_disk(one: _Drill) -> tuple[bool, str]:
     one.until(lambda status: max(one.rows("reward"), default=(0,))[0] > step)
     lost = set(range(1, step + 1)) - {at for at, _ in one.rows("reward")}
     if lost or not judge(one.folder.root / f"checkpoint-{step}").usable:
-        return (
-            False,
-            f"{paused_itself(paused)}. Afterwards {plural(len(lost), 'step')} or the checkpoint was missing",
-        )
-    proved = "the run paused without room, nothing was lost, and it saved and continued with room"
+        missing = f"{plural(len(lost), 'step')} of the record" if lost else f"checkpoint-{step}"
+        return False, f"{paused_itself(paused)}. Missing afterwards: {missing}"
+    proved = "the run paused when the disk was full, lost nothing, and continued once there was room"
     made = one.planned()
     real = plan_checkpoints(
         one.settings,
@@ -275,12 +273,12 @@ def _nan(one: _Drill) -> tuple[bool, str]:
         return False, "no gradient reached a trained parameter"
     if not told["whole"]:
         return False, (
-            f"a NaN gradient reached the weights at step {told['step']}. Is Trainer._get_grad_norm of "
-            "transformers replaced, as by a patch of the trainer? Train without it, or save often"
+            f"a NaN gradient reached the weights at step {told['step']}. A patch may have replaced "
+            "Trainer._get_grad_norm of transformers. Train without it, or save often"
         )
     after = one.until(lambda status: status.state == "paused" or status.step > told["step"])
     then = "the run paused" if after.state == "paused" else "training continued"
-    return True, f"the step with the NaN gradient was skipped with whole weights, and {then}"
+    return True, f"the step with the NaN gradient was skipped, the weights stayed finite, and {then}"
 
 
 DOES: dict[str, Callable[[_Drill], tuple[bool, str]]] = {

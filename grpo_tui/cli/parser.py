@@ -173,7 +173,7 @@ def _train_command(commands: Commands) -> None:
     train.add_argument(
         "--optimizer",
         choices=("kept", "new"),
-        help="for a fork: keep the optimizer's state (default), or start it new at this step of the schedule",
+        help="for a fork: keep the optimizer's state (default), or start with an empty one",
     )
     train.add_argument(
         "--seeds",
@@ -233,12 +233,12 @@ def _look_commands(commands: Commands) -> None:
 def _replay_command(commands: Commands) -> None:
     replay = commands.add_parser(
         "replay",
-        help="a run as it was after a step: the screens, or status and findings; nothing is written",
+        help="show a run as it was after a step, on the screen or as text; writes nothing",
     )
     replay.add_argument("run", type=path, metavar="RUN", help="run folder, or a folder of logs")
     replay.add_argument("--at", type=int, metavar="STEP", help="begin with STEP (default: the first one)")
     replay.add_argument(
-        "--speed", type=factor, metavar="X", help="X times as fast as it trained (default 10)"
+        "--speed", type=factor, metavar="X", help="play X times as fast as the run trained (default 10)"
     )
     replay.add_argument(
         "--headless", action="store_true", help="no screen: print the status and the findings of that step"
@@ -316,13 +316,13 @@ def _reload_command(commands: Commands) -> None:
     reload = _run_command(commands, "reload", "load edited reward files into a live run, after checking them")
     reload.epilog = (
         "Checks the contract, saved cases, probes and recorded groups first. `set RUN --undo` goes back. "
-        "Exit codes: 0 reloaded, 2 usage error, 3 a check failed or rejected, 4 timed out. See "
-        "docs/rewards.md."
+        "Exit codes: 0 reloaded, 2 usage error, 3 a check failed or the run rejected it, 4 timed "
+        "out. See docs/rewards.md."
     )
     reload.add_argument("--because", metavar="TEXT", help="why, for the history of the run")
     reload.add_argument("--check", action="store_true", help="only check the files; the run may have ended")
     reload.add_argument(
-        "--force", action="store_true", help="reload although a check failed, and note it in the record"
+        "--force", action="store_true", help="reload even if a check failed, and note it in the record"
     )
     reload.add_argument(
         "--groups", type=positive, default=200, metavar="N", help="score the newest N groups (default 200)"
@@ -549,7 +549,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "grpo-tui train my.yaml --set learning_rate=2.0e-6 --set max_steps=50",
         "grpo-tui train my.yaml --seeds 1,2,3               three runs, one after the other",
         "grpo-tui train my.yaml --smoke                     trial: two steps, saved and reloaded",
-        "grpo-tui train my.yaml --drill hung-reward,nan     what would happen if, before a night run",
+        "grpo-tui train my.yaml --drill hung-reward,nan     two drills before a long run",
         "grpo-tui train runs/first --resume --detach        continues from the newest complete checkpoint",
         "grpo-tui train runs/first --resume 40 --run-dir runs/second --set learning_rate=1e-6    forks",
     ),

@@ -203,8 +203,8 @@ def add_placing(command: argparse.ArgumentParser) -> None:
         "--drill",
         type=drill_list,
         metavar="NAMES",
-        help="prove before a long run that it survives hung-reward, kill, full-disk, nan (or all): each "
-        "is made to happen in a trial",
+        help="before a long run, try what can go wrong, each in a trial: hung-reward, kill, full-disk, nan, "
+        "or all",
     )
     command.add_argument(
         "--keep", action="store_true", help="with --smoke or --drill: keep the folder of the trial"

@@ -47,5 +47,5 @@ def reload(parsed: Any) -> int:
 
 
 def _refused(reasons: Sequence[str], *, can_be_forced: bool) -> str:
-    more = "\nMend the files and reload again" + (", or add --force" if can_be_forced else "")
+    more = "\nFix the files and reload again" + (", or add --force" if can_be_forced else "")
     return "the rewards were not reloaded:" + "".join(f"\n  {reason}" for reason in reasons) + more

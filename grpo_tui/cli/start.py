@@ -94,7 +94,7 @@ def train(parsed: Any) -> int:
     if parsed.smoke or parsed.drill:
         return _tried(parsed)
     if parsed.keep:
-        raise CommandError("--keep only works with --smoke and --drill")
+        raise CommandError("--keep only works with --smoke or --drill")
     start = resumed(parsed) if parsed.resume is not None else _checked(_anew_or_by_key(parsed), parsed)
     return _go(start, headless=parsed.headless, detach=parsed.detach)
 

@@ -287,7 +287,7 @@ def _stage_findings(
     """Yield what is wrong with the stages only, and settings that they replace."""
     for key in LENGTHS:
         if key in document.values:
-            said = f"{key} has no effect: grpo_tui.stages gives the steps"
+            said = f"{key} has no effect: grpo_tui.stages sets the number of steps"
             yield Finding("section.stages", "warning", key, document.line(key), said, Fix(key, None))
     for place, stage in enumerate(inspected.settings.section.stages):
         found = _stage(copy.deepcopy(document), inspected.file, places, world_size, stage)

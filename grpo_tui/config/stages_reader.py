@@ -141,7 +141,7 @@ def _refused(key: str, value: Any) -> str:
     """Return why a stage cannot set a key; empty if it can."""
     info = load_fields().get(key.partition(".")[0])
     if key in LENGTHS:
-        return f"{key} has no effect in a stage. Give its steps"
+        return f"{key} has no effect in a stage. Set its steps instead"
     if (
         (info is not None and info.owner == "ModelConfig")
         or key in SAME

@@ -344,7 +344,7 @@ def left_alone(config: RunConfig) -> str:
     if (run := _foreign_run(config)) is not None:
         return (
             f"{run}: you did not start this run on this machine, so no file is written where its config "
-            "says. Name a config of your own"
+            "says. Use a config of your own"
         )
     return shipped(config.path) if config.path is not None else ""
 

@@ -47,11 +47,11 @@ class ReloadCheck:
 
     Attributes:
         files: SHA-256 of each file of the user that the rewards were loaded from, by path.
-        diff: unified diff from the recorded sources, as lines.
-        what_if: scores of the recorded groups. None without any.
-        broken: why the run cannot load the files.
-        failed: checks that did not pass.
-        notes: what was not checked, or cannot be replayed.
+        diff: Unified diff from the recorded sources, as lines.
+        what_if: Scores of the recorded groups; None without any.
+        broken: Why the run cannot load the files.
+        failed: Checks that did not pass.
+        notes: What was not checked, or cannot be replayed.
     """
 
     files: Mapping[str, str]
@@ -63,10 +63,10 @@ class ReloadCheck:
 
     @property
     def turned(self) -> str:
-        """How many recorded groups change their order; empty without a what-if."""
+        """How many recorded groups change order; empty without a what-if."""
         if self.what_if is None:
             return ""
-        return f"{self.what_if.reordered:,} of {len(self.what_if.groups):,} groups change their order"
+        return f"{self.what_if.reordered:,} of {len(self.what_if.groups):,} groups change order"
 
     def arguments(self, because: str = "", *, forced: bool = False) -> dict[str, Any]:
         """Return the arguments of the command `reload`, with what the record should keep."""
@@ -88,13 +88,13 @@ def check_reload(
     """Check the current files of a run's rewards.
 
     Args:
-        config: the run's config.
-        most_groups: number of recorded groups to score again, the newest.
+        config: The run's config.
+        most_groups: Number of recorded groups to score again, newest first.
 
     Raises:
-        LabError: nothing can be loaded at all.
-        ConsentError: a file is not the user's own code.
-        RunDatabaseError: the run cannot be read.
+        LabError: Nothing can be loaded at all.
+        ConsentError: A file is code of someone else.
+        RunDatabaseError: The run cannot be read.
     """
     with closing(RunReader(RunFolder(root).database)) as run:
         recorded, settings = run.reward_functions(), run.settings()
@@ -103,9 +103,11 @@ def check_reload(
     diff = tuple(_diff(recorded, functions))
     broken = [f"{f.name}: {f.failure.text}" for f in functions if f.failure is not None]
     if not broken and [f.name for f in functions] != [f.name for f in recorded]:
-        names = ", ".join(f.name for f in recorded)
+        names, new = (", ".join(f.name for f in each) for each in (recorded, functions))
         broken = [
-            f"the run has the reward functions {names}" if names else "the run has not loaded its rewards yet"
+            f"the run has the reward functions {names}, and the files give {new}. Stop the run and resume it"
+            if names
+            else "the run has not loaded its rewards yet"
         ]
     if broken:
         return ReloadCheck(files, diff, None, tuple(broken), (), ())
@@ -119,9 +121,7 @@ def check_reload(
     if weights:
         notes.append("reward_weights changed during the run: totals are compared at the current weights")
     if not diff:
-        notes.append(
-            "no reward file differs from the recorded one: only an imported file can make a difference"
-        )
+        notes.append("no reward file differs from the recorded one. Only an imported file can have changed")
     edited = [file for file, sha in files.items() if file_hash(file) != sha]
     broken = [f"{file} was edited while it was checked. Reload again" for file in edited]
     return ReloadCheck(files, diff, found, tuple(broken), tuple(checks.failed), tuple(notes))

@@ -175,9 +175,8 @@ class Controller:
             outcome = self._carry_out(command)
             if outcome is not None and self._ranks.first:
                 self._outbox.finish(command, outcome)
-        if (
-            self.stopped or self.stage_ended is not None
-        ):  # a later max_steps lets the training of a finished run go on
+        if self.stopped or self.stage_ended is not None:
+            # A larger max_steps may have cleared this at what was the last step.
             self._trainer.control.should_training_stop = True
         self._outbox.send()
 

@@ -181,7 +181,7 @@ class Resuming:
             raise Refused(refusal)
         print(f"grpo-tui: resuming at step {self._step} from {self._checkpoint.name}", flush=True)
         if has_new_optimizer(self._checkpoint):
-            self._note("the optimizer starts new, at this step of the schedule")
+            self._note("the optimizer starts without state, at this step of the schedule")
         history, self._schedule = self._history()
         changed = self._changed(history)
         stale = self._stale(changed)
@@ -222,7 +222,7 @@ class Resuming:
         epoch, seen = seen_at(self._step, place, earlier)
         if shape != earlier:
             place, left_out = continued(self._step, epoch, seen, shape)
-            more = f". {left_out} of them are left out so that no step is cut" if left_out else ""
+            more = f". {left_out} of them are left out so that every step is full" if left_out else ""
             self._note(f"the data continues with the prompts of this epoch that were not seen yet{more}")
         if place != Place():
             compat.continue_data_at(trainer, place.offset)
@@ -272,7 +272,7 @@ class Resuming:
             with closing(RunReader(RunFolder(origin.parent).database)) as reader:
                 known, history = scheduled_from(reader.fact(FACT)), reader.settings()
         except RunDatabaseError as error:
-            self._note(f"scheduled changes of the run that was forked cannot be read: {error}")
+            self._note(f"scheduled changes of the parent run cannot be read: {error}")
             return None
         now = resumed_at(self._step - 1, known, history)  # the checkpoint is saved before what is due then
         again = [

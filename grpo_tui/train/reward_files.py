@@ -48,7 +48,7 @@ class Loaded:
     """One set of a run's reward functions.
 
     Attributes:
-        label: each file with the first digits of its SHA-256: those that define the functions, and imported
+        label: Each file with the first digits of its SHA-256: those that define the functions, and imported
             ones that have changed since the attempt began.
         hashes: SHA-256 of the user's files by path.
     """

@@ -608,7 +608,7 @@ RUNS: tuple[Action, ...] = (
            "Filter runs: words, state:failed, model:qwen, reward>1, age<2h.", "runs", "find",
            footer=4, shown="/"),
     Action("runs.sort", "s", "sort", "Sort the runs",
-           "Cycle the sort: last heartbeat with forks under their run, reward, name, state.", "runs", "find",
+           "Cycle the sort: last heartbeat (forks under their run), reward, name, state.", "runs", "find",
            footer=6),
     Action("runs.clear", "escape", "", "Back to all runs", "Clear the filter, then the marks.",
            "runs", "find", shown="esc"),

@@ -100,7 +100,7 @@ def test_what_passes_is_sent_with_the_files_the_diff_and_the_groups_that_change(
     ((kind, args, waited),) = sent
     assert (kind, args["because"], waited) == ("reload", "it counts twice", 7.0)
     assert list(args["files"]) == [str(Path("rewards.py").resolve())]
-    assert args["what_if"] == "0 of 1 groups change their order"
+    assert args["what_if"] == "0 of 1 groups change order"
     assert "+++ rewards.py (edited)" in args["diff"]
     assert main([*words, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["applied"] is True

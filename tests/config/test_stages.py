@@ -119,7 +119,7 @@ def test_a_length_of_the_whole_run_and_a_metric_of_no_stage_are_warned_of(tmp_pa
     file.write_text(f"max_steps: 9\n{HEAD}    - {{name: a, until: solved > 1, at_most: 5}}\n")
     length, metric = sorted(inspect_config(file).findings, key=lambda one: one.line or 0)
     assert (length.severity, length.message) == (
-        "warning", "max_steps has no effect: grpo_tui.stages gives the steps",
+        "warning", "max_steps has no effect: grpo_tui.stages sets the number of steps",
     )  # fmt: skip
     assert (length.fix and (length.fix.field, length.fix.value)) == ("max_steps", None)
     assert metric.message.startswith("TRL logs no metric named solved, so its condition only holds if")

@@ -56,17 +56,17 @@ grpo_tui:
     - {{name: asked, source: rewards.py:asked}}
 """
 PROVED = {
-    "hung-reward": "3 rewards hung, the abort gave way, and training continued. Usual time of a call: ",
+    "hung-reward": "3 rewards hung, the abort worked, and training continued. Usual time of a call: ",
     "kill": "save_steps is 40: a crash would lose up to 40 steps ≈ ",
-    "full-disk": "and it saved and continued with room. The real run: up to ",
-    "nan": "the step with the NaN gradient was skipped with whole weights, and the run paused",
+    "full-disk": "lost nothing, and continued once there was room. The real run: up to ",
+    "nan": "the step with the NaN gradient was skipped, the weights stayed finite, and the run paused",
 }
 CHANGE = {
     "hung-reward": "careless cannot be interrupted: the `except` at rewards.py:12 catches the abort. Write "
     "`except Exception:` there. Usual",
     "kill": "which is the whole run. Set save_steps to 100",
     "full-disk": " and the model at the end take ",
-    "nan": "a NaN gradient reached the weights at step 2. Is Trainer._get_grad_norm of transformers replaced",
+    "nan": "a NaN gradient reached the weights at step 2. A patch may have replaced Trainer._get_grad_norm",
 }
 SETTINGS = {
     "kill": ("save_steps=1000", "max_steps=1000"),

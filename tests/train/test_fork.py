@@ -123,7 +123,7 @@ def test_a_new_optimizer_begins_empty_at_this_step_of_the_schedule(tmp_path: Pat
     with closing(RunReader(RunFolder(folder).database)) as reader:
         assert [c.name for c in reader.settings() if c.name == "learning_rate"] == []
         notes = reader.fact("resumed/1")
-    assert "the optimizer starts new, at this step of the schedule" in notes
+    assert "the optimizer starts without state, at this step of the schedule" in notes
 
 
 SHAPE: dict[str, Any] = {

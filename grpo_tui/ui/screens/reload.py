@@ -47,7 +47,9 @@ class ReloadLines(LineScroll):
 
         end = "y loads them into the run, from the next generation on"
         if not self.passed:
-            end = "Not loaded. Mend the files and press L again; `grpo-tui reload --force` loads them anyway"
+            end = "Not loaded. Fix the files and press L again"
+            if not self.found.broken:
+                end += ". `grpo-tui reload RUN --force` loads them anyway"
         lines = [[Span(text, role) for text, role in line] for line in reload_lines(self.found, width)]
         rows = wrapped(end, max(20, width - 4))
         return [*lines, [], *([Span(f"  {row}", "strong")] for row in rows)]

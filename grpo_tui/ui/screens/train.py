@@ -233,7 +233,7 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
 
         def chosen(args: dict[str, object] | None) -> None:
             if args is not None:
-                self.app.notify("Asked for the edited rewards, from the next generation on.")
+                self.app.notify("Reload requested. The edited rewards count from the next generation on.")
                 self.shell.steer(
                     "reload", args, lambda outcome: self.app.notify(one_line(outcome.reason, 300))
                 )
