@@ -6,6 +6,7 @@ Each drill starts the config in the folder of a trial, breaks one thing, and say
 from __future__ import annotations
 
 import contextlib
+import math
 import resource
 import shutil
 import signal
@@ -210,8 +211,9 @@ def _steps_between(settings: Settings, made: Plan) -> tuple[str, int | None]:
     total = made.steps.total
     if strategy == "steps":
         every = settings.number("save_steps")
-        steps = int(every) if every >= 1 else None if total is None else max(1, int(total * every))
-        return f"save_steps is {every:g}", steps if total is None or steps is None else min(steps, total)
+        steps = int(every) if every >= 1 else None if total is None else math.ceil(total * every)
+        told = f"save_steps is {steps if every >= 1 else every}"
+        return told, steps if total is None or steps is None else min(steps, total)
     return f"save_strategy is {strategy}", {"epoch": made.steps.per_epoch, "no": total}.get(strategy)
 
 

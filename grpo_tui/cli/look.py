@@ -20,7 +20,7 @@ from grpo_tui.core.text import one_line
 from grpo_tui.present.events import changes_words
 from grpo_tui.present.formatting import from_here, plural, stage_words
 from grpo_tui.present.glyphs import ascii_locale, to_ascii
-from grpo_tui.present.run_tree import branch, in_families
+from grpo_tui.present.run_tree import branch, in_families, listed_parents
 from grpo_tui.present.runs_filter import RunsFilter, read_filter
 from grpo_tui.present.runs_view import read_run, run_names
 from grpo_tui.store.importers import LogFolderError, LogSource, find_sources, follow, open_copy, source_at
@@ -66,8 +66,9 @@ def runs(parsed: Any) -> int:
     as_json = bool(getattr(parsed, "json", False))
     forks = {path: fork for path in paths if (fork := checkpoint_forked(RunFolder(path))) is not None}
     generations: dict[Path | None, int] = {}
-    parents = {path: checkpoint.parent for path, checkpoint in forks.items()}
-    order = paths if as_json else [path for path, _ in in_families(paths, parents)]
+    forked = {path: checkpoint.parent for path, checkpoint in forks.items()}
+    parents = listed_parents(paths, forked)
+    order = paths if as_json else [path for path, _ in in_families(paths, forked)]
     found = []
     for path, look in _looks(order, wanted):
         found.append((path, look))

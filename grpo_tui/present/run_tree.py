@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,17 @@ def branch(generation: int) -> str:
     return "  " * (min(generation, MOST_INDENTED) - 1) + "└ " if generation else ""
 
 
+@lru_cache(maxsize=256)
+def _real(folder: Path) -> Path:
+    return folder.resolve()
+
+
+def listed_parents(paths: Sequence[Path], forked_from: Mapping[Path, Path]) -> dict[Path, Path]:
+    """Return the parent of each fork as it is listed, also when it is listed below a symbolic link."""
+    listed = {_real(path.parent) / path.name: path for path in paths}
+    return {path: listed[forked_from[path]] for path in paths if forked_from.get(path) in listed}
+
+
 def in_families(paths: Sequence[Path], forked_from: Mapping[Path, Path]) -> Iterator[tuple[Path, int]]:
     """Yield each run with its generation: 0, or 1 for a fork of a listed run, 2 for a fork of that.
 
@@ -27,8 +39,7 @@ def in_families(paths: Sequence[Path], forked_from: Mapping[Path, Path]) -> Iter
     Args:
         forked_from: Parent of each fork. A parent that is not in `paths` is ignored.
     """
-    listed = set(paths)
-    parents = {path: parent for path, parent in forked_from.items() if path in listed and parent in listed}
+    parents = listed_parents(paths, forked_from)
     for path in paths:
         if path in _ancestors(path, parents):  # only a file edited by hand makes a run its own ancestor
             del parents[path]

@@ -66,6 +66,7 @@ class Controller:
         checkpoints.on_owed = self.pause_for
         self.more_stages = False
         """Whether another stage follows, which needs a checkpoint of the last step."""
+        self.in_stages = False
         self.stage_ended: str | None = None
         """Why the stage ended before its last step."""
         self.pause_wanted = False
@@ -249,6 +250,8 @@ class Controller:
         return f"saved {path.name}; the run ends here", {"path": str(path)}
 
     def _on_end_stage(self, command: Command) -> tuple[str, dict[str, Any]]:
+        if not self.in_stages:
+            raise Refused("this run has no stages")
         self.stage_ended = str(command.args.get("because") or "")
         return "", {}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from functools import partial
 from pathlib import Path
@@ -80,10 +79,13 @@ class ReloadScreen(ReadingScreen):
 
     def _check(self) -> None:
         """Check in a child process, so that scoring never holds up the screen. Runs in a thread."""
+        from grpo_tui.ui.starting import read_object
+
         ended = self._child.run()
         if not self._child.cancelled():
-            body = json.loads(ended.printed) if ended.printed.startswith("{") else None
-            self.app.call_later(partial(self._take, body, ended.trouble))
+            body = read_object(ended.printed)
+            trouble = "" if body is not None else ended.trouble or "the check ended without a result"
+            self.app.call_later(partial(self._take, body, trouble))
 
     def _take(self, body: Any, trouble: str) -> None:
         from grpo_tui.rewards.reload_check import ReloadCheck
