@@ -59,7 +59,7 @@ async def test_what_was_checked_is_shown_and_loaded_after_a_yes(run: RecordedRun
         ((kind, args),) = sent(run)
         assert kind == "reload"
         assert list(args["files"]) == [str(file.resolve())]
-        assert args["what_if"].endswith("groups change their order")
+        assert args["what_if"].endswith("groups change order")
 
         file.write_text("def correctness(\n")
         await pilot.press("L")
