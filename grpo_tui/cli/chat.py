@@ -6,12 +6,19 @@ import json
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from grpo_tui.cli.compare import INTERRUPTED, policy_named, run_of
 from grpo_tui.cli.errors import OK, CommandError, reported
-from grpo_tui.cli.plain import complain, print_json, print_text, show_progress, terminal_width
+from grpo_tui.cli.plain import (
+    complain,
+    handling,
+    leaving_by_exit,
+    print_json,
+    print_text,
+    show_progress,
+    terminal_width,
+)
 from grpo_tui.cli.score import wanted_config
 from grpo_tui.core.exchange import finite_json
 from grpo_tui.core.text import one_line, safe, wrapped
@@ -49,7 +56,7 @@ def chat(parsed: Any) -> int:
     typed = sys.stdin.isatty() and sys.stdout.isatty() and parsed.prompt is None and not parsed.json
     out = _Events() if parsed.events else _Json() if parsed.json else _Plain()
     with (
-        _handling(signal.SIGTERM, _leave),  # so that no child process stays behind
+        leaving_by_exit(),  # so that no child process stays behind
         Lab(limit_s=parsed.timeout) as lab,
         Chat(lab, config, policies, parsed.seed, out.tell) as talk,
     ):
@@ -68,10 +75,6 @@ def chat(parsed: Any) -> int:
             complain("interrupted")
             return INTERRUPTED
     return OK
-
-
-def _leave() -> None:
-    raise SystemExit(128 + signal.SIGTERM)
 
 
 def _prompts(text: str | None) -> Iterator[str]:
@@ -112,20 +115,11 @@ def _converse(talk: Chat, out: _Plain, lines: Iterator[str]) -> None:
     """Answer lines until they end. SIGINT stops the running answer only."""
     for line in lines:
         talk.go_on()
-        with _handling(signal.SIGINT, talk.stop):
+        with handling(signal.SIGINT, talk.stop):
             try:
                 _answer(talk, out, line)
             except FAILURES as error:
                 out.failed(str(error))
-
-
-@contextmanager
-def _handling(number: signal.Signals, handler: Callable[[], None]) -> Iterator[None]:
-    before = signal.signal(number, lambda *_: handler())
-    try:
-        yield
-    finally:
-        signal.signal(number, before)
 
 
 def _answer(talk: Chat, out: _Plain, line: str) -> None:

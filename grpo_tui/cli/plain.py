@@ -10,9 +10,11 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import sys
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, TextIO
 
 from grpo_tui.core.text import one_line, safe
@@ -183,3 +185,29 @@ def drop_output() -> None:
 def _drop(stream: TextIO) -> None:
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+@contextlib.contextmanager
+def handling(number: signal.Signals, handler: Callable[[], None]) -> Iterator[None]:
+    """Call `handler` on a signal."""
+    before = signal.signal(number, lambda *_: handler())
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
+@contextlib.contextmanager
+def leaving_by_exit() -> Iterator[None]:
+    """Raise SystemExit on SIGTERM and SIGHUP, so that what was started is stopped. Ignored ones stay so."""
+
+    def leave(number: signal.Signals) -> None:
+        for other in heard:
+            signal.signal(other, signal.SIG_IGN)  # nothing interrupts the stopping
+        raise SystemExit(128 + number)
+
+    heard = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is not signal.SIG_IGN]
+    with contextlib.ExitStack() as stack:
+        for number in heard:
+            stack.enter_context(handling(number, partial(leave, number)))
+        yield

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.cli.errors import FAILED, OK
-from grpo_tui.cli.plain import show_progress
+from grpo_tui.cli.plain import leaving_by_exit, show_progress
 from grpo_tui.cli.saved_run import accelerate_config
 from grpo_tui.config.plan import Device, Plan, Surroundings, plan, read_shape
 from grpo_tui.config.run_config import RunConfig
@@ -117,20 +117,21 @@ def trial(parsed: Any, prepare: Prepare, real: Path, what: str, *overrides: str)
     words = argparse.Namespace(
         **{**vars(parsed), "run_dir": place, "overrides": [*parsed.overrides, *OVERRIDES, *overrides]}
     )
-    try:
-        _Stages(what).say("checking the config")
-        start = prepare(words)
-        yield replace(start, spec=replace(start.spec, smoke=True))
-    finally:
-        show_progress("")
-        _end(RunFolder(place))
-        if parsed.keep:
-            print(f"the trial is kept in {one_line(str(place))}")
-        else:
-            _remove(RunFolder(place))
-            for folder in made:  # also remove parent folders that were made for the trial
-                with contextlib.suppress(OSError):
-                    folder.rmdir()
+    with leaving_by_exit():
+        try:
+            _Stages(what).say("checking the config")
+            start = prepare(words)
+            yield replace(start, spec=replace(start.spec, smoke=True))
+        finally:
+            show_progress("")
+            _end(RunFolder(place))
+            if parsed.keep:
+                print(f"the trial is kept in {one_line(str(place))}")
+            else:
+                _remove(RunFolder(place))
+                for folder in made:  # also remove parent folders that were made for the trial
+                    with contextlib.suppress(OSError):
+                        folder.rmdir()
 
 
 def _trial(folder: RunFolder, spec: RunSpec, config: RunConfig) -> int:

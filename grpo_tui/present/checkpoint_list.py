@@ -197,6 +197,8 @@ def _with_metrics(root: Path, found: Sequence[ListedCheckpoint]) -> list[ListedC
     except RunDatabaseError:
         return list(found)
     with closing(reader):
+        if (moment := reader.moment) is not None:  # a replay does not show what was saved later
+            found = [one for one in found if one.step <= moment.step]
         rows = [last_training_row(reader, one.step) for one in found]
     return [
         replace(one, metrics_step=row[0], metrics=row[1]) if row is not None else one

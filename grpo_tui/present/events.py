@@ -63,7 +63,8 @@ def event_rows(
     """Return all events, newest first, at most `most`."""
     rows = [setting_row(change) for change in settings]
     rows += [scheduled_row(one, live=live) for one in schedule]
-    rows += [_checkpoint_row(saved) for saved in checkpoints]
+    newest = max(checkpoints, key=lambda saved: saved.at, default=None)
+    rows += [_checkpoint_row(saved, saving=live and saved is newest) for saved in checkpoints]
     rows += [_attempt_row(a) for a in attempts if a.resumed_from is not None]
     told = {("undo" if change.undoes else "set", change.step) for change in settings} | {
         ("checkpoint", saved.step) for saved in checkpoints
@@ -227,7 +228,9 @@ def setting_row(change: SettingChanged) -> EventRow:
     return EventRow(change.at, change.step, "▴", "accent", text)
 
 
-def _checkpoint_row(saved: CheckpointSaved) -> EventRow:
+def _checkpoint_row(saved: CheckpointSaved, *, saving: bool) -> EventRow:
+    if not saved.complete and saving:
+        return EventRow(saved.at, saved.step, "◌", "dim", f"saving checkpoint-{saved.step}")
     if not saved.complete:
         return EventRow(saved.at, saved.step, "⚠", "attention", f"checkpoint-{saved.step} is not complete")
     weight = f", {size(saved.size_bytes)}" if saved.size_bytes else ""

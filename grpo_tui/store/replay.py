@@ -73,7 +73,7 @@ class Moment:
 
     def views(self) -> dict[str, str]:
         """Return the SQL of a view for each table of which a part is hidden."""
-        before = "9e999" if self.before == math.inf else repr(self.before)
+        before = repr(self.before).replace("inf", "9e999")
         # The `+` keeps SQLite on the index that it would use without the view.
         line = f"(+step <= {self.step} OR +attempt < {self.attempt})"
         ended = _until("ended_at", before, "ended_at", "state", "step", "exit_code", "error")
@@ -161,7 +161,10 @@ class Replay:
                 self.recorded, self.steps = bool(found), found or (0,)
                 self._place = 0 if self._at is None else self.place_of(self._at)
             if self._moment is None:
-                self._moment = _moment(db, self.steps[self._place])
+                try:
+                    self._moment = _moment(db, self.steps[self._place])
+                except (OverflowError, TypeError, ValueError) as error:  # only another program writes these
+                    raise sqlite3.DatabaseError("its ids or times are not numbers") from error
             moment, version = self._moment, self.version
         hide(db)
         tables = {row[0] for row in db.execute("SELECT name FROM main.sqlite_master WHERE type = 'table'")}

@@ -158,6 +158,7 @@ class ShownCells:
             whole = [tuple(strip), *repeat("", width - 1)]
             if before != whole:
                 row[x : x + width] = whole
+                del row[x + width :]  # the terminal may have moved what follows
                 yield x, strip
             return
         cells = [cell for text, style, _ in strip for cell in zip(text, repeat(style), strict=False)]

@@ -189,6 +189,8 @@ class TunedApp(App[str]):
         """Show a pane in a single paint, after it has handled what arrived meanwhile."""
         if mode == self.current_mode:
             return super().switch_mode(mode)
+        if isinstance(self.driver, PatientDriver):
+            self.driver.shown_cells.forget()  # mends what another program has written onto the screen
         held = contextlib.ExitStack()
         held.callback(self.refresh)  # what is on top by then may have painted in vain meanwhile
         held.enter_context(self.batch_update())

@@ -160,3 +160,11 @@ def test_an_alert_is_an_event_of_now() -> None:
 )
 def test_what_was_sampled_is_read_in_every_shape(result: dict[str, Any], texts: tuple[str, ...]) -> None:
     assert sampled_texts(replace(DONE, result=result)) == texts
+
+
+def test_a_checkpoint_that_is_being_saved_is_no_warning() -> None:
+    saving = replace(SAVED, step=6, at=70.0, complete=False)
+    (row, _) = event_rows([], [], [SAVED, saving], [], live=True)
+    assert (row.sign, row.text) == ("◌", "saving checkpoint-6")
+    (row, _) = event_rows([], [], [SAVED, saving], [], live=False)
+    assert (row.sign, row.text) == ("⚠", "checkpoint-6 is not complete")

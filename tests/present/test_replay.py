@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -18,17 +19,20 @@ from grpo_tui.core.findings import Finding, Remedy
 from grpo_tui.core.schedule import FACT as SCHEDULE
 from grpo_tui.core.schedule import Scheduled, to_json
 from grpo_tui.health.live import LiveVerdict
+from grpo_tui.present.checkpoint_list import list_checkpoints
 from grpo_tui.present.replay import start_replay
 from grpo_tui.present.run_findings import read_findings
 from grpo_tui.present.run_state import DeltaReader, RunState
 from grpo_tui.present.train_view import TrainView
 from grpo_tui.store import replay as module
+from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.importers import open_copy, source_at
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.replay import Replay, end
 from grpo_tui.store.search import Search
 from grpo_tui.store.status import Status, read_status
+from tests.ship.folders import checkpoint
 from tests.ui.recorded_run import NOW, RecordedRun
 
 
@@ -265,3 +269,27 @@ def test_text_where_a_number_belongs_never_becomes_part_of_a_statement(run: Reco
                 isinstance(one, int) for one in (moment.step, moment.attempt, moment.row, moment.group)
             )
             assert isinstance(moment.before, float)
+
+
+def test_checkpoints_that_were_saved_later_are_not_listed(run: RecordedRun) -> None:
+    run.advance(6)
+    for step in (2, 5):
+        checkpoint(run.folder.root, step)
+    assert [one.step for one in list_checkpoints(run.folder.root).checkpoints] == [2, 5]
+    start_replay(run.folder.root, 3)
+    assert [one.step for one in list_checkpoints(run.folder.root).checkpoints] == [2]
+
+
+def test_ids_that_only_another_program_can_have_written_are_an_error_with_a_reason(run: RecordedRun) -> None:
+    run.advance(3)
+    run.close()
+    with closing(sqlite3.connect(run.folder.database)) as db, db:
+        db.execute("DELETE FROM log")
+        for number in (-(2**63), 2**63 - 1):
+            db.execute("INSERT INTO log VALUES (?, 1.0, 'info', 'x')", (number,))
+    start_replay(run.folder.root, 2)
+    with (
+        pytest.raises(RunDatabaseError, match="its ids or times are not numbers"),
+        closing(RunReader(run.folder.database)) as reader,
+    ):
+        reader.settings()

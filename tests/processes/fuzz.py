@@ -42,7 +42,7 @@ MEMORY_BYTES = 6 << 30
 PR_SET_PDEATHSIG = 1
 COMMANDS: tuple[tuple[str, ...], ...] = (
     ("status",), ("status", "--json"), ("runs",), ("completions", "--limit", "5"), ("log", "--tail", "5"),
-    ("metrics",), ("course",), ("config", "diff"), ("attach",),
+    ("metrics",), ("course",), ("config", "diff"), ("attach",), ("replay", "--headless"),
 )  # fmt: skip
 NAMES = (
     "run.db", "run.db-wal", "run.db-shm", "run.json", "run.json.before", "run.id", "run.lock",
@@ -85,7 +85,7 @@ class Fuzz:
         run.events()
         run.log(5)
         run.close()
-        for name in ("completions", "config", "course", "headless", "log", "look", "metrics"):
+        for name in ("completions", "config", "headless", "log", "look", "metrics", "replay"):
             import_module(f"grpo_tui.cli.{name}")  # once, and not in every child
         # Its end of the pipe closes with this process, also when that is killed: `cat` then ends.
         self.victim = subprocess.Popen(["cat"], stdin=subprocess.PIPE, start_new_session=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from grpo_tui.cli import main, smoke
+from grpo_tui.cli.plain import leaving_by_exit
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.records import AttemptEnded, AttemptStarted
 from grpo_tui.demo import DEMO_CONFIG
@@ -21,7 +23,8 @@ from grpo_tui.store.spec import RunSpec
 from grpo_tui.store.trials import STAGES, read_trials
 from grpo_tui.store.writer import Writer
 from grpo_tui.train.build import by_length
-from tests.processes.runs import SMALL, grpo_tui
+from tests.family import everywhere, words_of
+from tests.processes.runs import SMALL, grpo_tui, until
 
 pytestmark = pytest.mark.slow
 
@@ -127,3 +130,29 @@ def test_rows_go_by_tokens_where_they_are_counted() -> None:
     assert by_length(prompts, None) == ([1, 2, 0, 3], None)
     assert by_length(prompts, lambda part: [len(text.split()) for text in part]) == ([2, 0, 1, 3], 5)
     assert by_length([], lambda part: []) == ([], None)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_a_trial_in_order(number: signal.Signals) -> None:
+    before = signal.signal(number, signal.SIG_DFL)
+    try:
+        with pytest.raises(SystemExit) as left, leaving_by_exit():
+            signal.raise_signal(number)
+        assert left.value.code == 128 + number
+        assert signal.getsignal(number) is signal.SIG_DFL
+        signal.signal(number, signal.SIG_IGN)
+        with leaving_by_exit():
+            signal.raise_signal(number)
+    finally:
+        signal.signal(number, before)
+
+
+def test_a_trial_whose_command_is_terminated_leaves_neither_folder_nor_process(tmp_path: Path) -> None:
+    real = tmp_path / "runs" / "mine"
+    words = ("train", str(DEMO_CONFIG), "--smoke", "--quick-check", "--run-dir", str(real))
+    with subprocess.Popen([sys.executable, "-m", "grpo_tui", *words], stdout=subprocess.DEVNULL) as command:
+        until(lambda: any(tmp_path.glob("runs/mine.trial-*/run.db")), "the trial's record")
+        command.terminate()
+    assert command.returncode == 128 + signal.SIGTERM
+    assert not (tmp_path / "runs").exists()
+    assert not [process for process in everywhere() if str(tmp_path) in " ".join(words_of(process))]
