@@ -168,7 +168,7 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
         if (replay := self._replayed()) is not None:
 
             def chosen(words: str | None) -> None:
-                if words and words.isdecimal():
+                if words and words.isdecimal() and len(words) < 19:
                     replay.go(int(words))
                 elif words:
                     self.app.notify(f"{one_line(words, 20)} is not a step.", severity="warning")
