@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpo_tui.core.evaluations import FACT as EVALUATIONS
 from grpo_tui.core.schedule import FACT as SCHEDULE
+from grpo_tui.core.stages import FACT as STAGE
 
 if TYPE_CHECKING:
     from grpo_tui.core.findings import Finding
@@ -65,6 +66,10 @@ class Moment:
             return None
         if key == EVALUATIONS and isinstance(value, dict) and isinstance(value.get("done"), list):
             return {**value, "done": [one for one in value["done"] if _number(one, "step") <= self.step]}
+        if key == STAGE and isinstance(value, dict) and isinstance(value.get("starts"), list):
+            starts = value["starts"]  # each is the step after which a stage began
+            begun = [one for one in starts if isinstance(one, int) and one < self.step]
+            return {**value, "starts": begun or starts[:1]}
         if key == SCHEDULE and isinstance(value, list):
             known = (one for one in value if _number(one, "asked_at") < self.before)
             later = {"state": "waiting", "decided_at": 0.0, "reason": ""}

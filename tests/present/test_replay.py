@@ -18,6 +18,8 @@ from grpo_tui.core.commands import Command, Outcome
 from grpo_tui.core.findings import Finding, Remedy
 from grpo_tui.core.schedule import FACT as SCHEDULE
 from grpo_tui.core.schedule import Scheduled, to_json
+from grpo_tui.core.stages import FACT as STAGE
+from grpo_tui.core.stages import StageNow
 from grpo_tui.health.live import LiveVerdict
 from grpo_tui.present.checkpoint_list import list_checkpoints
 from grpo_tui.present.replay import start_replay
@@ -132,6 +134,16 @@ def test_a_resumed_run_is_shown_with_the_attempt_and_the_superseded_steps_of_the
     assert seen[5] == (1, 5, 5)
     assert seen[6] == (2, 6, 9), "three steps of the first attempt are superseded by then"
     assert seen[10] == (2, 10, 13)
+
+
+@pytest.mark.parametrize(("step", "number"), [(1, 1), (4, 1), (6, 1), (7, 2), (9, 2), (10, 3)])
+def test_a_replayed_step_is_of_the_stage_that_trained_it(run: RecordedRun, step: int, number: int) -> None:
+    run.advance(10)
+    now = StageNow(("format", "correctness", "long"), (0, 6, 9), 20)
+    run.write(r.Fact(STAGE, now.to_fact()))
+    start_replay(run.folder.root, step)
+    stage = look(run)[1].stage
+    assert stage == {"name": now.names[number - 1], "number": number, "count": 3}
 
 
 def test_a_finding_is_as_it_was_although_its_text_has_changed_since(run: RecordedRun) -> None:
