@@ -16,7 +16,7 @@ SETTING = "stage"
 DONE = "stage done"
 """State of an attempt that completed its stage, so that the next stage follows."""
 END = "end_stage"
-"""Kind of the command that ends a stage early."""
+"""Kind of the command that ends a stage early. Its argument `stage` is the place of that stage, from 0."""
 
 
 @dataclass(frozen=True, slots=True)

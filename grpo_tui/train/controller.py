@@ -66,7 +66,8 @@ class Controller:
         checkpoints.on_owed = self.pause_for
         self.more_stages = False
         """Whether another stage follows, which needs a checkpoint of the last step."""
-        self.in_stages = False
+        self.stage: int | None = None
+        """Place of the stage that trains, from 0; None for a run without stages."""
         self.stage_ended: str | None = None
         """Why the stage ended before its last step."""
         self.pause_wanted = False
@@ -250,8 +251,13 @@ class Controller:
         return f"saved {path.name}; the run ends here", {"path": str(path)}
 
     def _on_end_stage(self, command: Command) -> tuple[str, dict[str, Any]]:
-        if not self.in_stages:
+        if self.stage is None:
             raise Refused("this run has no stages")
+        meant = command.args.get("stage")
+        if not isinstance(meant, int):
+            raise Refused("end_stage takes stage: the place of the stage to end, counted from 0")
+        if meant != self.stage:
+            raise Refused(f"it was to end stage {meant + 1}, but stage {self.stage + 1} trains")
         self.stage_ended = str(command.args.get("because") or "")
         return "", {}
 

@@ -34,6 +34,8 @@ class RuleWatch:
         open_before: Ids of findings that were open when the attempt began.
         earlier_s: Training time of earlier attempts.
         gpus: Number of GPUs the run trains on.
+        stage: Place of the stage that trains, from 0. A command to end it names it, because the command may
+            arrive when the next one trains.
 
     Raises:
         NoStepError: Earlier attempts have used up the hours of a rule.
@@ -47,8 +49,9 @@ class RuleWatch:
         open_before: Collection[str] = (),
         earlier_s: float = 0.0,
         gpus: int = 0,
+        stage: int | None = None,
     ) -> None:
-        self._mailbox, self._gpus = mailbox, gpus
+        self._mailbox, self._gpus, self._stage = mailbox, gpus, stage
         self._rules = list(rules)
         self._watched = [Watched(parse(rule.when), open_before) for rule in rules]
         self._began = time.monotonic() - earlier_s
@@ -83,14 +86,18 @@ class RuleWatch:
         while self._due:
             rule, said = self._due[0]
             try:
-                by = BY_STAGES if rule.do == END else BY
-                self._mailbox.submit(rule.do, {"because": one_line(said, 200)}, by=by)
+                args: dict[str, Any] = {"because": one_line(said, 200)}
+                if rule.do == END:
+                    args["stage"] = self._stage
+                self._mailbox.submit(rule.do, args, by=BY_STAGES if rule.do == END else BY)
             except OSError:  # the disk is full; try again with the next records
                 return
             del self._due[0]
 
 
-def watch_of(folder: RunFolder, rules: Sequence[OnRule], attempt: int, gpus: int) -> RuleWatch:
+def watch_of(
+    folder: RunFolder, rules: Sequence[OnRule], attempt: int, gpus: int, stage: int | None = None
+) -> RuleWatch:
     """Return the watch for a run's rules, including what earlier attempts have used and left open.
 
     Raises:
@@ -100,4 +107,5 @@ def watch_of(folder: RunFolder, rules: Sequence[OnRule], attempt: int, gpus: int
         earlier = [each for each in reader.attempts() if each.attempt < attempt]
         open_now = [finding.id for finding in open_findings(reader)]
     used = sum(max(0.0, each.ended_at - each.started_at) for each in earlier if each.ended_at is not None)
-    return RuleWatch(rules, Mailbox(folder.commands), open_before=open_now, earlier_s=used, gpus=gpus)
+    mailbox = Mailbox(folder.commands)
+    return RuleWatch(rules, mailbox, open_before=open_now, earlier_s=used, gpus=gpus, stage=stage)

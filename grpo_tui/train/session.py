@@ -293,7 +293,8 @@ class Session:
         if rules and isinstance(self.recorder, Recorder):
             accelerator = self._trainer.accelerator
             gpus = accelerator.num_processes if accelerator.device.type == "cuda" else 0
-            watch = watch_of(self.folder, rules, self.attempt, gpus)
+            stage = self.stage.place if self.stage is not None else None
+            watch = watch_of(self.folder, rules, self.attempt, gpus, stage)
             self.recorder.judges[watch] = "follows the rules of grpo_tui.on no longer"
 
     def begin_stage(self, now: StageNow) -> None:
@@ -303,7 +304,7 @@ class Session:
 
         self.stage = now
         schedule_from(self._trainer, now.start)
-        self.controller.more_stages = not now.is_last
+        self.controller.stage, self.controller.more_stages = now.place, not now.is_last
         self.settings.later_steps = now.later
         if self.rank:
             return

@@ -98,7 +98,6 @@ def _begin_stage(session: Session, config: RunConfig, spec: RunSpec) -> None:
     if spec.stage is None:
         return
     session.begin_stage(spec.stage)
-    session.controller.in_stages = True
     until = config.section.stages[spec.stage.place].until
     if until is not None:
         session.act_on((OnRule(until, END),))

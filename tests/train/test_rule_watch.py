@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,9 +19,11 @@ from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import read_rank
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.reader import RunReader
+from grpo_tui.train.controller import Controller
 from grpo_tui.train.failure import NoStepError
 from grpo_tui.train.rule_watch import RuleWatch, watch_of
 from grpo_tui.train.session import Session
+from grpo_tui.train.settings import Refused
 from tests.train.tiny import run_recorded
 
 
@@ -84,6 +88,36 @@ def test_a_command_that_cannot_be_written_is_written_later(tmp_path: Path) -> No
     watch([])
     watch([])
     assert [command.kind for command in mailbox.pending()] == ["stop"]
+
+
+def test_a_command_to_end_a_stage_ends_no_other(tmp_path: Path) -> None:
+    """The recorder writes it while the run trains on, so it can arrive in the next stage."""
+    mailbox = Mailbox(tmp_path / "commands")
+    RuleWatch([OnRule("loss < 1", "end_stage")], mailbox, stage=0)([r.MetricRow(1, 1, 0.0, {"loss": 0.0})])
+    (late,) = mailbox.pending()
+    assert (late.kind, late.by) == ("end_stage", "grpo_tui.stages")
+
+    unused: Any = SimpleNamespace()
+    said: dict[tuple[int | None, str], str] = {}
+    for stage in (None, 1, 0):
+        for name, command in (("late", late), ("no place", replace(late, args={"because": "it is so"}))):
+            controller = Controller(unused, mailbox, *[unused] * 5)
+            controller.stage = stage
+            try:
+                controller._on_end_stage(command)
+                said[stage, name] = f"ended: {controller.stage_ended}"
+            except Refused as refusal:
+                said[stage, name] = str(refusal)
+                assert controller.stage_ended is None
+    takes = "end_stage takes stage: the place of the stage to end, counted from 0"
+    assert said == {
+        (None, "late"): "this run has no stages",
+        (None, "no place"): "this run has no stages",
+        (1, "late"): "it was to end stage 1, but stage 2 trains",
+        (1, "no place"): takes,
+        (0, "late"): f"ended: {late.args['because']}",
+        (0, "no place"): takes,
+    }
 
 
 def test_hours_count_over_all_attempts_and_what_is_used_up_is_not_begun(tmp_path: Path) -> None:
