@@ -23,11 +23,19 @@ from grpo_tui.config.batch import generation_batch_size
 from grpo_tui.config.draft_file import DraftFileError, read_text
 from grpo_tui.config.resolve import inspect_config, inspect_saved, startable
 from grpo_tui.config.run_config import ConfigError, RunConfig, describe
-from grpo_tui.config.stages import first_stage, stage_at
+from grpo_tui.config.stages import end_of_stage, first_stage, stage_at
 from grpo_tui.core.stages import StageNow
 from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.rewards.consent import required_to_start
-from grpo_tui.store.checkpoints import TRAINER_STATE, Verdict, copy, judge, newest_usable, refused_at_resume
+from grpo_tui.store.checkpoints import (
+    MARKER,
+    TRAINER_STATE,
+    Verdict,
+    copy,
+    judge,
+    newest_usable,
+    refused_at_resume,
+)
 from grpo_tui.store.connection import DamagedError, NewerError, RunDatabaseError
 from grpo_tui.store.json_file import read_object
 from grpo_tui.store.layout import RunFolder
@@ -284,14 +292,17 @@ def _resumed(parsed: Any, asked: str, *, by_key: bool = False) -> Start:
             raise CommandError(ONLY_FORKS)
     verdict, notes = _checkpoint(folder, asked, by_key)
     new, size = given == "new", world_size(launcher)
+    marker = read_object(verdict.path / MARKER) or {}
     with reported(ConfigError):
-        now, stage = stage_at(config, earlier.stage, verdict.step, size=size, force=parsed.force)
+        now, stage = stage_at(
+            config, earlier.stage, verdict.step, marker=marker, size=size, force=parsed.force
+        )
     refusal = adapter_mismatch(verdict.path, now.model_args) or refused_at_resume(
         verdict.path, now.grpo, new_optimizer=new
     )
     if refusal:
         raise CommandError(refusal)
-    _refuse_done(verdict, now, stage, unchanged=source is not None and not parsed.overrides)
+    _refuse_done(verdict, now, stage, marker, unchanged=source is not None and not parsed.overrides)
     spec = RunSpec(
         now.to_json(),
         resume=str(verdict.path if into is folder else into.root / verdict.path.name),
@@ -323,12 +334,20 @@ def _asks_for_other(parsed: Any, earlier: RunSpec, key: str) -> bool:
     return named or sets(parsed.overrides, f"grpo_tui.{key}")
 
 
-def _refuse_done(verdict: Verdict, config: RunConfig, stage: StageNow | None, *, unchanged: bool) -> None:
+def _refuse_done(
+    verdict: Verdict,
+    config: RunConfig,
+    stage: StageNow | None,
+    marker: Mapping[str, Any],
+    *,
+    unchanged: bool,
+) -> None:
     total = config.grpo.get("max_steps")
     more = f"max_steps={verdict.step * 2}"
     if stage is not None:
         length = "steps" if config.section.stages[stage.place].steps else "at_most"
-        more = f"grpo_tui.stages.{stage.place}.{length}={2 * stage.limit}"
+        total = end_of_stage(stage.start, stage.limit, verdict.step, marker)
+        more = f"grpo_tui.stages.{stage.place}.{length}={2 * max(stage.limit, total - stage.start)}"
     if not isinstance(total, int) or total <= 0:
         # With another config, the number of steps of its epochs is known only once its data is loaded.
         total = (read_object(verdict.path / TRAINER_STATE) or {}).get("max_steps") if unchanged else None

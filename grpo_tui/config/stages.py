@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from grpo_tui.config.resolve import inspect_stage, startable
 from grpo_tui.config.run_config import RunConfig
@@ -25,12 +26,19 @@ def first_stage(
 
 
 def stage_at(
-    base: RunConfig, before: StageNow | None, step: int, *, size: int | None = 1, force: bool = False
+    base: RunConfig,
+    before: StageNow | None,
+    step: int,
+    *,
+    marker: Mapping[str, Any] | None = None,
+    size: int | None = 1,
+    force: bool = False,
 ) -> tuple[RunConfig, StageNow | None]:
     """Return what a run trains from a checkpoint of this step on.
 
     Args:
         before: The stage that trained last; None if there was none.
+        marker: What the checkpoint says about itself, for `end_of_stage`.
         size, force: As for `first_stage`.
 
     Raises:
@@ -41,9 +49,28 @@ def stage_at(
         return base, None
     starts = tuple(start for start in before.starts if start <= step) if before is not None else ()
     starts = starts[: len(stages)] or (step,)
-    if step >= starts[-1] + stages[len(starts) - 1].limit and len(starts) < len(stages):
+    end = end_of_stage(starts[-1], stages[len(starts) - 1].limit, step, marker or {})
+    if step >= end and len(starts) < len(stages):
         starts = (*starts, step)
     return _begun(base, starts, "", size=size, force=force)
+
+
+def end_of_stage(start: int, limit: int, step: int, marker: Mapping[str, Any]) -> int:
+    """Return the last step of the stage that trains from a checkpoint of this step on.
+
+    That is the `max_steps` set while the stage trained, which a resume restores. A limit that the config
+    changed since the checkpoint wins.
+
+    Args:
+        start: Step after which the stage began. Its checkpoint is of the stage before.
+        limit: Most steps of the stage, by the config.
+        marker: What the checkpoint says about itself.
+    """
+    end = start + limit
+    settings, live = marker.get("settings") or {}, marker.get("live") or {}
+    held = live.get("max_steps")
+    restored = step > start and settings.get("max_steps", end) == end
+    return held if restored and isinstance(held, int) else end
 
 
 def next_stage(now: StageNow, step: int, because: str, *, size: int | None = 1) -> tuple[RunConfig, StageNow]:

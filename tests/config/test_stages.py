@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from grpo_tui.cli.errors import CommandError
+from grpo_tui.cli.start import _refuse_done
 from grpo_tui.config.export_script import NoSourceError, write_script
 from grpo_tui.config.resolve import inspect_config, load_config
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.stages import first_stage, next_stage, stage_at
 from grpo_tui.core.stages import stage_from
+from grpo_tui.store.checkpoints import Verdict
 
 HEAD = """\
 model_name_or_path: a/model
@@ -79,6 +84,55 @@ def test_a_checkpoint_belongs_to_the_stage_that_trains_on_from_it(
     now = stage_at(base, second, step)[1]
     assert now is not None
     assert (now.name, now.starts) == (name, starts)
+
+
+@pytest.mark.parametrize(
+    ("step", "settings", "live", "name", "starts"),
+    [
+        (35, 30, 60, "format", (0,)),
+        (60, 30, 60, "correctness", (0, 60)),
+        (10, 30, 10, "correctness", (0, 10)),
+        (35, 30, None, "correctness", (0, 35)),
+        (35, None, 60, "format", (0,)),
+        (35, 20, 60, "correctness", (0, 35)),
+    ],
+)
+def test_a_stage_ends_where_it_was_set_to_end_while_it_trained(
+    tmp_path: Path, step: int, settings: int | None, live: int | None, name: str, starts: tuple[int, ...]
+) -> None:
+    """The config gives stage format 30 steps; in the last case it was changed since."""
+    base = load(tmp_path)
+    marker = {
+        part: {"max_steps": end} for part, end in (("settings", settings), ("live", live)) if end is not None
+    }
+    now = stage_at(base, first_stage(base)[1], step, marker=marker)[1]
+    assert now is not None
+    assert (now.name, now.starts) == (name, starts)
+
+
+def test_the_checkpoint_that_a_stage_ended_with_does_not_end_the_next(tmp_path: Path) -> None:
+    base = load(tmp_path)
+    second = next_stage(first_stage(base)[1], 12, "")[1]  # type: ignore[arg-type]
+    marker = {"live": {"max_steps": 12}}
+    now = stage_at(base, second, 12, marker=marker)[1]
+    assert now is not None
+    assert now.starts == (0, 12)
+
+
+@pytest.mark.parametrize(
+    ("step", "live", "more"), [(60, None, 100), (70, 80, 0), (80, 80, 140), (45, 45, 100)]
+)
+def test_a_last_stage_is_finished_where_it_was_set_to_end(
+    tmp_path: Path, step: int, live: int | None, more: int
+) -> None:
+    """Stage long begins after step 10 and has 50 steps."""
+    base = load(tmp_path)
+    now = replace(first_stage(base)[1], starts=(0, 5, 10))  # type: ignore[type-var]
+    marker = {"live": {"max_steps": live}} if live is not None else {}
+    config, stage = stage_at(base, now, step, marker=marker)
+    said = rf"has finished its {step} steps .* --set grpo_tui.stages.2.steps={more}$"
+    with pytest.raises(CommandError, match=said) if more else nullcontext():
+        _refuse_done(Verdict(tmp_path, step, True), config, stage, marker, unchanged=True)
 
 
 @pytest.mark.parametrize(
