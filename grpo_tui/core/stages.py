@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from grpo_tui.core.exchange import plain, rebuilt
+
+if TYPE_CHECKING:
+    from grpo_tui.core.records import SettingChanged
 
 BY = "grpo_tui.stages"
 FACT = "stage"
@@ -64,6 +67,11 @@ class StageNow:
         body = plain(self)
         del body["base"]
         return body
+
+
+def stage_start(changes: Sequence[SettingChanged]) -> int:
+    """Return the step after which the newest stage began. Earlier rewards can have another meaning."""
+    return next((change.step for change in reversed(changes) if change.name == SETTING), 0)
 
 
 def stage_from(body: Any) -> StageNow | None:

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 from grpo_tui.core.findings import RULES, Finding
 from grpo_tui.core.records import SKIPPED, SettingChanged
-from grpo_tui.core.stages import SETTING as STAGE
+from grpo_tui.core.stages import stage_start
 from grpo_tui.core.statistics import is_number
 from grpo_tui.health.doctor import Doctor
 from grpo_tui.health.facts import GroupFacts, Observation, Settings, Visits, facts_of
 from grpo_tui.store.read_health import failed_calls, phase_seconds, prompt_ranges, training_groups
 from grpo_tui.store.read_series import metric_keys, series_window, step_range
-from grpo_tui.store.reader import RunReader
+from grpo_tui.store.reader import RunReader, lasting
 from grpo_tui.store.rollouts import absent_fields
 
 STRETCHES = 1_024
@@ -69,7 +69,7 @@ def begin(reader: RunReader) -> tuple[Doctor, Iterator[Observation]]:
     logged = metric_keys(reader)
     settings = settings_of(reader, logged="reward" in logged)
     changes = _changes(reader)
-    after = _stage_start(changes)
+    after = stage_start(changes)
     groups = [one for one in training_groups(reader) if one[0] > after]
     prompts = {key: Visits(count, low, high, group) for key, count, low, high, group in prompt_ranges(reader)}
     doctor = Doctor(settings, limits_of(reader), prompts or None)
@@ -85,7 +85,7 @@ def doctor_before(reader: RunReader, step: int) -> Doctor:
     settings = settings_of(reader, logged=True)
     logged = metric_keys(reader)
     changes = _changes(reader)
-    after, keys = _stage_start(changes), [key for key in KEYS if key in logged]
+    after, keys = stage_start(changes), [key for key in KEYS if key in logged]
     groups = [one for one in training_groups(reader) if after < one[0] < step]
     doctor = Doctor(settings, limits_of(reader), prompts={})
     doctor.changes += changes
@@ -95,22 +95,7 @@ def doctor_before(reader: RunReader, step: int) -> Doctor:
 
 
 def _changes(reader: RunReader) -> list[SettingChanged]:
-    """Return changed settings, without those undone by a resume from an earlier step."""
-    attempts = reader.attempts()
-    return [
-        change
-        for change in reader.settings()
-        if all(
-            one.resumed_from is None or one.resumed_from >= change.step
-            for one in attempts
-            if one.attempt > change.attempt
-        )
-    ]
-
-
-def _stage_start(changes: Sequence[SettingChanged]) -> int:
-    """Return the step after which the newest stage began. Earlier rewards can have another meaning."""
-    return next((change.step for change in reversed(changes) if change.name == STAGE), 0)
+    return lasting(reader.settings(), reader.attempts())
 
 
 def settings_of(reader: RunReader, *, logged: bool) -> Settings:

@@ -18,6 +18,7 @@ from grpo_tui.core.evaluations import FACT, Evaluations
 from grpo_tui.core.records import CheckpointSaved, RewardFunctionInfo, SettingChanged
 from grpo_tui.core.schedule import FACT as SCHEDULE
 from grpo_tui.core.schedule import scheduled_from, without_left
+from grpo_tui.core.stages import stage_start
 from grpo_tui.core.statistics import is_number, scored
 from grpo_tui.core.text import one_line, prompt_text
 from grpo_tui.present.charts import (
@@ -59,7 +60,7 @@ from grpo_tui.store.read_series import (
     step_stats,
     total_range,
 )
-from grpo_tui.store.reader import Attempt, RunReader, StoredGroup
+from grpo_tui.store.reader import Attempt, RunReader, StoredGroup, lasting
 from grpo_tui.store.status import Status
 
 LATE = 32
@@ -355,6 +356,14 @@ class RunState:
         self._functions = self._function_rows()
         self._group_views = self._groups.views()
         self._charts: tuple[ChartView, ...] | None = None
+        self._judged = {key: self._of_stage(self._series.get(key, Series())) for key in ("reward", FLAT)}
+
+    def _of_stage(self, series: Series) -> Series:
+        """Return the values of the newest stage that has any. A reward can mean something else in each."""
+        last = series.last_step or 0
+        changes = lasting(self._delta.settings, self._delta.attempts)
+        start = stage_start([change for change in changes if change.step < last])
+        return series.since(start) if start else series
 
     def view(
         self,
@@ -371,6 +380,7 @@ class RunState:
             waiting: Commands sent from here, with outcomes, that `run.db` may not have yet.
         """
         delta, reward = self._delta, self._series.get("reward", Series())
+        judged = self._judged["reward"]
         step = max(status.step, reward.last_step or 0) if status.live else status.step
         return TrainView(
             name=self.name,
@@ -391,14 +401,14 @@ class RunState:
             ranks=rank_rows(status, now),
             hardware=hardware_view(status),
             reward=reward.last,
-            reward_change=reward.change(CHANGE_STEPS),
-            reward_moves=trend(reward.recent) != "flat",
+            reward_change=judged.change(CHANGE_STEPS),
+            reward_moves=trend(judged.recent) != "flat",
             spread=self._groups.spread_now(),
             flat_share=self._flat_share(),
             masked_share=self._groups.masked_share(),
             flat_top=self._last(FLAT_TOP),
             flat_bottom=self._last(FLAT_BOTTOM),
-            health=self._health(status, reward),
+            health=self._health(status),
             charts=self._charts_of(status, reward.last_step or step),
             functions=self._functions,
             groups=self._group_views,
@@ -416,16 +426,15 @@ class RunState:
             whole=not delta.more,
         )
 
-    def _health(self, status: Status, reward: Series) -> tuple[Span, ...]:
+    def _health(self, status: Status) -> tuple[Span, ...]:
         kl_logged, beta = "kl" in self._series, _number(self._config().get("beta"))
-        lost = self._series.get(FLAT)
         return health_spans(
             status,
             self.folder,
-            reward,
+            self._judged["reward"],
             kl_logged=kl_logged,
             beta=beta,
-            no_signal=lost,
+            no_signal=self._judged[FLAT],
             evaluations=Evaluations.from_json(self._delta.facts.get(FACT)),
         )
 

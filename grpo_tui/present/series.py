@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 from grpo_tui.core.statistics import is_number
@@ -140,6 +140,25 @@ class Series:
         twin.recent = deque(self.recent, maxlen=KEPT_RECENT)
         twin.opening = list(self.opening)
         return twin
+
+    def since(self, step: int) -> Series:
+        """Return the series of the values after a step, smoothed anew.
+
+        Values that are no longer among the recent ones are known by the means of their stretches.
+        """
+        part = Series()
+        recent = [one for one in self.recent if one.step > step]
+        if recent:
+            past = [b for b in self.buckets if step < b.first and b.last < recent[0].step]
+            opening = (b.mean for b in past if b.mean is not None for _ in range(b.known))
+            part.begin(islice(opening, KEPT_OPENING), past)
+        for one in recent:
+            part.append(one.step, one.value)
+        if self.gap and self.last_step is not None and self.last_step > step:
+            part.gap, part.infinite = min(self.gap, self.last_step - step), self.infinite
+            part.rows += part.gap
+            part.last_step = self.last_step
+        return part
 
     def append(self, step: int, value: Any, at: float = 0.0) -> None:
         """Add the value logged at a step. None, NaN, infinities and texts are gaps."""

@@ -63,6 +63,19 @@ class Attempt:
     error: Mapping[str, Any] | None
 
 
+def lasting(changes: Iterable[SettingChanged], attempts: Sequence[Attempt]) -> list[SettingChanged]:
+    """Return changed settings, without those undone by a resume from an earlier step."""
+    return [
+        change
+        for change in changes
+        if all(
+            one.resumed_from is None or one.resumed_from >= change.step
+            for one in attempts
+            if one.attempt > change.attempt
+        )
+    ]
+
+
 @dataclass(frozen=True, slots=True)
 class StoredGroup:
     """A group of completions, and where and when it was generated."""

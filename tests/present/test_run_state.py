@@ -13,6 +13,7 @@ import pytest
 from grpo_tui.core import records as r
 from grpo_tui.core.commands import Command, Outcome
 from grpo_tui.core.findings import SEVERITIES, Finding
+from grpo_tui.core.stages import SETTING as STAGE
 from grpo_tui.present.charts import health_spans, way_on
 from grpo_tui.present.run_state import DeltaReader, RunState, read_before_after
 from grpo_tui.present.runs_view import RunRow, ordered, read_run_row, run_names
@@ -111,6 +112,37 @@ def test_the_view_says_the_numbers_of_the_newest_step(run: RecordedRun) -> None:
     assert "Reward rises" in words(view)
     assert "KL is not computed because beta is 0" in words(view)
     assert "kl" not in [chart.key for chart in view.charts]
+
+
+def test_the_reward_is_judged_within_the_newest_stage_that_has_steps(run: RecordedRun) -> None:
+    def train(first: int, last: int, reward: float, attempt: int = 1) -> None:
+        for step in range(first, last + 1):
+            run.write(r.MetricRow(attempt, step, run.at(step), {"reward": reward + 0.001 * (step % 2)}))
+
+    def begin(attempt: int, start: int, name: str) -> None:
+        run.write(r.AttemptStarted(attempt, run.at(start + 0.5), "here", run.pid, start, 120))
+        change = r.SettingChanged(attempt, start, run.at(start + 0.5), STAGE, "", name, "the config")
+        run.write(*[change] if name else [])
+
+    def look() -> tuple[str, float]:
+        run.now("update")
+        view = Watcher(run.folder.root).look()
+        return words(view).partition(". ")[0], round(view.reward_change or 0.0, 2)
+
+    train(1, 30, 0.9)
+    level = "● Reward is level at about 0.90 over the last 20 steps", 0.0
+    assert look() == level
+    begin(2, 30, "correctness")
+    assert look() == level, "the stage that begins has no steps"
+    train(31, 34, 0.2, attempt=2)
+    assert look() == ("● 4 steps so far: too early to see a trend", 0.0)
+    train(35, 44, 0.2, attempt=2)
+    assert look() == ("● Reward is level at about 0.20 over the last 14 steps", 0.0)
+    begin(3, 44, "long")
+    assert look() == ("● Reward is level at about 0.20 over the last 14 steps", 0.0)
+    begin(4, 25, "")  # back to the first stage, which is longer now
+    train(26, 46, 0.9, attempt=4)
+    assert look() == level
 
 
 def test_the_settings_are_those_in_force(run: RecordedRun) -> None:

@@ -92,6 +92,28 @@ def test_the_gain_compares_the_ends_of_a_run() -> None:
     assert series_of(*[1.0] * 10, *[50.0] * 9, *[3.0] * 10).gain() == 2.0
 
 
+def test_the_values_since_a_step_are_a_series_of_their_own() -> None:
+    series = series_of(*[9.0] * 30, *[1.0] * 10, *[2.0] * 90, None, None)
+    for step, count, opening, gap in (
+        (30, 100, 1.0, 2),
+        (40, 90, 2.0, 2),
+        (129, 1, 2.0, 2),
+        (131, 0, None, 1),
+    ):
+        part = series.since(step)
+        assert (part.count, part.gap, part.last_step) == (count, gap, 132), step
+        assert part.opening == ([] if opening is None else [opening] * min(count, 10))
+        assert all(bucket.first > step for bucket in part.buckets)
+        assert all((bucket.smooth or 0) <= 2.0 for bucket in part.buckets), "nothing earlier is averaged in"
+    assert series.since(30).gain() == pytest.approx(1.0)
+    assert (series.since(132).rows, series.since(132).gap) == (0, 0)
+
+    long = series_of(*[9.0] * 5_000, *[1.0] * 5_000)  # its stretches are of many steps
+    part = long.since(5_000)
+    assert (part.opening, part.change(20)) == ([1.0] * 10, 0.0)
+    assert 4_900 < part.count <= 5_000
+
+
 def test_the_first_value_is_not_smoothed_towards_zero() -> None:
     assert series_of(5.0).recent[-1].smooth == pytest.approx(5.0)
 
