@@ -14,7 +14,7 @@ from grpo_tui.cli.steer import is_text, send
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.present.reload_lines import reload_lines
 from grpo_tui.rewards.lab import Lab, LabError
-from grpo_tui.rewards.reload_check import check_reload
+from grpo_tui.rewards.reload_check import TRY_LATER, check_reload
 from grpo_tui.store.status import read_status
 
 
@@ -39,13 +39,14 @@ def reload(parsed: Any) -> int:
         print_lines(reload_lines(found, terminal_width()))
     reasons = [*found.broken, *(() if parsed.force else found.failed)]
     if reasons:
-        raise CommandError(_refused(reasons, can_be_forced=not found.broken), REFUSED)
+        raise CommandError(_refused(reasons, early=found.early, can_be_forced=not found.broken), REFUSED)
     if parsed.check:
         return OK
     args = found.arguments(parsed.because or "", forced=parsed.force)
     return send(root, "reload", args, parsed.wait, as_json=parsed.json)
 
 
-def _refused(reasons: Sequence[str], *, can_be_forced: bool) -> str:
-    more = "\nFix the files and reload again" + (", or add --force" if can_be_forced else "")
-    return "the rewards were not reloaded:" + "".join(f"\n  {reason}" for reason in reasons) + more
+def _refused(reasons: Sequence[str], *, early: bool, can_be_forced: bool) -> str:
+    more = TRY_LATER if early else "Fix the files and reload again"
+    more += ", or add --force" if can_be_forced else ""
+    return "the rewards were not reloaded:" + "".join(f"\n  {reason}" for reason in reasons) + f"\n{more}"

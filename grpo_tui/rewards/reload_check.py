@@ -35,6 +35,7 @@ NOT_RECORDED = {
     "images": "images, which are not recorded",
 }
 """Arguments of a reward that recorded groups cannot give back, and how to say so."""
+TRY_LATER = "Try again after the run's first step"
 PROBED_ROWS = 3
 MOST_GROUPS = 200
 MOST_DIFF = 200_000
@@ -46,12 +47,14 @@ class ReloadCheck:
     """What was found in the edited files of a run's rewards.
 
     Attributes:
-        files: SHA-256 of each file of the user that the rewards were loaded from, by path.
+        files: SHA-256 of each file of the user that the rewards were loaded from or imported while they
+            scored, by path.
         diff: Unified diff from the recorded sources, as lines.
         what_if: Scores of the recorded groups; None without any.
         broken: Why the run cannot load the files.
         failed: Checks that did not pass.
         notes: What was not checked, or cannot be replayed.
+        early: Whether the run has not loaded its rewards yet.
     """
 
     files: Mapping[str, str]
@@ -60,6 +63,7 @@ class ReloadCheck:
     broken: tuple[str, ...]
     failed: tuple[str, ...]
     notes: tuple[str, ...]
+    early: bool = False
 
     @property
     def turned(self) -> str:
@@ -99,9 +103,10 @@ def check_reload(
     with closing(RunReader(RunFolder(root).database)) as run:
         recorded, settings = run.reward_functions(), run.settings()
     functions = lab.load(config)
-    files = {str(Path(file).resolve()): file_hash(file) for file in lab.files}
+    files = _with_new({}, lab)
     diff = tuple(_diff(recorded, functions))
     broken = [f"{f.name}: {f.failure.text}" for f in functions if f.failure is not None]
+    early = not broken and not recorded
     if not broken and [f.name for f in functions] != [f.name for f in recorded]:
         names, new = (", ".join(f.name for f in each) for each in (recorded, functions))
         broken = [
@@ -110,13 +115,16 @@ def check_reload(
             else "the run has not loaded its rewards yet"
         ]
     if broken:
-        return ReloadCheck(files, diff, None, tuple(broken), (), ())
+        return ReloadCheck(files, diff, None, tuple(broken), (), (), early)
     weights = [s.new for s in settings if s.name == "reward_weights"]
     now = weights[-1] if weights else [f.weight for f in recorded]
     checks = _Checks(lab, config, tell)
     checks.cases()
+    files = _with_new(files, lab)
     checks.contract_and_probes()
+    files = _with_new(files, lab)
     found = checks.what_if(root, most_groups, now)
+    files = _with_new(files, lab)
     notes = [*checks.notes, *(note for f in functions for note in _unlike_training(f))]
     if weights:
         notes.append("reward_weights changed during the run: totals are compared at the current weights")
@@ -224,6 +232,12 @@ def _unlike_training(function: FunctionInfo) -> Iterator[str]:
             yield f"{function.name} reads {what}: its scores of recorded groups may differ"
     if function.saves_state:
         yield f"{function.name} keeps a state between calls: recorded groups are scored with a new one"
+
+
+def _with_new(files: Mapping[str, str], lab: Lab) -> dict[str, str]:
+    """Add the hashes of files that the rewards have imported since, for example inside a function."""
+    known = {str(Path(file).resolve()) for file in lab.files}
+    return {**files, **{file: file_hash(file) for file in sorted(known - files.keys())}}
 
 
 def file_hash(file: str) -> str:

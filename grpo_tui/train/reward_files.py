@@ -8,10 +8,11 @@ checked. Each set of functions stays in memory with its modules, so that undoing
 from __future__ import annotations
 
 import copy
+import importlib
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,6 +20,7 @@ from typing import Any
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.records import Record, RewardFunctionInfo
 from grpo_tui.core.text import one_line
+from grpo_tui.core.user_code import FILE_MODULES
 from grpo_tui.rewards.contract import RewardContractError, check_call
 from grpo_tui.rewards.lab_child.loaded import UserModules, folders_of
 from grpo_tui.rewards.loading import (
@@ -49,7 +51,7 @@ class Loaded:
 
     Attributes:
         label: Each file with the first digits of its SHA-256: those that define the functions, and imported
-            ones that have changed since the attempt began.
+            ones that are new or changed since the attempt began.
         hashes: SHA-256 of the user's files by path.
     """
 
@@ -86,9 +88,10 @@ class RewardFiles:
         self._about, self._report = about, report
         self._user = UserModules(kept=())
         self._user.roots |= folders_of(config)
-        self._first: Mapping[str, str] = {}
+        self._first: Mapping[str, str] | None = None
         now = self._loaded(rewards)
         self._first, self.label = now.hashes, now.label
+        self._others = now.modules
         self._known = {now.label: now}
 
     def knows(self, label: str) -> bool:
@@ -125,8 +128,8 @@ class RewardFiles:
 
     def use(self, label: str) -> None:
         """Score the next generation with the functions of a label, and record their sources."""
+        self._swap_modules(label)
         new, names = self._known[label], self._trainer.reward_func_names
-        sys.modules.update(new.modules)
         for index, (old, reward) in enumerate(zip(self._rewards, new.rewards, strict=True)):
             if reward.func is not old.func and not isinstance(reward.func, str):
                 self._runner.replace(self._trainer, index, reward.func)
@@ -143,6 +146,22 @@ class RewardFiles:
                     source.text, first, time.time(),
                 )
             )  # fmt: skip
+
+    def _swap_modules(self, label: str) -> None:
+        """Keep what the current functions have imported while they scored, and unload it for the next ones.
+
+        Modules that were there from the start and are in none of the new files may belong to other code, such
+        as the dataset's. They stay, and so do those whose name tells their content.
+        """
+        now = self._user.modules()
+        self._known[self.label] = replace(self._known[self.label], modules=now)
+        new = self._known[label]
+        for name, module in now.items():
+            newer = name not in self._others or str(Path(str(module.__file__)).resolve()) in new.hashes
+            if newer and not name.startswith(FILE_MODULES):
+                sys.modules.pop(name, None)
+        importlib.invalidate_caches()
+        sys.modules.update(new.modules)
 
     def _load(self, wanted: Mapping[str, str]) -> Loaded:
         current = self._known[self.label]
@@ -190,7 +209,8 @@ class RewardFiles:
         files = {str(Path(file).resolve()) for file in self._user.files()}
         hashes = {file: file_hash(file) for file in sorted(files)} | dict(wanted or {})
         own = {str(Path(r.origin_file).resolve()) for r in rewards if r.origin_file} & files
-        own |= {file for file, sha in hashes.items() if self._first.get(file, sha) != sha}
+        first = hashes if self._first is None else self._first
+        own |= {file for file, sha in hashes.items() if first.get(file) != sha}
         label = ", ".join(f"{Path(file).name}@{hashes[file][:SHOWN_DIGITS]}" for file in sorted(own))
         return Loaded(label, tuple(rewards), self._user.modules(), hashes)
 

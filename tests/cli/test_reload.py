@@ -14,9 +14,11 @@ from grpo_tui.cli import main, reload, steer
 from grpo_tui.core import records as r
 from grpo_tui.core.commands import Command, Outcome
 from grpo_tui.rewards.lab import Lab
+from grpo_tui.rewards.reload_check import file_hash
 from grpo_tui.rewards.scoring import config_of_functions
 from grpo_tui.store.layout import remember
 from grpo_tui.store.mailbox import Mailbox
+from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import RunSpec
 from tests.ui.recorded_run import RecordedRun
 
@@ -149,3 +151,26 @@ def test_the_code_of_a_run_that_is_not_yours_is_checked_only_with_trust(
     assert main(["reload", str(run), "--check"]) == 3
     assert "this would run code that you did not write" in capsys.readouterr().err
     assert main(["reload", str(run), "--check", "--trust"]) == 0
+
+
+def test_a_file_imported_while_scoring_is_sent_too(
+    run: Path, sent: list[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("doubling.py").write_text("def twice(score):\n    return score * 2\n")
+    text = BOTH.replace("    found", "    import doubling\n    found", 1)
+    Path("rewards.py").write_text(text)
+    Path("cases.yaml").unlink()
+    assert main(["reload", str(run)]) == 0, capsys.readouterr().err
+    files = sent[0][1]["files"]
+    assert files == {str(Path(name).resolve()): file_hash(name) for name in ("doubling.py", "rewards.py")}
+
+
+def test_a_run_that_has_not_loaded_its_rewards_is_reloaded_after_its_first_step(
+    run: Path, sent: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(RunReader, "reward_functions", lambda self: [])
+    assert main(["reload", str(run)]) == 3
+    said = capsys.readouterr().err
+    assert "the run has not loaded its rewards yet\nTry again after the run's first step" in said
+    assert "Fix the files" not in said
+    assert sent == []

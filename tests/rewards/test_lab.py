@@ -347,3 +347,28 @@ def test_a_function_sends_classes_of_its_file_to_processes_of_its_own(lab: Lab, 
         (result,) = lab.score(SAMPLES).functions
         assert result.failure is None, result.failure
         assert result.scores == (1.0 * factor, 4.0 * factor, 1.0 * factor)
+
+
+def test_the_files_are_those_of_every_function_and_none_of_the_dataset(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    first = write(
+        tmp_path,
+        "def f(completions, **kw):\n    import late_worth\n    return [late_worth.W for _ in completions]\n",
+        "first.py",
+    )
+    second = write(
+        tmp_path,
+        "N = []\ndef g(completions, **kw):\n    N.append(1)\n    return [1.0 * len(N)] * len(completions)\n",
+        "second.py",
+    )
+    worth = write(tmp_path, "W = 1.0\n", "late_worth.py")
+    write(tmp_path, "TEXT = 'a'\n", "row_text.py")
+    write(tmp_path, "import row_text\ndef rows():\n    return [{'prompt': row_text.TEXT}]\n", "mine.py")
+    config = config_of_functions([f"{first}:f", f"{second}:g"])
+    config = replace(config, section=replace(config.section, dataset=str(tmp_path / "mine.py") + ":rows"))
+    lab.load(config)
+    assert lab.rows(config, 1)["total"] == 1
+    lab.score(SAMPLES)
+    assert lab.files == tuple(sorted(str(file) for file in (first, second, worth)))

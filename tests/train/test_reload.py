@@ -236,3 +236,45 @@ def test_functions_of_a_script_cannot_be_reloaded(files: Path, tmp_path: Path) -
         False,
         "the reward functions are objects of your script, so there is no file to reload",
     )
+
+
+LAZY = """\
+def variety(completions, **kwargs):
+    import lazy_divisor
+    return [len(set(str(completion))) / lazy_divisor.N for completion in completions]
+"""
+
+
+def test_a_module_imported_inside_a_function_is_loaded_again_and_comes_back_with_an_undo(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "lazy_divisor", raising=False)
+    lazy, folder = files / "lazy_divisor.py", tmp_path / "run"
+    (files / "variety.py").write_text(LAZY)
+    lazy.write_text("N = 10\n")
+    small = BASE | {"steps_per_generation": 1, "num_iterations": 1, "max_steps": 4, "save_strategy": "no"}
+
+    def edited(value: int, reward: str = LAZY) -> Callable[[], Ask]:
+        def ask() -> Ask:
+            (files / "variety.py").write_text(reward)
+            lazy.write_text(f"N = {value}\n")
+            return "reload", {"files": _wanted(files)["files"] | {str(lazy.resolve()): file_hash(str(lazy))}}
+
+        return ask
+
+    seen: dict[int, Any] = {}
+
+    def at_safe_point(session: Session, trainer: Any) -> None:
+        seen[trainer.state.global_step] = trainer.reward_funcs[0](completions=["abcde"])
+        _asking(folder, asks)(session, trainer)
+
+    asks: dict[int, list[Callable[[], Ask]]] = {
+        1: [edited(5)],
+        2: [edited(2, f"{LAZY}# edited\n")],
+        3: [lambda: ("undo", {"count": 2})],
+    }
+    run_recorded(folder, config=_config(files), at_safe_point=at_safe_point, **small)
+    said = _outcomes(folder)
+    assert [outcome.applied for outcome in said] == [True, True, True], [one.reason for one in said]
+    assert "lazy_divisor.py@" in said[0].reason
+    assert [seen[step] for step in (1, 2, 3, 4)] == [[0.5], [1.0], [2.5], [0.5]]

@@ -66,7 +66,7 @@ async def test_what_was_checked_is_shown_and_loaded_after_a_yes(run: RecordedRun
         await until(pilot, lambda: isinstance(app.screen, ReloadScreen))
         checked = app.screen.query_one(ReloadLines)
         await until(pilot, lambda: checked.found is not None or bool(checked.trouble))
-        await until(pilot, lambda: "Not loaded. Mend the files and press L again" in shown(app))
+        await until(pilot, lambda: "Not loaded. Fix the files and press L again" in shown(app))
         assert "rewards.py:1" in shown(app)
         await pilot.press("y")
         assert isinstance(app.screen, ReloadScreen)

@@ -15,6 +15,7 @@ from typing import Any
 from grpo_tui.children.forker import fork_children
 from grpo_tui.children.serving import Send, message_of
 from grpo_tui.config.run_config import RunConfig
+from grpo_tui.core.user_code import forget_module
 from grpo_tui.rewards.contract import RewardContractError, copied
 from grpo_tui.rewards.lab_child.advantages import DatasetRows, Tokens, aggregate, chat_maker, read_parquet
 from grpo_tui.rewards.lab_child.calls import (
@@ -73,12 +74,14 @@ class Child:
         order = [i for i, ready in enumerate(self._rewards.ready) if ready and (only is None or i in only)]
         # TRL runs async functions after all others.
         order.sort(key=lambda i: self._rewards.ready[i].is_async)  # type: ignore[union-attr]
+        files: set[str] = set()
         for index in order:
             ready = self._rewards.ready[index]
             assert ready is not None
             self._score_one(index, ready, batch, kwargs, repeat_limit_s)
+            files.update(self._modules.files())  # the next function's repeat unloads what this one imported
         tail = self._policy_tokens().prompt_tail(batch.prompts[0])
-        return {"files": self._modules.files(), "chat": batch.chat, "prompt_tail": tail}
+        return {"files": sorted(files), "chat": batch.chat, "prompt_tail": tail}
 
     def _score_one(
         self, index: int, ready: Ready, batch: Batch, kwargs: dict[str, Any], repeat_limit_s: float
@@ -151,8 +154,16 @@ class Child:
         return aggregate(**request)
 
     def rows(self, config: Mapping[str, Any], count: int, first: int) -> dict[str, Any]:
-        """Return some rows of the config's dataset, as training sees them."""
-        return self._rows.page(RunConfig.from_json(config), count, first)
+        """Return some rows of the config's dataset, as training sees them.
+
+        Modules that only the dataset imports are unloaded: they are no files of the rewards.
+        """
+        before = self._modules.modules()
+        try:
+            return self._rows.page(RunConfig.from_json(config), count, first)
+        finally:
+            for name in self._modules.modules().keys() - before.keys():
+                forget_module(name)
 
     def parquet(self, path: str) -> dict[str, Any]:
         """Return the rows of a parquet file."""

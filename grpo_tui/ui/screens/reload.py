@@ -43,10 +43,11 @@ class ReloadLines(LineScroll):
         if self.found is None:
             return [[Span(f"  {row}", "bad")] for row in wrapped(one_line(self.trouble), max(20, width - 4))]
         from grpo_tui.present.reload_lines import reload_lines
+        from grpo_tui.rewards.reload_check import TRY_LATER
 
         end = "y loads them into the run, from the next generation on"
         if not self.passed:
-            end = "Not loaded. Fix the files and press L again"
+            end = f"Not loaded. {TRY_LATER if self.found.early else 'Fix the files and press L again'}"
             if not self.found.broken:
                 end += ". `grpo-tui reload RUN --force` loads them anyway"
         lines = [[Span(text, role) for text, role in line] for line in reload_lines(self.found, width)]
