@@ -90,6 +90,12 @@ def paused_itself(status: Status) -> str:
     return str(reasons[0]) if reasons and status.state == "paused" else ""
 
 
+def _why(status: Status) -> _EndedError:
+    if status.state in ENDED:
+        return _EndedError(f"the trial ended during the drill ({status.state}): {cause_of(status)}")
+    return _EndedError(f"the trial paused during the drill: {paused_itself(status)}")
+
+
 class _Drill:
     """One drill with its trial."""
 
@@ -105,13 +111,25 @@ class _Drill:
         Raises:
             _EndedError: It ended before, or paused itself.
         """
-        here = f"{STAGES[0]}{self.name}: "
-        status = wait(self.folder, here, lambda status: reached(status) or paused_itself(status))
-        if status.state in ENDED:
-            raise _EndedError(f"the trial ended during the drill ({status.state}): {cause_of(status)}")
-        if not reached(status):
-            raise _EndedError(f"the trial paused during the drill: {paused_itself(status)}")
+        status = self._wait(lambda status: reached(status) or paused_itself(status))
+        if status.state in ENDED or not reached(status):
+            raise _why(status)
         return status
+
+    def until_told(self) -> dict[str, Any]:
+        """Wait for what the training process records about the drill, also when it pauses or ends then.
+
+        Raises:
+            _EndedError: It ended before, or paused in its first step.
+        """
+        early = self._wait(lambda status: self.told() or (paused_itself(status) and status.step < 2))
+        told = self.told()
+        if not told:
+            raise _why(early)
+        return told
+
+    def _wait(self, reached: Callable[[Status], Any]) -> Status:
+        return wait(self.folder, f"{STAGES[0]}{self.name}: ", reached)
 
     def read(self, what: Callable[[RunReader], Found]) -> Found:
         """Read the trial's record."""
@@ -269,8 +287,7 @@ def _no_file_beyond(one: _Drill, limit: int) -> Iterator[None]:
 
 def _nan(one: _Drill) -> tuple[bool, str]:
     """Wait for the step with the NaN gradient, and for what the guard does then."""
-    one.until(lambda status: one.told())
-    told = one.told()
+    told = one.until_told()
     if not told["spoiled"]:
         return False, "no gradient reached a trained parameter"
     if not told["whole"]:
