@@ -325,7 +325,7 @@ def test_an_evaluation_on_request_needs_rows_and_says_what_to_add(tmp_path: Path
     run_recorded(tmp_path, at_safe_point=_ask(tmp_path, {1: [("evaluate", {})]}), max_steps=1)
     (outcome,) = _outcomes(tmp_path)
     assert not outcome.applied
-    assert "no grpo_tui.evaluate. Add `evaluate: {every: 50}` below grpo_tui in its config" in outcome.reason
+    assert "does not evaluate. Add `grpo_tui.evaluate: {every: 50}` to its config" in outcome.reason
 
 
 def test_changed_sampling_begins_a_new_series_whose_first_evaluation_is_its_best_so_far(
