@@ -589,6 +589,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "sample": ("grpo-tui sample runs/first 'What is 7 + 15?' --count 2",),
     "evaluate": ("grpo-tui evaluate runs/first",),
+    "reload": (
+        'grpo-tui reload runs/first --because "near misses count too"',
+        "grpo-tui reload runs/first --check",
+    ),
     "data": ("grpo-tui data my.yaml", "grpo-tui data my.yaml --search fraction"),
     "score": (
         "grpo-tui score my.yaml --rows 8                     the reference answer and a wrong one for 8 rows",
