@@ -136,7 +136,7 @@ def _no_command(word: str, target: Path) -> str:
         return f"cannot open {shown}: a config is a YAML file, and a run is a folder. See `grpo-tui --help`"
     if "/" in word:
         return f"no such run: {shown}. `grpo-tui runs` lists the runs it can find"
-    near = difflib.get_close_matches(word, COMMANDS, 2, 0.6)
+    near = difflib.get_close_matches(word, COMMANDS, 2, 0.65)
     meant = f"Did you mean {' or '.join(near)}?" if near else f"The commands are {', '.join(COMMANDS)}."
     return f"unknown command or run: {shown}. {meant} See `grpo-tui --help`"
 
