@@ -89,7 +89,7 @@ async def test_no_reward_is_written_where_a_run_of_somebody_else_says(tmp_path: 
     give(needed(theirs))
     request = RewardsRequest("theirs", lambda: theirs, run=tmp_path / "theirs")
     app = GrpoApp([tmp_path], None, rewards=request, clock=lambda: NOW)
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+    async with app.run_test(size=(160, 40), notifications=True) as pilot:
         await scored(pilot)
         await pilot.press("ctrl+n")
         await until(pilot, lambda: isinstance(app.screen, NextRewardScreen))
