@@ -47,9 +47,9 @@ class Terminal:
         self._stream = pyte.ByteStream(self.screen)
 
     def until(self, word: bytes, *, there: bool = True) -> int:
-        """Read until the screen shows this, or does not; the bytes that were read."""
+        """Read until the screen shows this or the program writes it, or neither; the bytes that were read."""
         end, before = time.monotonic() + PATIENCE_S, len(self.output)
-        while (word.decode() in self.shown()) != there:
+        while (word.decode() in self.shown() or (there and word in self.output[before:])) != there:
             assert time.monotonic() < end, f"{word!r}\n{self.shown()}"
             assert self._read(), f"it ended: {word!r}\n{self.shown()}"
         return len(self.output) - before
