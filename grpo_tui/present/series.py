@@ -142,7 +142,7 @@ class Series:
         return twin
 
     def since(self, step: int) -> Series:
-        """Return the series of the values after a step, smoothed anew.
+        """Return the series of the values after a step. Its smoothing begins there.
 
         Values that are no longer among the recent ones are known by the means of their stretches.
         """
