@@ -22,10 +22,10 @@ from grpo_tui.cli.errors import FAILED, OK, REFUSED, CommandError
 from grpo_tui.cli.plain import drop_output
 from grpo_tui.core.evaluations import FACT, GAIN, HIGH, LOW, PREFIX, Evaluations
 from grpo_tui.core.text import filled, one_line, shorten
+from grpo_tui.present.before_after import read_before_after
 from grpo_tui.present.charts import way_on
 from grpo_tui.present.evaluation_text import verdict
 from grpo_tui.present.formatting import LARGE, compact, stage_words
-from grpo_tui.present.run_state import read_before_after
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder, hold, where
 from grpo_tui.store.read_series import metric_rows
@@ -33,6 +33,8 @@ from grpo_tui.store.reader import RunReader
 from grpo_tui.store.status import ENDED, Status, read_status
 
 POLL_S = 0.2
+SHOWN_PAIRS = 6
+"""Number of evaluated prompts whose answers are printed at the end."""
 INTERRUPTED, READER_GONE, TERMINATED = 130, 141, 143
 """Exit codes for leaving a running training: 128 + the signal's number, as is usual."""
 EXIT = {"finished": OK, "stopped": REFUSED, "failed": FAILED, "crashed": FAILED}
@@ -216,11 +218,11 @@ def _summary(root: Path, reader: RunReader, state: str, rewards: list[tuple[int,
     evaluations = Evaluations.from_json(reader.fact(FACT))
     if evaluations is not None:
         print(verdict(evaluations)[1])
-    answers = read_before_after(reader.fact("before_after"))
-    for pair in answers.pairs if answers else ():
+    answers = read_before_after(reader, evaluations)
+    for pair in answers.pairs[:SHOWN_PAIRS] if answers else ():
         asked = f"  {filled(shorten(pair.prompt, 24), 24)} gold {pair.gold}   "
-        print(f"{asked}before {shorten(pair.before, 60)}")
-        print(f"{filled('', cell_len(asked))}after  {shorten(pair.after, 60)}")
+        print(f"{asked}before {shorten(pair.before.text, 60)}")
+        print(f"{filled('', cell_len(asked))}after  {shorten(pair.after.text, 60)}")
     look = read_status(root, reader)
     print(f"{state} at step {look.step}; {one_line(str(root))}")
     if look.error:

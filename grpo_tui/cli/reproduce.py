@@ -53,13 +53,7 @@ def reproduce(parsed: Any) -> int:
         os.environ[THREADS] = str(bundle.threads)  # the training process inherits it
     os.chdir(bundle.root)  # TRL's keys and dotted rewards are looked up in the working folder first
     start = prepared(words)
-    compared = bundle.manifest.get("compare_prompts")
-    spec = replace(
-        start.spec,
-        compare_prompts=compared if isinstance(compared, int) else 0,
-        stop_after=parsed.steps,
-    )
-    code = followed(replace(start, spec=spec))
+    code = followed(replace(start, spec=replace(start.spec, stop_after=parsed.steps)))
     if code not in (OK, REFUSED):
         return USAGE if code == FAILED else code
     if not parsed.verify:

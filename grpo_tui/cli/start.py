@@ -47,8 +47,8 @@ from grpo_tui.supervisor import RunFolderBusy, launch
 
 ONLY_FORKS = "--optimizer only works with a fork: RUN --resume [STEP] --run-dir FOLDER"
 DEMO_STEPS = 120
-DEMO_PROMPTS = 6
-"""Number of held-out prompts that the demo answers before and after training."""
+DEMO_EVALUATE = "grpo_tui.evaluate={every: 40, rows: 32, samples: 2}"
+"""As many completions as one step of the demo has, so that an evaluation takes no longer than a step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +74,14 @@ def demo(parsed: Any) -> int:
     root = (
         parsed.run_dir or next_free(Path("outputs") / ("demo" if fault is None else f"demo-{fault.name}"))
     ).absolute()
-    overrides = [f"max_steps={steps}", *(fault.overrides_in(root) if fault is not None else ())]
+    overrides = [f"max_steps={steps}", *(fault.overrides_in(root) if fault is not None else [DEMO_EVALUATE])]
     if parsed.seed is not None:
         overrides.append(f"seed={parsed.seed}")
     if parsed.device == "cuda":
         overrides += ["use_cpu=false", "bf16=true"]
     config = _told_already(_load(DEMO_CONFIG, overrides))
     notes = () if fault is None else (f"fault {fault.name}: {fault.expected_in(root)}",)
-    spec = RunSpec(config.to_json(), compare_prompts=DEMO_PROMPTS, notes=notes)
+    spec = RunSpec(config.to_json(), notes=notes)
     start = Start(_fresh(root), spec, config)
     if fault is not None and fault.needs_ballast:
         print(f"to make room: rm {shell_word(root / BALLAST)}", flush=True)
@@ -306,7 +306,6 @@ def _resumed(parsed: Any, asked: str, *, by_key: bool = False) -> Start:
     spec = RunSpec(
         now.to_json(),
         resume=str(verdict.path if into is folder else into.root / verdict.path.name),
-        compare_prompts=earlier.compare_prompts,
         notes=tuple(notes),
         launcher=launcher,
         overridden=_overridden(parsed, now, stage, verdict.step),

@@ -43,11 +43,13 @@ class Evaluation:
         step: Number of optimizer steps before it.
         value: Mean of the deciding measure over the prompts, None when nothing was scored.
         by_prompt: Its mean per prompt.
+        batch: Number of the generation batch with its answers; None in a record of an older version.
     """
 
     step: int
     value: float | None
     by_prompt: tuple[float | None, ...]
+    batch: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

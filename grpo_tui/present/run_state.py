@@ -20,7 +20,8 @@ from grpo_tui.core.schedule import FACT as SCHEDULE
 from grpo_tui.core.schedule import scheduled_from, without_left
 from grpo_tui.core.stages import stage_start
 from grpo_tui.core.statistics import is_number, scored
-from grpo_tui.core.text import one_line, prompt_text
+from grpo_tui.core.text import one_line
+from grpo_tui.present.before_after import BeforeAfter, read_before_after
 from grpo_tui.present.charts import (
     CHANGE_STEPS,
     axis_end,
@@ -36,8 +37,6 @@ from grpo_tui.present.group_card import GroupFold
 from grpo_tui.present.hardware_view import hardware_view, rank_rows
 from grpo_tui.present.series import FLAT, FLAT_BOTTOM, FLAT_TOP, Series, StepFold
 from grpo_tui.present.train_view import (
-    AnswerPair,
-    BeforeAfter,
     ChartView,
     EventRow,
     FunctionRow,
@@ -145,7 +144,7 @@ FIRST_KEYS = (
 )  # fmt: skip
 """Metrics read in the first look, with the means of the reward functions. Others follow in pages."""
 KEYS_PAGE = 8
-FACTS = ("config", "before_after", FACT, SCHEDULE)
+FACTS = ("config", FACT, SCHEDULE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +167,7 @@ class RunDelta:
     checkpoints: tuple[CheckpointSaved, ...] = ()
     phase_shares: Mapping[str, float] = field(default_factory=dict)
     dropped: Mapping[str, int] = field(default_factory=dict)
+    before_after: BeforeAfter | None = None
     more: bool = False
 
 
@@ -185,6 +185,8 @@ class DeltaReader:
         self._waiting: list[str] = []
         self._newest_group: int | None = None
         self._steps = StepLooks(self._reader)
+        self._evaluated: Evaluations | None = None
+        self._before_after: BeforeAfter | None = None
         self._fresh = True
 
     def read(self) -> RunDelta:
@@ -198,11 +200,12 @@ class DeltaReader:
         fresh, self._fresh = self._fresh, False
         groups = self._groups()
         points, whole = self._points()
+        facts = {key: value for key in FACTS if (value := reader.fact(key)) is not None}
         return RunDelta(
             fresh=fresh,
             attempts=attempts,
             functions=tuple(reader.reward_functions()),
-            facts={key: value for key in FACTS if (value := reader.fact(key)) is not None},
+            facts=facts,
             starts=self._starts(fresh),
             points=points,
             groups=groups,
@@ -212,8 +215,14 @@ class DeltaReader:
             checkpoints=tuple(reader.checkpoints()),
             phase_shares=reader.phase_shares(),
             dropped=reader.dropped(),
+            before_after=self._answers(Evaluations.from_json(facts.get(FACT))),
             more=bool(self._waiting) or not whole or len(groups) >= NEW_PAGE,
         )
+
+    def _answers(self, found: Evaluations | None) -> BeforeAfter | None:
+        if found != self._evaluated:
+            self._evaluated, self._before_after = found, read_before_after(self._reader, found)
+        return self._before_after
 
     def _points(self) -> tuple[dict[str, tuple[Point, ...]], bool]:
         if self._row is None:
@@ -259,55 +268,6 @@ class DeltaReader:
 
 def _comes_first(key: str) -> bool:
     return key in FIRST_KEYS or (key.startswith("rewards/") and key.endswith("/mean"))
-
-
-def read_before_after(value: Any, training_gain: float | None = None) -> BeforeAfter | None:
-    """Return the fact `before_after` as rows; None when it is missing or malformed.
-
-    Args:
-        training_gain: Gain in reward over training, used when the fact has none.
-    """
-    body: Mapping[str, Any] = value if isinstance(value, Mapping) else {"rows": value}
-    rows = body.get("rows")
-    if not isinstance(rows, list):
-        return None
-    pairs = tuple(_pair(row) for row in rows if isinstance(row, Mapping))
-    if not pairs:
-        return None
-    before, after = _number(body.get("before_reward")), _number(body.get("after_reward"))
-    gain = _number(body.get("gain"))
-    if gain is None and before is not None and after is not None:
-        gain = after - before
-    return BeforeAfter(pairs, training_gain if gain is None else gain, before, after)
-
-
-def _pair(row: Mapping[str, Any]) -> AnswerPair:
-    gold = row.get("gold")
-    gold_text = "" if gold is None else one_line(str(gold))
-    before, after = str(row.get("before", "")), str(row.get("after", ""))
-    return AnswerPair(
-        prompt=one_line(prompt_text(row.get("prompt", ""))),
-        gold=gold_text,
-        before=one_line(before),
-        after=one_line(after),
-        before_right=_right(row.get("before_right"), before, gold),
-        after_right=_right(row.get("after_right"), after, gold),
-        before_reward=_number(row.get("before_reward")),
-        after_reward=_number(row.get("after_reward")),
-    )
-
-
-FORMS = ("<answer>{}</answer>", ">{}<", "\\boxed{{{}}}", "#### {}")
-"""Usual answer formats. A right number mentioned in passing earns no reward and does not count."""
-
-
-def _right(told: Any, text: str, gold: Any) -> bool | None:
-    if isinstance(told, bool):
-        return told
-    if gold is None or gold == "":
-        return None
-    asked = str(gold).strip()
-    return text.strip() == asked or any(form.format(asked) in text for form in FORMS)
 
 
 PHASE_ORDER = ("generate", "reward", "update", "save", "eval")
@@ -415,7 +375,7 @@ class RunState:
             events=self._events(status, waiting),
             alerts=alert_rows(status.alerts, step, now),
             findings=status.findings,
-            before_after=self._before_after(status),
+            before_after=delta.before_after,
             settings=self._settings,
             config=self._config(),
             newest_prompt=self._groups.newest_prompt,
@@ -478,12 +438,6 @@ class RunState:
                 FunctionRow(one_line(function.name, 60), weights[index], average, shares[index], trend)
             )
         return tuple(rows)
-
-    def _before_after(self, status: Status) -> BeforeAfter | None:
-        if status.live or "before_after" not in self._delta.facts:
-            return None
-        reward = self._series.get("reward")
-        return read_before_after(self._delta.facts["before_after"], reward.gain() if reward else None)
 
     def _last(self, key: str) -> float | None:
         return self._series[key].last if key in self._series else None

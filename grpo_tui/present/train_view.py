@@ -13,6 +13,7 @@ from grpo_tui.core.findings import Finding
 from grpo_tui.core.statistics import Signal
 
 if TYPE_CHECKING:
+    from grpo_tui.present.before_after import BeforeAfter
     from grpo_tui.present.hardware_view import HardwareView, RankRow
     from grpo_tui.store.read_series import SeriesBucket
 
@@ -107,31 +108,6 @@ class EventRow:
     sign: str
     role: str
     text: str
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerPair:
-    """A held-out prompt answered before and after training."""
-
-    prompt: str
-    gold: str
-    before: str
-    after: str
-    before_right: bool | None
-    """Whether the right answer appears in a usual answer format; None without a reference answer."""
-    after_right: bool | None
-    before_reward: float | None = None
-    after_reward: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class BeforeAfter:
-    """What training changed on held-out prompts."""
-
-    pairs: tuple[AnswerPair, ...]
-    gain: float | None
-    before_reward: float | None = None
-    after_reward: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

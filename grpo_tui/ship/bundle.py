@@ -141,7 +141,6 @@ def _fill(inside: Path, folder: RunFolder, spec: RunSpec, packing: Packing) -> t
         "run": folder.root.name,
         "command": f"grpo-tui train {CONFIG}",
         "launcher": packing.values.get("grpo_tui", {}).get("launcher"),
-        "compare_prompts": spec.compare_prompts,
         "machine": {key: record.get(key) for key in _MACHINE},
         "packages": dict(versions),
         "changes": changes,

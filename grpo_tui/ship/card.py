@@ -18,7 +18,7 @@ import yaml
 from grpo_tui.core.text import one_line, shorten
 from grpo_tui.present.comparison_text import measured, sentence
 from grpo_tui.present.document import Block, Code, Heading, Items, Paragraph, Table, markdown
-from grpo_tui.present.formatting import digits_apart, duration, fixed, plural, setting
+from grpo_tui.present.formatting import digits_apart, duration, fixed, setting
 from grpo_tui.present.glyphs import spark
 from grpo_tui.ship.policies import ADAPTER_CONFIG
 from grpo_tui.ship.run_facts import RunFacts, at_home, mapping
@@ -136,11 +136,8 @@ def _evaluation(facts: RunFacts) -> Iterator[Block]:
         yield from (Paragraph(f"{one[:1].upper()}{one[1:]}.") for one in told)
         yield Code(lines, "text")
         return
-    answers = facts.before_after
-    if answers is not None and answers.before_reward is not None and answers.after_reward is not None:
-        count = plural(len(answers.pairs), "held-out prompt")
-        before, after = _numbers(answers.before_reward, answers.after_reward)
-        yield Paragraph(f"Mean reward on {count}, greedy: {before} before training, {after} after.")
+    if facts.evaluated:
+        yield Paragraph(f"{facts.evaluated[:1].upper()}{facts.evaluated[1:]}.")
     head = ("Reward", "First", "Step", "Last", "Step")
     rows = [
         (one.name, *_between(_numbers(one.first, one.last), one.first_step, one.last_step))

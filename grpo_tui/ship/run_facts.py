@@ -14,13 +14,14 @@ from typing import Any
 
 from grpo_tui.config.fields import all_fields
 from grpo_tui.config.trl_fields import FieldsUnavailableError, NoDefault
+from grpo_tui.core.evaluations import FACT as EVALUATIONS
+from grpo_tui.core.evaluations import Evaluations
 from grpo_tui.core.records import SettingChanged
 from grpo_tui.core.statistics import mean
+from grpo_tui.present.evaluation_text import verdict
 from grpo_tui.present.formatting import setting
 from grpo_tui.present.run_findings import RunFinding, read_findings
 from grpo_tui.present.run_rewards import TOTAL, Reward, function_of, read_rewards, series_of
-from grpo_tui.present.run_state import read_before_after
-from grpo_tui.present.train_view import BeforeAfter
 from grpo_tui.present.window_load import settings_of
 from grpo_tui.store.comparisons import newest_result
 from grpo_tui.store.layout import RunFolder
@@ -57,6 +58,7 @@ class RunFacts:
         averaged: Number of logged steps that `start` and `end` of a reward are averaged over.
         settings: Those that differ from TRL's defaults; all recorded ones if TRL is not installed.
         comparison: Newest finished comparison, as `compare --json` prints it.
+        evaluated: What the evaluations made while training show, as a sentence; empty without any.
         evaluations: Rewards on the evaluation rows and on probe prompts.
         duration_s: Total of all attempts, without the time in between.
         chat: Whether prompts are lists of messages; None without any.
@@ -74,7 +76,7 @@ class RunFacts:
     changes: tuple[SettingChanged, ...]
     findings: tuple[RunFinding, ...]
     comparison: Mapping[str, Any] | None
-    before_after: BeforeAfter | None
+    evaluated: str
     evaluations: tuple[Measured, ...]
     duration_s: float | None
     chat: bool | None
@@ -100,6 +102,7 @@ def read_facts(root: Path, name: str) -> RunFacts:
         imported = str(mapping(reader.fact(IMPORTED)).get("kind") or "")
         averaged, rewards = read_rewards(reader)
         first = reader.groups(mode="train", limit=1)
+        evaluated = Evaluations.from_json(reader.fact(EVALUATIONS))
         return RunFacts(
             name=name,
             root=root,
@@ -113,8 +116,8 @@ def read_facts(root: Path, name: str) -> RunFacts:
             changes=tuple(reader.lasting_settings()),
             findings=read_findings(root, reader),
             comparison=newest_result(root),
-            before_after=read_before_after(reader.fact("before_after")),
-            evaluations=(*_evaluations(reader), *_probes(reader)),
+            evaluated=verdict(evaluated)[1] if evaluated is not None else "",
+            evaluations=(*_evaluations(reader), *(() if evaluated is not None else _probes(reader))),
             duration_s=None if imported else _duration(reader),
             chat=isinstance(first[0].prompt, list) if first else None,
             final=final_step(root, status) is not None,

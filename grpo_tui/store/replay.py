@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from grpo_tui.store.reader import RunReader
 
 SPEED = 10.0
-AFTER_TRAINING = "before_after"
 NEAR_SPANS = 64
 """Spans of phases searched for the beginning of the next step."""
 LONGEST_S = 60.0
@@ -62,8 +61,6 @@ class Moment:
         """Return the value that a fact had. Those that never change later are returned as they are."""
         if self.before == math.inf:
             return value
-        if key == AFTER_TRAINING:
-            return None
         if key == EVALUATIONS and isinstance(value, dict) and isinstance(value.get("done"), list):
             return {**value, "done": [one for one in value["done"] if _number(one, "step") <= self.step]}
         if key == STAGE and isinstance(value, dict) and isinstance(value.get("starts"), list):

@@ -24,8 +24,6 @@ class RunSpec:
     config: Mapping[str, Any]
     resume: str | None = None
     """Checkpoint folder to continue from; None for a fresh start."""
-    compare_prompts: int = 0
-    """Held-out prompts to answer greedily before and after training; 0 for none."""
     notes: tuple[str, ...] = ()
     """Lines for the user in the log, such as checkpoints that were skipped."""
     launcher: tuple[str, ...] = ()
@@ -110,7 +108,6 @@ def read_spec(path: Path) -> RunSpec:
         return RunSpec(
             config=body["config"],
             resume=body.get("resume"),
-            compare_prompts=int(body.get("compare_prompts") or 0),
             notes=tuple(body.get("notes") or ()),
             launcher=tuple(body.get("launcher") or ()),
             overridden=tuple(body.get("overridden") or ()),

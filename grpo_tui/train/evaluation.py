@@ -229,7 +229,7 @@ class Evaluator(ProbeSampler):
         judge = self._judge(rows, answers) if self._found is None else _judge_of(self._found)
         places = {id(row): at for at, row in enumerate(self._rows)}
         found = self._measures(rows, answers, judge, [places[id(row)] for row, _ in asked])
-        self._keep(step, found, judge)
+        self._keep(step, number, found, judge)
         return groups
 
     def _other_sampling(self, known: Evaluations) -> list[str]:
@@ -257,7 +257,7 @@ class Evaluator(ProbeSampler):
             found.append((measure, Means(name, tuple(means))))
         return found
 
-    def _keep(self, step: int, found: list[tuple[Measure, Means]], judge: Judge | None) -> None:
+    def _keep(self, step: int, number: int, found: list[tuple[Measure, Means]], judge: Judge | None) -> None:
         deciding = next(means for measure, means in found if measure.kind in ("pass@1", "total"))
         before = self._found
         if before is None:
@@ -272,7 +272,7 @@ class Evaluator(ProbeSampler):
                 first=tuple(means for _, means in found),
             )
         before = replace(before, sampling=self._sampling)
-        now = Evaluation(step, mean(deciding.by_prompt), deciding.by_prompt)
+        now = Evaluation(step, mean(deciding.by_prompt), deciding.by_prompt, number)
         known = replace(before, done=(*before.done, now))
         self._found = known
         # The model before the first step is the base model, which needs no checkpoint.

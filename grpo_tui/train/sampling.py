@@ -1,9 +1,8 @@
 """Sample the current policy while it trains, without affecting the run.
 
-This covers samples of one prompt, held-out questions before and after training, and probe prompts at
-regular steps. The random state of Python, NumPy and torch, the training mode, TRL's metrics and the state of
-rewards are restored afterwards, so later numbers do not change. Rewards run where training runs them.
-Reward models, which only TRL can call, abstain.
+This covers samples of one prompt and probe prompts at regular steps. The random state of Python, NumPy and
+torch, the training mode, TRL's metrics and the state of rewards are restored afterwards, so later numbers do
+not change. Rewards run where training runs them. Reward models, which only TRL can call, abstain.
 """
 
 from __future__ import annotations
@@ -17,8 +16,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from transformers import TrainerCallback
 
@@ -313,162 +311,6 @@ def generation_config(trainer: Any) -> Any:
         eos_token_id=tokenizer.eos_token_id,
         disable_compile=True,
     )
-
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-ANSWER_TOKENS = 48
-
-
-def held_rows(rows: Sequence[Mapping[str, Any]], count: int) -> list[Mapping[str, Any]]:
-    """Return `count` rows spread evenly over the held-out rows, or all when there are fewer."""
-    if count >= len(rows):
-        return list(rows)
-    return [rows[index * len(rows) // count] for index in range(count)]
-
-
-def answer(
-    model: PreTrainedModel | str | Path,
-    tokenizer: PreTrainedTokenizerBase | None,
-    prompts: Sequence[str | Sequence[Mapping[str, Any]]],
-    *,
-    max_new_tokens: int = ANSWER_TOKENS,
-) -> list[str]:
-    """Return the model's greedy answer to each prompt, without special tokens.
-
-    Args:
-        model: A model, or its folder. From a folder it is loaded in float32 on the CPU.
-        tokenizer: May be None when `model` is a folder.
-        prompts: Message lists, which go through the chat template, or plain text, which does not.
-
-    Raises:
-        ValueError: A model was given without its tokenizer.
-    """
-    if not prompts:
-        return []
-    with unchanged_randomness():
-        if isinstance(model, str | Path):
-            from transformers import AutoModelForCausalLM, AutoTokenizer
-
-            tokenizer = tokenizer or AutoTokenizer.from_pretrained(model)
-            model = AutoModelForCausalLM.from_pretrained(model, dtype="float32")
-        if tokenizer is None:
-            raise ValueError("answer() got a model without its tokenizer. Pass the tokenizer too")
-        texts = [
-            prompt
-            if isinstance(prompt, str)
-            else tokenizer.apply_chat_template(list(prompt), add_generation_prompt=True, tokenize=False)
-            for prompt in prompts
-        ]
-        with evaluating(model):
-            return _decode_greedily(model, tokenizer, texts, max_new_tokens)
-
-
-def _decode_greedily(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: list[str], max_new_tokens: int
-) -> list[str]:
-    import torch
-    from transformers import GenerationConfig
-
-    options = {"return_tensors": "pt", "padding": True, "padding_side": "left", "add_special_tokens": False}
-    asked = tokenizer(texts, **options).to(model.device)
-    greedy = GenerationConfig(
-        do_sample=False,
-        max_new_tokens=max_new_tokens,
-        pad_token_id=tokenizer.pad_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-    )
-    with torch.no_grad():
-        ids = model.generate(
-            input_ids=asked["input_ids"], attention_mask=asked["attention_mask"], generation_config=greedy
-        )
-    return tokenizer.batch_decode(ids[:, asked["input_ids"].shape[1] :], skip_special_tokens=True)
-
-
-def score(
-    functions: Sequence[Any],
-    weights: Sequence[float],
-    rows: Sequence[Mapping[str, Any]],
-    texts: Sequence[str],
-) -> list[float | None] | None:
-    """Return the weighted reward of each answer from the run's own functions.
-
-    Args:
-        rows: Dataset rows, one per answer.
-
-    Returns:
-        One total per answer, None for an answer that no function scored. None instead of the list when a
-        function is asynchronous or a model, which only TRL can call.
-    """
-    if not all(callable(function) and not is_async(function) for function in functions):
-        return None
-    prompts = [row["prompt"] for row in rows]
-    chat = not isinstance(prompts[0], str)
-    completions = [[{"role": "assistant", "content": text}] if chat else text for text in texts]
-    columns = {key: [row[key] for row in rows] for key in rows[0] if key != "prompt"}
-
-    def ignore(*_: Any) -> None:
-        return None
-
-    totals: list[float | None] = [None] * len(texts)
-    for function, weight in zip(functions, weights, strict=True):
-        given = function(
-            prompts=prompts,
-            completions=completions,
-            completion_ids=[[] for _ in texts],
-            trainer_state=None,
-            log_extra=ignore,
-            log_metric=ignore,
-            **columns,
-        )
-        for index, value in enumerate(given):
-            if value is not None and not math.isnan(float(value)):
-                totals[index] = (totals[index] or 0.0) + weight * float(value)
-    return totals
-
-
-def compared(
-    rows: Sequence[Mapping[str, Any]],
-    before: Sequence[str],
-    after: Sequence[str],
-    scores: Callable[[Sequence[str]], Sequence[float | None] | None],
-    gold: str = "answer",
-) -> dict[str, Any]:
-    """Return both answers to every question, with their rewards.
-
-    Args:
-        rows: Dataset rows with the column `prompt` and, where present, the column named by `gold`.
-        before: Answers before training, in the order of `rows`.
-        after: Answers after training, in the same order.
-        scores: Returns the reward of each answer, or None when it cannot.
-        gold: Name of the column with the reference answer.
-
-    Returns:
-        `{"rows": [{"prompt", "gold", "before", "after", "before_reward", "after_reward"}],
-        "before_reward", "after_reward", "gain"}`; rewards are None where unknown.
-    """
-    earlier, later = scores(before), scores(after)
-    entries = []
-    for index, row in enumerate(rows):
-        entries.append(
-            {
-                "prompt": prompt_text(row["prompt"]),
-                "gold": str(row.get(gold, "")),
-                "before": before[index],
-                "after": after[index],
-                "before_reward": None if earlier is None else earlier[index],
-                "after_reward": None if later is None else later[index],
-            }
-        )
-    first, last = _mean(earlier), _mean(later)
-    gain = None if first is None or last is None else last - first
-    return {"rows": entries, "before_reward": first, "after_reward": last, "gain": gain}
-
-
-def _mean(values: Sequence[float | None] | None) -> float | None:
-    known = [value for value in values or () if value is not None]
-    return sum(known) / len(known) if known else None
 
 
 Row = Mapping[str, Any]

@@ -25,7 +25,6 @@ from grpo_tui.present.formatting import plural
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import RankFile
-from grpo_tui.store.reader import RunReader
 from grpo_tui.store.recorder import Recorder
 from grpo_tui.store.spec import RESTORED, RunSpec, read_spec, settle_earlier
 from grpo_tui.train import own
@@ -46,9 +45,6 @@ FAILED, STOPPED = 1, 3
 
 LEAVING_S = 15.0
 """Time limit for trackers and threads after the end of a run was recorded."""
-
-ANSWERS_BEFORE = "answers_before"
-"""Key of a fact: answers to the held-out questions before the first step."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -171,7 +167,6 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder, early: list[int])
         from grpo_tui.train.devices import FACT, PeakMemory
         from grpo_tui.train.drills import NaNGradient
         from grpo_tui.train.resume import resume
-        from grpo_tui.train.sampling import held_rows
         from grpo_tui.train.session import reproduction_record
 
     rewards, prompts = _loaded(session, spec, config)
@@ -192,9 +187,6 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder, early: list[int])
     session.controller.stop_after = spec.stop_after
     if spec.resume:
         resume(session, trainer, Path(spec.resume), spec.overridden)
-    held = prompts.holdout if spec.compare_prompts else None
-    questions = held_rows(held, spec.compare_prompts) if held is not None else []
-    before = _first_answers(folder, session, trainer, questions)
     memory.begin(trainer.accelerator.device)
     session.runner.serve(
         lambda: trainer.train(resume_from_checkpoint=spec.resume or None), device=trainer.accelerator.device
@@ -203,8 +195,6 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder, early: list[int])
         session.fact(FACT, memory.figures())
     _refuse_no_step(trainer, prompts.train)
     state = session.ended_state()
-    if questions:
-        session.fact("before_after", _compared(trainer, rewards, questions, before))
     if state == "finished":
         with session.phases.during("save"):
             session.controller.until_written(lambda: trainer.save_model(trainer.args.output_dir), "the model")
@@ -339,40 +329,6 @@ def _on_signals(session: Session, act: Callable[[int], None]) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, handle)
-
-
-def _first_answers(folder: RunFolder, session: Session, trainer: Any, questions: Sequence[Any]) -> list[str]:
-    """Return the answers before training. A resumed attempt reuses those of the first."""
-    if not questions:
-        return []
-    if session.attempt > 1:
-        reader = RunReader(folder.database)
-        try:
-            known = reader.fact(ANSWERS_BEFORE)
-        finally:
-            reader.close()
-        if isinstance(known, list) and len(known) == len(questions):
-            return list(known)
-    before = _answers(trainer, questions)
-    session.fact(ANSWERS_BEFORE, before)
-    return before
-
-
-def _answers(trainer: Any, questions: Sequence[Any]) -> list[str]:
-    from grpo_tui.train.sampling import answer
-
-    return answer(trainer.model, trainer.processing_class, [question["prompt"] for question in questions])
-
-
-def _compared(
-    trainer: Any, rewards: Sequence[Any], questions: Sequence[Any], before: Sequence[str]
-) -> dict[str, Any]:
-    from grpo_tui.train.sampling import compared, score
-
-    after = _answers(trainer, questions)
-    weights = [reward.weight for reward in rewards]
-    functions = [reward.func for reward in rewards]
-    return compared(questions, before, after, lambda texts: score(functions, weights, questions, texts))
 
 
 def _leave_within(seconds: float, code: int) -> None:

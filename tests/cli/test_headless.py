@@ -17,7 +17,7 @@ from grpo_tui.core import records as r
 from grpo_tui.core.evaluations import FACT, Evaluation, Evaluations
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.status import Status
-from tests.ui.recorded_run import ANSWERS, RecordedRun
+from tests.ui.recorded_run import RecordedRun, evaluated
 
 
 @pytest.fixture
@@ -192,17 +192,18 @@ def test_what_keeps_a_run_from_going_on_is_said_with_what_lets_it(look: Status, 
 def test_the_end_is_summed_up_with_answers_and_the_cause(
     run: RecordedRun, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run.write(r.Fact("before_after", ANSWERS))
+    run.write(*evaluated((0, 2)))
     cause = {"message": "m", "cause": "rewards.py:3:\nno 7"}
     run.write(r.AttemptEnded(1, time.time() + 60, "failed", 2, 1, cause))
     root = run.folder.root
     assert follow(root, after_row=99) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert lines[:2] == [
+    assert lines[0].startswith("better than before training: pass@1 +0.97")
+    assert lines[1:3] == [
         f"  What is 3 + 4?{'':10} gold 7   before I think 8",
         f"{'':36}after  <think>3+4=7</think><answer>7</answer>",
     ]
-    assert lines[8:] == [
+    assert lines[13:] == [
         f"failed at step 2; {root}",
         "cause: rewards.py:3:⏎no 7",
         f"There is no checkpoint to resume from; `grpo-tui train {root} --run-dir NEW` starts a new run.",

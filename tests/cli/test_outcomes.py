@@ -277,9 +277,7 @@ def test_a_resume_says_what_it_passes_over_and_keeps_what_the_start_before_had(
 ) -> None:
     folder = _run(tmp_path / "run", {}, "max_steps=8", step=2)
     remember(folder.root)
-    replace(RunSpec(load_config(DEMO_CONFIG, ["max_steps=8"]).to_json()), compare_prompts=6).write(
-        folder.spec
-    )
+    RunSpec(load_config(DEMO_CONFIG, ["max_steps=8"]).to_json()).write(folder.spec)
     (folder.root / "checkpoint-4").mkdir()
     _written(folder.root, r.AttemptStarted(1, 0.0, "here", 2**22), _row(1, 4, reward=1.0)).close()
     started: list[RunSpec] = []
@@ -289,8 +287,8 @@ def test_a_resume_says_what_it_passes_over_and_keeps_what_the_start_before_had(
     words = ["train", str(folder.root), "--resume", "--quick-check", "--headless"]
     assert main([*words, "--set", "learning_rate=1e-5", "--set", "grpo_tui.rewards.0.weight=1"]) == 0
     passed = "skipped checkpoint-4: trainer_state.json is missing or incomplete, so the save did not finish"
-    assert [(Path(str(s.resume)).name, s.compare_prompts, s.overridden, s.notes) for s in started] == [
-        ("checkpoint-2", 6, ("learning_rate", "grpo_tui.rewards.0.weight"), (passed,))
+    assert [(Path(str(s.resume)).name, s.overridden, s.notes) for s in started] == [
+        ("checkpoint-2", ("learning_rate", "grpo_tui.rewards.0.weight"), (passed,))
     ]
     assert followed == [(folder.root, {"after_row": 1, "after_attempt": 1})]
     assert capsys.readouterr().err.splitlines()[-2:] == [f"note: {passed}", "resuming from checkpoint-2"]

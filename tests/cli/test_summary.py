@@ -9,6 +9,7 @@ import pytest
 from grpo_tui.cli import main, start
 from grpo_tui.cli.start import Start, summary
 from grpo_tui.config.resolve import load_config
+from grpo_tui.config.section import Evaluate
 from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL
 from grpo_tui.store.layout import RunFolder, remember
 
@@ -58,7 +59,7 @@ def test_the_words_of_a_demo_reach_its_config_and_its_record(
     assert [one.folder.root.relative_to(tmp_path / "outputs") for one in started] == [
         Path("demo-2"), Path("demo-lr-too-high"),
     ]  # fmt: skip
-    assert [one.spec.compare_prompts for one in started] == [6, 6]
+    assert [one.config.section.evaluate for one in started] == [Evaluate(40, 32, 2), None]
     asked = ("max_steps", "seed", "use_cpu", "bf16", "learning_rate")
     assert [wished.config.grpo.get(key) for key in asked] == [30, 7, False, True, 5e-3]
     assert plain.config.grpo["max_steps"] == 120

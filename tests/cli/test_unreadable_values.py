@@ -23,7 +23,7 @@ from grpo_tui.store.reader import RunReader, wrong_types
 from grpo_tui.store.schema import JSON_COLUMNS
 from grpo_tui.store.spec import RunSpec
 from grpo_tui.store.status import read_status
-from tests.ui.recorded_run import RecordedRun
+from tests.ui.recorded_run import RecordedRun, evaluated
 
 BAD = ("X", "5", '"x"', "[1]", "[" * 100_000, b"\xff\xfe")
 COMMANDS = (
@@ -42,7 +42,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run.advance(6)
     run.events()
     run.log(3)
-    run.write(r.Fact("before_after", {"rows": [{"prompt": "1+1", "gold": "2", "before": "3", "after": "2"}]}))
+    run.write(*evaluated((0, 6)))
     run.write(r.Fact("peak_memory", {"device": "cpu", "world_size": 1}))
     run.end("failed", {"type": "ValueError", "message": "no", "cause": "no"})
     run.close()

@@ -10,7 +10,6 @@ from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.demo.make_model import ROLES, TAGS, make, make_tokenizer
 from grpo_tui.demo.rewards import correctness, format_reward, incremental_format
 from grpo_tui.demo.task import all_rows
-from grpo_tui.train.sampling import answer
 
 ROWS = all_rows()
 GOLD = [row["answer"] for row in ROWS]
@@ -33,16 +32,19 @@ def loaded():
 @pytest.fixture(scope="module")
 def sampled(loaded) -> list[str]:
     """One completion of each question, drawn at temperature 1 from the whole distribution, as TRL does."""
+    return answers(*loaded, do_sample=True, temperature=1.0, top_k=0)
+
+
+def answers(model, tokenizer, **sampling) -> list[str]:
     import torch
 
-    model, tokenizer = loaded
     texts = [
         tokenizer.apply_chat_template(r["prompt"], add_generation_prompt=True, tokenize=False) for r in ROWS
     ]
     asked = tokenizer(texts, return_tensors="pt", padding=True)
     torch.manual_seed(0)
     with torch.no_grad():
-        ids = model.generate(**asked, do_sample=True, temperature=1.0, top_k=0, max_new_tokens=40)
+        ids = model.generate(**asked, **sampling, max_new_tokens=40)
     return tokenizer.batch_decode(ids[:, asked["input_ids"].shape[1] :], skip_special_tokens=True)
 
 
@@ -69,7 +71,7 @@ def test_sampled_completions_read_as_text(sampled) -> None:
 
 
 def test_greedy_completions_copy_both_operands(loaded) -> None:
-    texts = answer(*loaded, [row["prompt"] for row in ROWS])
+    texts = answers(*loaded, do_sample=False)
     assert all(FORMS.fullmatch(text) for text in texts)
     operands = copied(texts)
     assert sum(operands) >= 0.99 * len(operands)

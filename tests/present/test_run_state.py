@@ -15,7 +15,7 @@ from grpo_tui.core.commands import Command, Outcome
 from grpo_tui.core.findings import SEVERITIES, Finding
 from grpo_tui.core.stages import SETTING as STAGE
 from grpo_tui.present.charts import health_spans, way_on
-from grpo_tui.present.run_state import DeltaReader, RunState, read_before_after
+from grpo_tui.present.run_state import DeltaReader, RunState
 from grpo_tui.present.runs_view import RunRow, ordered, read_run_row, run_names
 from grpo_tui.present.series import Series
 from grpo_tui.present.train_view import TrainView
@@ -410,17 +410,6 @@ def test_an_applied_change_is_told_once(run: RecordedRun) -> None:
     assert any("checkpoint-40 saved, 3.2 MB" in text for text in texts)
 
 
-def test_answers_before_and_after_show_when_the_run_has_ended(tmp_path: Path) -> None:
-    made = recorded(tmp_path / "done", "finished")
-    made.close()
-    held = Watcher(tmp_path / "done").look().before_after
-    assert held is not None
-    assert [pair.after_right for pair in held.pairs] == [True] * 4
-    assert [pair.before_right for pair in held.pairs] == [False] * 4
-    assert held.gain is not None
-    assert held.gain > 1.0
-
-
 def test_a_flat_run_is_not_said_to_rise(tmp_path: Path) -> None:
     made = RecordedRun(tmp_path / "flat")
     made.write(*[r.MetricRow(1, s, NOW, {"reward": 1.0 + 0.1 * (s % 2), "kl": 0.1}) for s in range(1, 60)])
@@ -468,25 +457,3 @@ def test_a_run_row_is_frozen() -> None:
     row = RunRow(Path("x"), "x", "training")
     with pytest.raises(AttributeError):
         row.name = "y"  # type: ignore[misc]
-
-
-@pytest.mark.parametrize(
-    ("text", "right"),
-    [
-        ("<answer>22</answer>", True),
-        ("so \\boxed{22}", True),
-        ("#### 22", True),
-        ("22", True),
-        ("7+15=22", False),
-        ("<answer>122</answer>", False),
-    ],
-)
-def test_an_answer_counts_in_a_form_that_is_asked_for(text: str, right: bool) -> None:
-    held = read_before_after([{"prompt": "7+15", "gold": "22", "before": text, "after": text}])
-    assert held is not None
-    assert held.pairs[0].after_right is right
-
-
-@pytest.mark.parametrize("value", [None, [], {}, {"rows": 3}, "x", {"rows": ["y"]}])
-def test_a_fact_of_another_shape_shows_no_answers(value: object) -> None:
-    assert read_before_after(value) is None

@@ -14,6 +14,7 @@ from typing import Any
 
 from grpo_tui.core import records as r
 from grpo_tui.core.commands import Command, Outcome
+from grpo_tui.core.evaluations import FACT, Evaluation, Evaluations
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import RankFile, write_heartbeat
@@ -106,9 +107,6 @@ class HostileRun:
             started,
             r.Fact("config", config),
             r.Fact("reproduction", {text("fact"): text("fact")}),
-            r.Fact(
-                "before_after", {"rows": [{key: text(key) for key in ("prompt", "gold", "before", "after")}]}
-            ),
             *infos,
         ]
 
@@ -159,7 +157,21 @@ class HostileRun:
             r.Dropped(1, "log", 2),
             *[r.LogLine(at, f"line {i} \x1b[{i}m") for i in range(MANY_LINES)],
             *lines,
+            *self._evaluated(0, 90),
+            *self._evaluated(STEPS, 91),
+            r.Fact(FACT, self._evaluations().to_json()),
         ]
+
+    def _evaluated(self, step: int, batch: int) -> list[Any]:
+        text = self.weave.text
+        answer = r.Completion(0, text("answer", 2), (1.0, None), 1.0, 0.0, 9, False)
+        prompt = [{"role": "user", "content": "asked \x1b[2J[@click=app.quit]"}]
+        group = r.Group(0, prompt, {"answer": text("right answer")}, (answer,))
+        return [r.GenerationBatch(1, batch, 0, "probe", step, step, self.now, (group,))]
+
+    def _evaluations(self) -> Evaluations:
+        text, done = self.weave.text, [Evaluation(0, 0.0, (0.0,), 90), Evaluation(STEPS, 1.0, (1.0,), 91)]
+        return Evaluations("k", text("measure"), 0, text("judge"), 1.0, (1.0, 1.0), 1, (), tuple(done))
 
     def _live(self) -> None:
         rank = RankFile(self.folder.rank(0), self.pid)

@@ -89,7 +89,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     made.write(r.Fact("reproduction", {"threads": 2, "installed": INSTALLED, "folder": str(tmp_path)}))
     made.end("finished")
     made.close()
-    RunSpec(load_config("c.yaml").to_json(), compare_prompts=4).write(made.folder.spec)
+    RunSpec(load_config("c.yaml").to_json()).write(made.folder.spec)
     remember(made.folder.root)
     return made.folder.root
 
@@ -114,7 +114,7 @@ def test_a_bundle_holds_the_files_with_hashes_and_names_them_by_where_they_are_i
     assert manifest["changes"] == [
         {"step": 2, "name": "learning_rate", "old": 1e-4, "new": 5e-5, "by": "you"}
     ]
-    assert (manifest["machine"]["threads"], manifest["compare_prompts"]) == (2, 4)
+    assert manifest["machine"]["threads"] == 2
     assert (tmp_path / "b" / "requirements.txt").read_text().splitlines() == [
         "--extra-index-url https://download.pytorch.org/whl/cpu",
         "# grpo-tui==0.1.0, from its repository",

@@ -31,7 +31,7 @@ TRLS_CARD = Path(str(SPEC and SPEC.origin)).parent / "templates" / "lm_model_car
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[RecordedRun]:
-    made = recorded(tmp_path / "first", "finished")
+    made = recorded(tmp_path / "first", "evaluated")
     yield made
     made.close()
 
@@ -68,7 +68,7 @@ def test_it_says_what_was_recorded(run: RecordedRun) -> None:
     assert cells(text, "temperature")[1] == "0.9"
     assert "| beta |" not in text  # its value is the default
     assert cells(text, "50") == ["50", "learning_rate", "5e-4", "2e-4"]
-    assert "Mean reward on 4 held-out prompts, greedy: 0.25 before training, 3.00 after." in text
+    assert "\nBetter than before training: pass\\@1 +0.97" in text
     assert "## Use" not in text
     assert "## Data" not in text
 

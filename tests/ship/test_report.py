@@ -47,8 +47,8 @@ class Page(HTMLParser):
 @pytest.fixture
 def runs(tmp_path: Path) -> list[str]:
     """A finished run, a failed one, and one with hostile texts and another temperature."""
-    for name in ("finished", "failed"):
-        recorded(tmp_path / name, name).close()
+    for name, kind in (("finished", "evaluated"), ("failed", "failed")):
+        recorded(tmp_path / name, kind).close()
     evil = RecordedRun(tmp_path / EVIL.replace("/", "∕"))
     evil.write(r.Fact("config", {"model": EVIL, "grpo": {"temperature": 0.5, "beta": 0.0}}))
     evil.write(r.RewardFunctionInfo(1, 3, EVIL, 1.0), r.SettingChanged(1, 1, 1.0, EVIL, EVIL, EVIL))
@@ -108,7 +108,7 @@ def test_one_run_is_its_facts_and_its_charts(
     assert [len(paths(chart, "line")) for chart in charts(text)] == [1] * 4
     assert {tag for tag, _ in Page(text).tags if tag[0] == "h" and tag[1:].isdigit()} == {"h1", "h2"}
     assert "Results" not in text
-    assert "greedy: 0.25 before training, 3.00 after" in text
+    assert "Better than before training: pass@1 +0.97" in text
     assert main(["report", runs[0], str(tmp_path / "none")]) == 2
     assert "no such folder" in capsys.readouterr().err
 

@@ -15,9 +15,12 @@ from grpo_tui.config.resolve import load_config
 from grpo_tui.config.section import Evaluate, OnRule
 from grpo_tui.core.evaluations import FACT, Evaluations
 from grpo_tui.core.paired import difference, pass_at
+from grpo_tui.core.text import one_line
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.demo.rewards import correctness
 from grpo_tui.demo.task import all_rows
+from grpo_tui.present.before_after import read_before_after
+from grpo_tui.present.evaluation_text import verdict
 from grpo_tui.present.events import whole_history
 from grpo_tui.rewards.library import AdaptiveWeight
 from grpo_tui.store.checkpoints import BEST, MARKER
@@ -128,6 +131,35 @@ def test_the_figures_are_those_of_the_recorded_completions(run: Any) -> None:
         else:
             assert "evaluate/pass@1/gain" not in row
     assert len({row["evaluate/reward/slow"] for row in rows.values()}) > 1
+
+
+def test_the_answers_of_the_first_and_the_newest_evaluation_are_found_beside_probe_prompts(
+    tmp_path: Path,
+) -> None:
+    def before(session: Session, trainer: Any) -> None:
+        def row_of(text: str) -> Any:
+            raise AssertionError(text)
+
+        session.ask_while_training(ROWS[:2], every=1, count=3, temperature=None, row_of=row_of)
+        evaluating()(session, trainer)
+
+    folder = tmp_path / "run"
+    run_recorded(folder, before_train=before, rewards=[correctness], max_steps=2)
+    with closing(RunReader(RunFolder(folder).database)) as reader:
+        found = evaluated(folder)
+        shown = read_before_after(reader, found)
+        asked = {step: reader.groups(first_step=step, last_step=step, mode="probe") for step in (0, 2)}
+    assert shown is not None
+    assert [pair.gold for pair in shown.pairs] == [row["answer"] for row in ROWS]
+    assert shown.said == verdict(found)[1]
+    for step, one in ((0, "before"), (2, "after")):
+        answers = [getattr(pair, one) for pair in shown.pairs]
+        mine = [group for group in asked[step] if len(group.completions) == WANTED.samples]
+        assert len(asked[step]) == len(ROWS) + 2
+        assert [answer.text for answer in answers] == [one_line(group.completions[0].text) for group in mine]
+        assert [answer.right for answer in answers] == [
+            sum(member.rewards[0] == 1.0 for member in group.completions) for group in mine
+        ]
 
 
 def test_a_resume_continues_the_series_and_asks_with_the_same_seed(tmp_path: Path) -> None:

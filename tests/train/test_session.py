@@ -15,7 +15,6 @@ from grpo_tui.store.live import read_errors, read_rank, write_error
 from grpo_tui.store.reader import RunReader
 from grpo_tui.train.session import Session
 from grpo_tui.train.settings import Refused
-from grpo_tui.train.worker import ANSWERS_BEFORE, _first_answers
 
 
 def _checkpoint(root: Path, step: int) -> None:
@@ -92,28 +91,3 @@ def test_the_first_rank_alone_forgets_what_ranks_of_the_earlier_attempt_said(
         return read_errors(RunFolder(tmp_path)) is not None
 
     assert [errors_seen_by(0), errors_seen_by(1)] == [False, True]
-
-
-def test_the_answers_before_training_are_those_before_the_first_step_of_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[Any] = []
-
-    def answers(trainer: Any, questions: Any) -> list[str]:
-        asked.append(questions)
-        return [f"answer {len(asked)} to {question['prompt']}" for question in questions]
-
-    monkeypatch.setattr("grpo_tui.train.worker._answers", answers)
-    folder = RunFolder(tmp_path)
-
-    def attempt(*prompts: str) -> list[str]:
-        session = Session(folder)
-        found = _first_answers(folder, session, None, [{"prompt": prompt} for prompt in prompts])
-        session.close("stopped")
-        return found
-
-    assert attempt("a", "b") == ["answer 1 to a", "answer 1 to b"]
-    assert attempt("a", "b") == ["answer 1 to a", "answer 1 to b"]
-    assert RunReader(folder.database).fact(ANSWERS_BEFORE) == ["answer 1 to a", "answer 1 to b"]
-    assert attempt("a") == ["answer 2 to a"], "another number of questions is asked again"
-    assert attempt() == []

@@ -16,6 +16,7 @@ from typing import Any
 
 from grpo_tui.core import records as r
 from grpo_tui.core.commands import Command, Outcome
+from grpo_tui.core.evaluations import FACT, Evaluation, Evaluations
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import RankFile, write_heartbeat
@@ -190,22 +191,33 @@ class RecordedRun:
         return r.MetricRow(1, self.step, self.at(self.step), values)
 
 
-ANSWERS = {
-    "rows": [
-        {
-            "prompt": f"What is {a} + {b}?",
-            "gold": str(a + b),
-            "before": f"I think {a + b + 1}",
-            "after": f"<think>{a}+{b}={a + b}</think><answer>{a + b}</answer>",
-            "before_reward": 0.25,
-            "after_reward": 3.0,
-        }
-        for a, b in ((3, 4), (12, 9), (20, 15), (7, 8))
-    ],
-    "before_reward": 0.25,
-    "after_reward": 3.0,
-    "gain": 2.75,
-}
+PAIRS, SAMPLES = 32, 2
+"""Prompts of the recorded evaluations, and completions per prompt."""
+
+
+def evaluated(steps: tuple[int, int] = (0, 60), batches: tuple[int, int] = (900, 901)) -> list[Any]:
+    """Records of two evaluations: nothing right at first, and all but one prompt right at last."""
+    sums = [(3, 4), (12, 9), (20, 15), (7, 8), *((a, a + 2) for a in range(1, PAIRS - 3))]
+    records: list[Any] = []
+    done = []
+    for step, batch, after in zip(steps, batches, (False, True), strict=True):
+        groups, means = [], []
+        for index, (a, b) in enumerate(sums):
+            right = after and index != 3
+            text = (
+                f"<think>{a}+{b}={a + b}</think><answer>{a + b}</answer>" if right else f"I think {a + b + 1}"
+            )
+            scores = (1.0, 1.0, 1.0) if right else (0.0, 0.0, 0.25)
+            total = sum(weight * score for (_, weight), score in zip(FUNCTIONS, scores, strict=True))
+            members = [r.Completion(i, text, scores, total, 0.0, 9, False) for i in range(SAMPLES)]
+            prompt = [{"role": "user", "content": f"What is {a} + {b}?"}]
+            groups.append(r.Group(index, prompt, {"answer": str(a + b)}, tuple(members)))
+            means.append(float(right))
+        records.append(r.GenerationBatch(1, batch, 0, "probe", step, step, NOW, tuple(groups)))
+        done.append(Evaluation(step, sum(means) / PAIRS, tuple(means), batch))
+    weights = tuple(weight for _, weight in FUNCTIONS)
+    found = Evaluations("k", "pass@1", 0, "correctness", 1.0, weights, SAMPLES, (), tuple(done))
+    return [*records, r.Fact(FACT, found.to_json())]
 
 
 _WHOLE: dict[str, tuple[RecordedRun, bytes]] = {}
@@ -213,7 +225,7 @@ _WHOLE: dict[str, tuple[RecordedRun, bytes]] = {}
 
 
 def recorded(root: Path, kind: str = "training") -> RecordedRun:
-    """A whole run of one kind: training, paused, failed, finished, loading.
+    """A whole run of one kind: training, paused, failed, finished, evaluated, loading.
 
     The first of a kind is written record by record, and the others are copies of it.
     """
@@ -234,14 +246,17 @@ def recorded(root: Path, kind: str = "training") -> RecordedRun:
 
 
 def _written(root: Path, kind: str) -> RecordedRun:
-    run = RecordedRun(root, total=60 if kind == "finished" else 120)
-    run.advance(60 if kind == "finished" else 57, missing=(20, 21, 22))
+    ended = kind in ("finished", "evaluated")
+    run = RecordedRun(root, total=60 if ended else 120)
+    run.advance(60 if ended else 57, missing=(20, 21, 22))
     run.events()
     run.log()
     if kind == "failed":
         cause = "reward function 'correctness' failed (rewards.py:12): KeyError: 'answer'"
         run.end("failed", {"type": "KeyError", "message": "'answer'", "cause": cause})
     elif kind == "finished":
-        run.write(r.Fact("before_after", ANSWERS))
+        run.end("finished")
+    elif kind == "evaluated":
+        run.write(*evaluated())
         run.end("finished")
     return run

@@ -45,7 +45,7 @@ def aged(run: RecordedRun, at: float) -> None:
         ("training", "step 57 ── “"),
         ("paused", "memory stays allocated"),
         ("failed", "ended ── failed"),
-        ("finished", "in the answer format"),
+        ("evaluated", "pass@1"),
         ("loading", "Appears with the first step"),
     ],
     ids=lambda word: word if word.isalpha() else "",

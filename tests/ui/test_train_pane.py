@@ -468,12 +468,14 @@ async def test_leaving_says_how_to_come_back_and_sends_nothing(run: RecordedRun)
 
 
 async def test_leaving_a_finished_run_says_nothing(tmp_path: Path) -> None:
-    run = recorded(Path("runs") / "demo-add", "finished")
+    run = recorded(Path("runs") / "demo-add", "evaluated")
     run.close()
     app = app_on(run.folder.root)
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await until(pilot, lambda: "before and after" in shown(app))
-        assert "right, in the answer format: 0 → 4 of 4" in shown(app)
+        assert "better: pass@1 0.00 → 0.97" in shown(app)
+        assert "0/2 I think 8" in shown(app)
+        assert "2/2 <think>3+4=" in shown(app)
         await pilot.press("P")
         await until(pilot, lambda: "The run is" in shown(app))
         await pilot.press("l")

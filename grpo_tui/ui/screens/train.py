@@ -464,9 +464,10 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
         self.query_one(EventSection).look(view)
 
     def choose_part(self, view: TrainView | None) -> None:
-        """Show the part the user chose. By default before and after once there is one, else the groups."""
+        """Show the part the user chose. By default before and after when a run has ended, else the groups."""
         ready = view is not None and view.before_after is not None
-        wanted = self._part_wanted or ("before-after" if ready else "groups")
+        ended = view is not None and not view.live
+        wanted = self._part_wanted or ("before-after" if ready and ended else "groups")
         if wanted == "before-after" and not ready:
             wanted = "groups"
         states = {

@@ -12,9 +12,10 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 
 from grpo_tui.core.text import ending, one_line, shell_word, shorten
+from grpo_tui.present.before_after import Answered, BeforeAfter
 from grpo_tui.present.events import whole_history
 from grpo_tui.present.formatting import clock, date, fixed, from_here, moment, plural
-from grpo_tui.present.train_view import BeforeAfter, EventRow, TrainView
+from grpo_tui.present.train_view import EventRow, TrainView
 from grpo_tui.ui.kit.table import CursorList, LazyLines
 from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, pad, ruled, width_of
 from grpo_tui.ui.screens.reading import TextScreen
@@ -167,11 +168,8 @@ class EventSection(Vertical, Shell):
             self.app.push_screen(TextScreen(f"event, {date(row.at)} {clock(row.at)}", row.text))
 
 
-_RIGHT = {True: ("✓", "good"), False: ("✗", "bad"), None: ("·", "dim")}
-
-
 class BeforeAfterList(LineScroll):
-    """Answers to held-out prompts before and after training, one prompt a line."""
+    """Answers to held-out prompts at the first and the newest evaluation, one prompt a line."""
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
@@ -187,37 +185,41 @@ class BeforeAfterList(LineScroll):
         held = self._pair
         if held is None:
             return []
-        prompts = max((len(p.prompt) for p in held.pairs), default=8)
-        prompt_w = max(8, min(prompts + 1, width // 4))
-        gold_w = max(6, min(12, max((len(p.gold) for p in held.pairs), default=4) + 2))
+        prompt_w = max(8, min(max(cell_len(p.prompt) for p in held.pairs) + 1, width // 4))
+        gold_w = max(6, min(12, max(cell_len(p.gold) for p in held.pairs) + 2))
         rest = max(10, width - prompt_w - gold_w - 2)
-        rewards = [r for p in held.pairs for r in (p.before_reward, p.after_reward) if r is not None]
-        scored = max((len(fixed(r)) + 1 for r in rewards), default=0)
-        before_w = min(rest // 2, max((len(p.before) for p in held.pairs), default=8) + 4 + scored)
-        lines: list[Line] = [_title(held, width)]
-        head = pad("prompt", prompt_w) + pad("gold", gold_w) + pad("  before", before_w) + "  after"
-        lines.append([Span(" " + head, "dim")])
-        for p in held.pairs:
-            before, after = _RIGHT[p.before_right], _RIGHT[p.after_right]
-            lines.append(
-                [
-                    Span(" " + pad(p.prompt, prompt_w)),
-                    Span(pad(p.gold, gold_w), "strong"),
-                    Span(before[0] + " ", before[1]),
-                    Span(_reward(p.before_reward, scored), "dim"),
-                    Span(pad(_with_end(p.before, before_w - 4 - scored), before_w - 2 - scored), "dim"),
-                    Span(after[0] + " ", after[1]),
-                    Span(_reward(p.after_reward, scored), "strong"),
-                    Span(_with_end(p.after, rest - before_w - 2 - scored)),
-                ]
-            )
+        scored = max(len(_score(a, held.samples)) for p in held.pairs for a in (p.before, p.after)) + 1
+        before_w = min(rest // 2, max(8, *(cell_len(p.before.text) + scored + 2 for p in held.pairs)))
+        title = [Span("before and after", "title")]
+        said = held.said if width_of(title) + cell_len(held.said) + 8 <= width else held.brief
+        head = pad("prompt", prompt_w) + pad("gold", gold_w) + pad("before", before_w) + "after"
+        lines: list[Line] = [
+            ruled([title, [Span(said, "strong")]], width),
+            [Span(" " + head, "dim")],
+        ]
+        lines += [
+            [
+                Span(" " + pad(p.prompt, prompt_w)),
+                Span(pad(p.gold, gold_w), "strong"),
+                *_answer(p.before, held.samples, scored, before_w, "dim"),
+                *_answer(p.after, held.samples, scored, rest - before_w, "text"),
+            ]
+            for p in held.pairs
+        ]
         lines.append(())
         lines.append([Span(" Next: ", "dim"), *_next(self._folder, width)])
         return lines
 
 
-def _reward(value: float | None, width: int) -> str:
-    return pad(fixed(value), width - 1, right=True) + " " if width else ""
+def _score(one: Answered, samples: int) -> str:
+    return fixed(one.reward) if one.right is None else f"{one.right}/{samples}"
+
+
+def _answer(one: Answered, samples: int, scored: int, width: int, role: str) -> list[Span]:
+    """Show how many completions are right, or the mean reward if no reward decides, and the first one."""
+    found = {None: "dim", 0: "bad", samples: "good"}.get(one.right, "attention")
+    text = _with_end(one.text, width - scored - 2)
+    return [Span(pad(_score(one, samples), scored), found), Span(pad(text, width - scored), role)]
 
 
 def _with_end(text: str, width: int) -> str:
@@ -229,19 +231,6 @@ def _with_end(text: str, width: int) -> str:
     while head and head[-1].isdigit():
         head = head[:-1]  # a truncated number would read as another number
     return f"{head}{tail}"
-
-
-def _title(held: BeforeAfter, width: int) -> Line:
-    parts: list[Line] = [[Span("before and after", "title")]]
-    known = [p for p in held.pairs if p.before_right is not None]
-    if known:
-        before = sum(bool(p.before_right) for p in known)
-        after = sum(bool(p.after_right) for p in known)
-        parts.append([Span(f"right, in the answer format: {before} → {after} of {len(known)}", "strong")])
-    if held.gain is not None:
-        sign, role = ("▲", "good") if held.gain > 0 else ("▼", "bad") if held.gain < 0 else ("→", "dim")
-        parts.append([Span("reward ", "dim"), Span(f"{sign} {fixed(abs(held.gain))}", role)])
-    return ruled(parts, width)
 
 
 def _next(folder: str, width: int) -> list[Span]:
