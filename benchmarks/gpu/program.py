@@ -44,12 +44,12 @@ class Run:
         self._report, self._env = report, env
 
     def program(
-        self, *words: str | Path, limit_s: float = COMMAND_S + 30
+        self, *words: str | Path, limit_s: float = COMMAND_S + 30, codes: Sequence[int] = (0,)
     ) -> subprocess.CompletedProcess[str]:
         """Run one command of the program and wait for it.
 
         Raises:
-            CheckFailed: It ended with another code than 0; the message is what it said.
+            CheckFailed: It ended with a code not in `codes`; the message is what it said.
         """
         try:
             done = subprocess.run(
@@ -59,7 +59,7 @@ class Run:
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             raise CheckFailed(f"`{words[0]}` did not return in time") from None
-        if done.returncode:
+        if done.returncode not in codes:
             raise CheckFailed(f"`{words[0]}` ended with {done.returncode}: {done.stderr or done.stdout}")
         return done
 
