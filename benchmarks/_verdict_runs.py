@@ -117,7 +117,7 @@ FAULTS = (
         "temperature-3",
         ("temperature=3.0",),
         40,
-        ("policy.truncation", "signal.all-wrong", "signal.constant"),
+        ("policy.noise",),
     ),
     Run("kl-runs-away", ("beta=0.001", "learning_rate=1.2e-3"), 100, ("policy.kl", *BROKE), within=90),
     Run("repeats", (_rewards("repeats"),), 120, ("policy.repetition", "policy.truncation"), within=100),
@@ -155,7 +155,7 @@ FAULTS = (
         within=60,
     ),
     Run("no-gradient", ("beta=10.0", "learning_rate=1e-7"), 200, ("policy.learning-rate-low",), within=180),
-    Run("random-reward", (_rewards("loud_noise"),), 160, ("policy.learning-rate-low",), within=160),
+    Run("random-reward", (_rewards("loud_noise"),), 160, ("signal.reward-random",)),
 )
 EVAL = ("eval_strategy=steps", "eval_steps=10", "num_generations_eval=8", "per_device_eval_batch_size=64")
 HEALTHY = (

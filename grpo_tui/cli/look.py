@@ -1,6 +1,6 @@
 """Commands that read runs: attach, runs, status. Also how every command finds its run folder.
 
-Folders with completions logged by TRL or verl are accepted as run folders, but cannot be steered.
+What other tools logged is accepted as run folders, but cannot be steered.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ def runs(parsed: Any) -> int:
             "no runs here yet. Try one with `grpo-tui demo`, or start your own with `grpo-tui train CONFIG`"
         )
     for source, step in logs:
-        name = one_line(from_here(source.root))
-        print(f"{'logs':9} step {step}{'':6}  read-only, of {NAMES[source.kind]:>4}  {name}")
+        tool, name = NAMES.get(source.kind, source.kind), one_line(from_here(source.root))
+        print(f"{'logs':9} {f'step {step}' if step else '':11}  read-only, of {tool:>4}  {name}")
     return OK
 
 
@@ -263,15 +263,16 @@ def _number(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, int | float) else "-" if value is None else str(value)
 
 
-NAMES = {"trl": "TRL", "verl": "verl"}
+NAMES = {"trl": "TRL"}
+"""How a tool is written, if not as its kind."""
 
 
 def log_source(path: Path) -> LogSource | None:
-    """Return the logged completions in a folder, or in the only subfolder with any, else None."""
-    if not path.is_dir() or RunFolder(path).exists():
+    """Return the logged completions at a path, or in the only subfolder with any, else None."""
+    if RunFolder(path).exists():
         return None
     own = source_at(path)
-    if own is not None:
+    if own is not None or not path.is_dir():
         return own
     found = find_sources([path])
     if len(found) > 1:
@@ -299,7 +300,8 @@ def followed(source: LogSource) -> Iterator[Path]:
 
 def what_it_is(source: LogSource) -> str:
     """Describe the source, such as `completions that TRL logged in DIR`."""
-    return f"completions that {NAMES[source.kind]} logged in {one_line(str(source.folder))}"
+    name = NAMES.get(source.kind, source.kind)
+    return f"completions that {name} logged in {one_line(str(source.folder))}"
 
 
 def list_logs(roots: Sequence[Path]) -> list[tuple[LogSource, int]]:

@@ -351,7 +351,7 @@ examples:
   grpo-tui completions RUN --search "wait" --over-steps       when did this begin?
   grpo-tui completions RUN --regex '\\\\boxed\\{.*\\}' --count
   grpo-tui completions RUN --where 'rewards.format is none' --format md > issue.md
-RUN is a run folder, a folder with TRL's completions_*.parquet, or one with verl's STEP.jsonl.
+RUN is a run folder, or what TRL, verl, prime-rl, rlprobe or trackio logged (docs/completions.md).
 Exit codes: 0 done, 1 search incomplete, 2 usage error. The language of --where is in docs/completions.md.
 """
 

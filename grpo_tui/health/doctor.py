@@ -28,6 +28,7 @@ IMPLIED: Mapping[str, tuple[str, ...]] = {
     "policy.broke": (
         "policy.reward-fell", "policy.collapse", "policy.truncation", "policy.length-runaway",
         "policy.repetition", "policy.no-end-token", "policy.kl", "policy.gradient-spikes", "policy.held-out",
+        "policy.noise",
         "signal.all-wrong", "signal.identical", "signal.equal",
     ),
     "policy.collapse": ("policy.reward-fell", "signal.identical"),

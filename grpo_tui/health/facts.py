@@ -41,14 +41,39 @@ class Settings:
     names: tuple[str, ...] = ()
     normalized: bool = False
     """Whether TRL divides each function by its own std (`normalize_then_sum`)."""
-    beta: float = 0.0
+    beta: float | None = 0.0
+    """None when it is not known. TRL logs `kl` only when it is above 0."""
+    by_sequence: bool = False
+    """Whether ratios are clipped per sequence, which clips far more of them by design (GSPO)."""
     learning_rate: float | None = None
+    temperature: float | None = None
     max_completion_length: int | None = None
     total_steps: int | None = None
     has_tokens: bool = True
     """Whether lengths and truncation were recorded. Imported logs may lack them."""
     from_groups: bool = False
     """Whether reward, length and truncation come from the groups because no metrics were logged."""
+
+
+class Repeats(NamedTuple):
+    """Squared differences of one function's scores, and the number of differences they come from.
+
+    Attributes:
+        own: Of completions with the same text, from their mean.
+        again: Completions that repeat a text of their group.
+        all: Of all completions of a group, from their mean.
+        size: Completions but one.
+    """
+
+    own: float = 0.0
+    again: int = 0
+    all: float = 0.0
+    size: int = 0
+
+    @property
+    def share(self) -> float:
+        """The variance of equal texts as a fraction of the variance within groups; 0 without either."""
+        return (self.own / self.again) / (self.all / self.size) if self.again and self.all > 0 else 0.0
 
 
 class FunctionFacts(NamedTuple):
@@ -61,6 +86,7 @@ class FunctionFacts(NamedTuple):
     high: float
     mean: float | None
     none: int
+    repeats: Repeats = Repeats()
 
     @property
     def varies(self) -> bool:
@@ -138,7 +164,10 @@ def facts_of(group: Members, prompt: str, settings: Settings, *, repetition: boo
     totals = [c.total for c in members]
     low, high, middle = _extent(totals)
     columns = _columns(members, len(settings.weights))
-    functions = tuple(FunctionFacts(*_extent(column), column.count(None)) for column in columns)
+    same = _same_texts(members)
+    functions = tuple(
+        FunctionFacts(*_extent(column), column.count(None), _repeats(column, same)) for column in columns
+    )
     weighted = [f for f, weight in zip(functions, settings.weights, strict=True) if weight]
     first = members[0].text[:MOST_TEXT] if members else ""
     return GroupFacts(
@@ -156,6 +185,31 @@ def facts_of(group: Members, prompt: str, settings: Settings, *, repetition: boo
         functions,
         columns,
     )
+
+
+def _same_texts(members: Sequence[Completion]) -> list[list[int]]:
+    """Return the places of completions with the same text, for each text that occurs more than once."""
+    if len({c.text for c in members}) == len(members):
+        return []
+    places: dict[str, list[int]] = {}
+    for place, completion in enumerate(members):
+        if completion.text and completion.messages is None:
+            places.setdefault(completion.text, []).append(place)
+    return [one for one in places.values() if len(one) > 1]
+
+
+def _repeats(column: Sequence[float | None], same: Sequence[Sequence[int]]) -> Repeats:
+    own = [_squares([column[place] for place in one]) for one in same]
+    if not own:
+        return Repeats(0.0, 0, *_squares(column))
+    return Repeats(sum(total for total, _ in own), sum(count for _, count in own), *_squares(column))
+
+
+def _squares(values: Sequence[float | None]) -> tuple[float, int]:
+    """Return the sum of squares about the mean, and the number of finite values but one."""
+    kept = scored(values)
+    middle = sum(kept) / len(kept) if kept else 0.0
+    return sum((value - middle) ** 2 for value in kept), max(0, len(kept) - 1)
 
 
 def _columns(members: Sequence[Completion], functions: int) -> Sequence[Sequence[float | None]]:

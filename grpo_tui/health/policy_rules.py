@@ -9,7 +9,7 @@ from grpo_tui.core.findings import Remedy
 from grpo_tui.core.records import SKIPPED
 from grpo_tui.core.statistics import SAME, mean
 from grpo_tui.health.course import EARLY, RECENT
-from grpo_tui.health.state import Found, Limits, RunState, number, percent
+from grpo_tui.health.state import CLIPPED, Found, Limits, RunState, number, percent
 
 REWARD, ENTROPY, KL, GRADIENT, RATE = "reward", "entropy", "kl", "grad_norm", "learning_rate"
 LENGTH, TRUNCATED = "completions/mean_length", "completions/clipped_ratio"
@@ -100,7 +100,8 @@ def _collapse(state: RunState, limits: Limits) -> Found | None:
     if state.causes(steps)["all-correct"] * 2 >= max(1, state.causes(steps).total()):
         return None
     fell = {"steps": steps, "errors": 4, "drop": 0.25, "spread": 0.3}
-    if state.gained(limits["gain"]) and _fallen(state, fell) is None:
+    flat = level < limits["deep"] * entropy.start and state.stood_still(limits["flat"], steps)
+    if state.gained(limits["gain"]) and _fallen(state, fell) is None and not flat:
         return None
     reward = state.course(REWARD)
     said = (
@@ -110,6 +111,25 @@ def _collapse(state: RunState, limits: Limits) -> Found | None:
     evidence = {"entropy_start": entropy.start, ENTROPY: level, "reward_start": reward.start,
                 REWARD: reward.level(steps)}  # fmt: skip
     return Found(said, evidence, remedies=_lower_rate(state), changed=entropy)
+
+
+def _noise(state: RunState, limits: Limits) -> Found | None:
+    entropy, reward, steps = state.course(ENTROPY), state.course(REWARD), limits["steps"]
+    level = entropy.level(steps)
+    if min(entropy.count, reward.count) < limits["least"] or not level >= limits["level"]:
+        return None
+    if state.gained(limits["gain"], steps):
+        return None
+    hot = state.settings.temperature or 0.0
+    said = (
+        f"Entropy is {number(level)} nats, as if each token were one of {math.exp(level):,.0f} equally "
+        f"likely ones, while the reward went from {number(reward.start)} to {number(reward.level(steps))}."
+    )
+    fix = (Remedy(f"temperature 1 instead of {hot:g}", "temperature", 1.0, live=True),) if hot > 1 else ()
+    evidence = {ENTROPY: level, "temperature": hot or None, "reward_start": reward.start,
+                REWARD: reward.level(steps)}  # fmt: skip
+    early = entropy.start >= limits["level"]
+    return Found(said, evidence, remedies=fix, since=1 if early else None, changed=None if early else entropy)
 
 
 def _truncation(state: RunState, limits: Limits) -> Found | None:
@@ -175,13 +195,13 @@ def _no_end_token(state: RunState, limits: Limits) -> Found | None:
 
 def _kl(state: RunState, limits: Limits) -> Found | None:
     kl, reward = state.course(KL), state.course(REWARD)
-    if not state.settings.beta or kl.count < limits["least"]:
+    if state.settings.beta == 0 or kl.count < limits["least"]:
         return None
     level = kl.middle(limits["steps"])
     if not level > max(limits["level"], limits["ratio"] * kl.start):
         return None
     below = reward.best - reward.level(limits["steps"]) >= limits["spread"] * state.spread
-    if not below and state.gained(0.0, limits["steps"]):
+    if not below and level < limits["extreme"] and state.gained(0.0, limits["steps"]):
         return None
     now, best = reward.level(limits["steps"]), reward.best
     said = (
@@ -190,6 +210,15 @@ def _kl(state: RunState, limits: Limits) -> Found | None:
     )
     evidence = {"kl_start": kl.start, KL: level, REWARD: now, "best": best}
     return Found(said, evidence, remedies=_lower_rate(state), changed=kl)
+
+
+def _clipped(state: RunState, limits: Limits) -> Found | None:
+    course, steps = state.course(CLIPPED), limits["steps"]
+    if course.count < steps or state.settings.by_sequence or not course.level(steps) >= limits["share"]:
+        return None
+    level = percent(course.level(steps))
+    said = f"On average {level} of the tokens of the last {steps:g} steps were clipped."
+    return Found(said, {"clipped": course.level(steps)}, remedies=_lower_rate(state), changed=course)
 
 
 def _gradient_nan(state: RunState, limits: Limits) -> Found | None:
@@ -301,11 +330,13 @@ RULES = {
     "policy.broke": _broke,
     "policy.reward-fell": _reward_fell,
     "policy.collapse": _collapse,
+    "policy.noise": _noise,
     "policy.truncation": _truncation,
     "policy.length-runaway": _length_runaway,
     "policy.repetition": _repetition,
     "policy.no-end-token": _no_end_token,
     "policy.kl": _kl,
+    "policy.clipped": _clipped,
     "policy.gradient-nan": _gradient_nan,
     "policy.gradient-spikes": _gradient_spikes,
     "policy.gradient-zero": _gradient_zero,

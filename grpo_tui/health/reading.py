@@ -19,10 +19,11 @@ from grpo_tui.core.stages import stage_start
 from grpo_tui.core.statistics import is_number
 from grpo_tui.health.doctor import Doctor
 from grpo_tui.health.facts import GroupFacts, Observation, Settings, Visits, facts_of
+from grpo_tui.health.state import CLIPPED, ZERO_STD
 from grpo_tui.store.read_health import failed_calls, phase_seconds, prompt_ranges, training_groups
 from grpo_tui.store.read_series import metric_keys, series_window, step_range
 from grpo_tui.store.reader import RunReader, lasting
-from grpo_tui.store.rollouts import absent_fields
+from grpo_tui.store.rollouts import IMPORTED, SAMPLED, absent_fields
 
 STRETCHES = 1_024
 MOST_GROUPS = 1_024
@@ -30,10 +31,11 @@ MOST_GROUPS = 1_024
 PAGE = 64
 KEYS = (
     "reward", "reward_std", "entropy", "kl", "grad_norm", "learning_rate", "step_time", "eval_reward",
-    "completions/mean_length", "completions/clipped_ratio", SKIPPED,
+    "completions/mean_length", "completions/clipped_ratio", ZERO_STD, CLIPPED, SKIPPED,
 )  # fmt: skip
-_OPTIONAL = frozenset({"kl", "eval_reward", SKIPPED})
-"""Logged only with `beta` above 0, with evaluation, and after a gradient that is NaN."""
+_OPTIONAL = frozenset({"kl", "eval_reward", ZERO_STD, CLIPPED, SKIPPED})
+"""Logged only with `beta` above 0, with evaluation, by some losses, and after a gradient that is NaN. What
+`frac_reward_zero_std` says is counted in the groups when they were recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +72,10 @@ def begin(reader: RunReader) -> tuple[Doctor, Iterator[Observation]]:
     settings = settings_of(reader, logged="reward" in logged)
     changes = _changes(reader)
     after = stage_start(changes)
-    groups = [one for one in training_groups(reader) if one[0] > after]
-    prompts = {key: Visits(count, low, high, group) for key, count, low, high, group in prompt_ranges(reader)}
+    selected = SAMPLED in absent_fields(reader)  # of each group only some completions were kept
+    groups = [] if selected else [one for one in training_groups(reader) if one[0] > after]
+    ranges = [] if selected else prompt_ranges(reader)
+    prompts = {key: Visits(count, low, high, group) for key, count, low, high, group in ranges}
     doctor = Doctor(settings, limits_of(reader), prompts or None)
     doctor.changes += changes
     return doctor, _observations(reader, settings, groups, [key for key in KEYS if key in logged], after)
@@ -101,15 +105,17 @@ def _changes(reader: RunReader) -> list[SettingChanged]:
 def settings_of(reader: RunReader, *, logged: bool) -> Settings:
     """Return what the rules need from the run's config, with TRL's defaults for missing entries."""
     config = _mapping(reader.fact("config"))
-    grpo = _mapping(config.get("grpo"))
+    grpo = {**_mapping(_mapping(reader.fact(IMPORTED)).get("settings")), **_mapping(config.get("grpo"))}
     functions = reader.reward_functions()
     limit, total = grpo.get("max_completion_length"), reader.attempts()
     return Settings(
         weights=tuple(f.weight if is_number(f.weight) else 1.0 for f in functions),
         names=tuple(str(f.name) for f in functions),
         normalized=grpo.get("multi_objective_aggregation") == "normalize_then_sum",
-        beta=_number(grpo.get("beta")) or 0.0,
+        beta=_number(grpo.get("beta", 0.0 if config else None)),
+        by_sequence=grpo.get("importance_sampling_level") == "sequence",
         learning_rate=_number(grpo.get("learning_rate")),
+        temperature=_number(grpo.get("temperature", 1.0 if config else None)),
         max_completion_length=limit if isinstance(limit, int) else None,
         total_steps=next((attempt.total_steps for attempt in reversed(total) if attempt.total_steps), None),
         has_tokens=not absent_fields(reader) & {"tokens", "truncated"},

@@ -8,7 +8,16 @@ from functools import partial
 
 from grpo_tui.core.findings import Severity
 from grpo_tui.core.statistics import SAME
-from grpo_tui.health.state import NO_SIGNAL, Found, FunctionState, Limits, RunState, number, percent
+from grpo_tui.health.state import (
+    NO_SIGNAL,
+    ZERO_STD,
+    Found,
+    FunctionState,
+    Limits,
+    RunState,
+    number,
+    percent,
+)
 
 _EQUAL = ("equal", "all-correct", "all-wrong")
 _FORMAT = re.compile(r"format|tag|xml|structure|template", re.IGNORECASE)
@@ -35,6 +44,8 @@ _SENTENCES = {
 
 def _no_signal(cause: str, state: RunState, limits: Limits) -> Found | None:
     counts = state.causes(limits["steps"])
+    if cause == "equal" and not state.groups:
+        return _zero_std(state, limits)
     total, none = counts.total(), counts.total() - counts["some"]
     if total < limits["groups"] or none < limits["share"] * total or _main_cause(state, counts) != cause:
         return None
@@ -49,6 +60,16 @@ def _no_signal(cause: str, state: RunState, limits: Limits) -> Found | None:
     query = _QUERIES.get(cause, "zero_std")
     severity: Severity | None = "info" if solved else None
     return Found(f"{told}.", evidence, query, severity=severity, changed=state.course(NO_SIGNAL))
+
+
+def _zero_std(state: RunState, limits: Limits) -> Found | None:
+    """Judge by the logged share of groups without a signal, when no groups were recorded."""
+    course, steps = state.course(ZERO_STD), limits["steps"]
+    level = course.level(steps)
+    if course.count < steps or not level >= limits["share"]:
+        return None
+    said = f"{ZERO_STD} is {percent(level)} on average over the last {steps:g} steps."
+    return Found(said, {"no_signal": level}, changed=course)
 
 
 def _not_finite(state: RunState, limits: Limits) -> Found | None:
@@ -92,6 +113,18 @@ def _stuck(state: RunState, limits: Limits) -> Found | None:
             severity: Severity | None = None if abs(value) < SAME else "info"
             return Found(said, {"function": name, "value": value, "completions": function.values},
                          severity=severity)  # fmt: skip
+    return None
+
+
+def _random(state: RunState, limits: Limits) -> Found | None:
+    for name, _, function in _used(state):
+        seen = function.repeated(limits["steps"])
+        if seen.again >= limits["repeats"] and seen.share >= limits["share"]:
+            said = (
+                f"{name} gave different scores to {seen.again:,} completions that repeat a text of their "
+                f"group. Their variance is {percent(min(1.0, seen.share))} of the variance within groups."
+            )
+            return Found(said, {"function": name, "repeated": seen.again, "share": seen.share})
     return None
 
 
@@ -186,6 +219,7 @@ RULES: dict[str, Callable[[RunState, Limits], Found | None]] = {
     "signal.not-finite": _not_finite,
     **{f"signal.{cause}": partial(_no_signal, cause) for cause in list(_SENTENCES)[1:]},
     "signal.reward-stuck": _stuck,
+    "signal.reward-random": _random,
     "signal.reward-drowned": _drowned,
     "signal.reward-saturated": _saturated,
     "signal.format-only": _format_only,

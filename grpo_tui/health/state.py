@@ -12,10 +12,11 @@ from typing import NamedTuple, TypeVar
 from grpo_tui.core.findings import Remedy, Severity
 from grpo_tui.core.statistics import SAME, column_covariances, mean, shares_of
 from grpo_tui.health.course import EARLY, LEVEL, RECENT, Course
-from grpo_tui.health.facts import GroupFacts, Observation, Settings, Visits
+from grpo_tui.health.facts import GroupFacts, Observation, Repeats, Settings, Visits
 
 Limits = Mapping[str, float]
 T = TypeVar("T")
+ZERO_STD, CLIPPED = "frac_reward_zero_std", "clip_ratio/region_mean"
 NO_SIGNAL = "no signal"
 """Key of the course that tracks the fraction of a step's groups without a signal."""
 
@@ -68,6 +69,8 @@ class FunctionState:
     varied: deque[int] = field(default_factory=lambda: deque(maxlen=RECENT))
     """For each recent observation, the number of groups in which its values differ."""
     ever_varied: bool = False
+    repeats: deque[Repeats] = field(default_factory=lambda: deque(maxlen=RECENT))
+    """For each recent observation, how the scores of equal texts differ."""
 
     @property
     def span(self) -> float:
@@ -77,6 +80,10 @@ class FunctionState:
     def moved(self, steps: float) -> int:
         """Return the number of groups in the newest observations in which its values differ."""
         return sum(_newest(self.varied, steps))
+
+    def repeated(self, steps: float) -> Repeats:
+        """Return how the scores of equal texts differ over the newest observations."""
+        return Repeats(*map(sum, zip(*_newest(self.repeats, steps), strict=True)))
 
 
 @dataclass(slots=True)
@@ -116,6 +123,7 @@ class RunState:
         prompts: Totals by prompt key.
         at_best: Means of the metrics where the mean of the reward is highest.
         texts_differed: Number of groups with different texts and no signal.
+        groups: Number of groups seen.
     """
 
     def __init__(self, settings: Settings, prompts: Mapping[str, Visits] | None = None) -> None:
@@ -130,6 +138,7 @@ class RunState:
         self.evaluations: list[tuple[int, float, float]] = []
         self.at_best: Mapping[str, float] = {}
         self.texts_differed = 0
+        self.groups = 0
         self.had_signal = False
         self._counts_prompts = prompts is None
         self._starts: deque[int] = deque(maxlen=RECENT)
@@ -137,6 +146,8 @@ class RunState:
         self._covariances: deque[_Covariances] = deque(maxlen=RECENT)
         self._causes: deque[Counter[str]] = deque(maxlen=RECENT)
         self._failed: deque[Mapping[int, int]] = deque(maxlen=RECENT)
+        self._half: tuple[int, float] | None = None
+        """Observations and reward when entropy first was below half its start."""
         self._counted: dict[int, Counter[str]] = {}
         """Sums of `_causes` over the newest observations, by their number."""
 
@@ -204,6 +215,13 @@ class RunState:
         gain = reward.level(steps) - reward.start
         return gain > share * self.spread and gain > 2 * (reward.error(steps) + reward.error(EARLY))
 
+    def stood_still(self, least: float, steps: float = 10) -> bool:
+        """Return whether the reward has not risen by two standard errors since entropy was at half."""
+        if self._half is None or self.observations - self._half[0] < least:
+            return False
+        reward = self.course("reward")
+        return reward.level(steps) - self._half[1] <= 2 * 2**0.5 * reward.error(steps)
+
     @property
     def spread(self) -> float:
         """`reward_std` at the start, the scale for changes of the reward; 0 when not logged."""
@@ -212,6 +230,7 @@ class RunState:
     def see(self, step: Observation) -> None:
         """Take the next step."""
         self.observations += 1
+        self.groups += len(step.groups)
         self.first_step = step.first_step if self.first_step is None else self.first_step
         self.step = step.step
         self._starts.append(step.first_step)
@@ -230,6 +249,9 @@ class RunState:
         self.had_signal = self.had_signal or self._causes[-1]["some"] > 0
         for key, value in self._values(step).items():
             self.courses.setdefault(key, Course()).add(step.step, value, missing=key in step.missing)
+        entropy = self.course("entropy")
+        if self._half is None and entropy.level(LEVEL) < entropy.start / 2:
+            self._half = self.observations, self.course("reward").level(LEVEL)
         for phase, seconds in step.seconds.items():
             self.courses.setdefault(f"phase/{phase}", Course()).add(step.step, seconds)
         if self.course("reward").best_step == step.step:
@@ -304,6 +326,7 @@ def _see_function(function: FunctionState, step: Observation, index: int) -> Non
     function.values += size - none
     function.low = min(function.low, *(one.low for one in facts))
     function.high = max(function.high, *(one.high for one in facts))
+    function.repeats.append(Repeats(*map(sum, zip(*(one.repeats for one in facts), strict=True))))
     function.ever_varied = function.ever_varied or function.varied[-1] > 0
     middle = mean(one.mean for one in facts)
     if middle is not None:

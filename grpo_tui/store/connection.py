@@ -112,17 +112,32 @@ def open_reader(path: Path) -> sqlite3.Connection:
     """
     if not path.exists():
         raise RunDatabaseError(f"{path.parent}: no run.db here. `grpo-tui runs` lists the runs it can find.")
-    _refuse_links(path)
-    try:
-        connection, version = _open_read_only(path)
-    except SQLITE_ERRORS as error:
-        raise DamagedError(f"{path}: {error}.") from error
+    connection, version = _open_foreign(path)
     if version == 0:
         connection.close()
         raise RunDatabaseError(f"{path}: the run has not written anything yet.")
     _check_version(path, version)
     _refuse_programs(path, connection)
     return connection
+
+
+def open_other(path: Path) -> sqlite3.Connection:
+    """Open the SQLite file of another program read-only, as `open_reader` opens `run.db`.
+
+    Raises:
+        RunDatabaseError: It is not a database, not a regular file, or holds views or triggers.
+    """
+    connection, _ = _open_foreign(path)
+    _refuse_programs(path, connection)
+    return connection
+
+
+def _open_foreign(path: Path) -> tuple[sqlite3.Connection, int]:
+    _refuse_links(path)
+    try:
+        return _open_read_only(path)
+    except SQLITE_ERRORS as error:
+        raise DamagedError(f"{path}: {error}.") from error
 
 
 def _refuse_links(path: Path) -> None:

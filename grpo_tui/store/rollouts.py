@@ -10,6 +10,8 @@ from grpo_tui.store.reader import RunReader
 from grpo_tui.store.values import from_column, messages_from, object_from, prompt_from
 
 IMPORTED = "imported"
+SAMPLED = "groups"
+"""Absent field of logs that hold a selection of the completions, so that their groups cannot be judged."""
 """Key of a fact of imported logs: their source, the fields they lack (`absent`), and notes."""
 MOST_NOTES = 3
 PAGE = 500

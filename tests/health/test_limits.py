@@ -24,6 +24,7 @@ QUIET = group([(0.0, 1.0), (40.0, 0.0), (13.0, 0.0), (27.0, 1.0)], LOUD)
 LOOPS = group([(0.0,), (1.0,)], texts=["one two three four " * 20] * 2)
 PROSE = group([(0.0,), (1.0,)], texts=[" ".join(f"word{n}" for n in range(40))] * 2)
 NO_END = group([(0.0,), (1.0,)] * 4, texts=["<answer>4</answer> " + "and so on " * 9] * 8, truncated=True)
+NOISY = group([(0.0,), (1.0,), (1.0,), (2.0,)], texts=["a", "a", "b", "b"])
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,7 @@ SCENES: dict[str, Scene] = {
     "signal.all-correct": Scene(9, groups=lambda step: [RIGHT, RIGHT, RIGHT, WRONG if step == 1 else RIGHT]),
     "signal.equal": Scene(20, groups=lambda step: [MIXED if step < 3 else group([(0.5,)] * 4)] * 4),
     "signal.reward-stuck": Scene(30, groups=each(STUCK), settings=TWO),
+    "signal.reward-random": Scene(20, groups=each(NOISY)),
     "signal.reward-drowned": Scene(30, groups=each(QUIET), settings=LOUD),
     "signal.reward-saturated": Scene(60, groups=lambda step: [MIXED if step < 3 else RIGHT] * 4),
     "signal.format-only": Scene(
@@ -91,6 +93,8 @@ SCENES: dict[str, Scene] = {
     "signal.prompts-unsolved": Scene(5, groups=visited(WRONG)),
     "signal.prompts-solved": Scene(5, groups=visited(RIGHT)),
     **{rule: Scene(steps, metrics) for rule, (steps, metrics) in FAULTS.items()},
+    "policy.noise": Scene(20, lambda *_: {"entropy": 3.8}, settings=replace(ONE, temperature=3.0)),
+    "policy.clipped": Scene(25, lambda *_: {"clip_ratio/region_mean": 0.4}),
     "policy.repetition": Scene(30, groups=lambda step: [PROSE if step < 9 else LOOPS] * 4),
     "policy.no-end-token": Scene(15, groups=each(NO_END)),
     "machine.slow-step": Scene(
@@ -150,6 +154,13 @@ TOLD: dict[str, tuple[str, str]] = {
         "warning: step 1..30",
         "correct gave 0 to each of 480 completions.",
     ),
+    "signal.reward-random": (
+        "warning: step 1..20",
+        (
+            "correct gave different scores to 80 completions that repeat a text of their group. Their "
+            "variance is 75 % of the variance within groups."
+        ),
+    ),
     "signal.reward-drowned": (
         "warning: step 1..30",
         "loud spans 40 after its weight, quiet only 1. quiet contributes 0 % of the variance.",
@@ -185,6 +196,13 @@ TOLD: dict[str, tuple[str, str]] = {
         "error: step 12..60; learning_rate=3.3e-06",
         "Entropy fell from 0.409 to 0.0126, while the reward went from 0.443 to 0.5.",
     ),
+    "policy.noise": (
+        "warning: step 1..20; temperature=1",
+        (
+            "Entropy is 3.8 nats, as if each token were one of 45 equally likely ones, while the reward went "
+            "from 0.5 to 0.5."
+        ),
+    ),
     "policy.truncation": (
         "warning: step 1..15 and truncated",
         "70 % of the completions of the last 10 steps are truncated.",
@@ -204,6 +222,10 @@ TOLD: dict[str, tuple[str, str]] = {
     "policy.kl": (
         "warning: step 40..60; learning_rate=3.3e-06",
         "kl went from 0.0133 to 1.99, while the reward is 0.5 and its best was 0.529.",
+    ),
+    "policy.clipped": (
+        "warning: step 1..25; learning_rate=3.3e-06",
+        "On average 40 % of the tokens of the last 20 steps were clipped.",
     ),
     "policy.gradient-nan": (
         "error: step 19..20; learning_rate=3.3e-06",
@@ -255,6 +277,7 @@ LIMITS: dict[str, dict[str, tuple[float, float]]] = {
     "signal.all-correct": {"steps": (4, 3), "groups": (28, 29), "share": (1.0, 1.001)},
     "signal.equal": {"steps": (17, 18), "groups": (40, 41), "share": (1.0, 1.001)},
     "signal.reward-stuck": {"steps": (28, 29), "completions": (448, 449)},
+    "signal.reward-random": {"steps": (3, 2), "repeats": (80, 81), "share": (0.75, 0.751)},
     "signal.reward-drowned": {
         "steps": (28, 29),
         "ratio": (40, 40.02),
@@ -278,6 +301,7 @@ LIMITS: dict[str, dict[str, tuple[float, float]]] = {
         "spread": (1.289, 1.291),
     },
     "policy.collapse": {"least": (58, 59), "share": (0.03516, 0.03511)},
+    "policy.noise": {"least": (18, 19), "level": (3.8, 3.801)},
     "policy.truncation": {"steps": (13, 14), "share": (0.7, 0.701)},
     "policy.length-runaway": {"least": (78, 79), "ratio": (2.801, 2.804)},
     "policy.repetition": {
@@ -293,6 +317,7 @@ LIMITS: dict[str, dict[str, tuple[float, float]]] = {
         "answered": (1.0, 1.001),
     },
     "policy.kl": {"steps": (25, 26), "least": (58, 59), "level": (1.639, 1.642), "ratio": (123.1, 123.3)},
+    "policy.clipped": {"steps": (23, 24), "share": (0.4, 0.401)},
     "policy.gradient-nan": {"count": (2, 3)},
     "policy.gradient-spikes": {
         "steps": (36, 35),
@@ -330,3 +355,58 @@ def test_each_limit_of_a_rule_parts_what_it_reports_from_what_it_does_not(rule: 
     for limit, (inside, outside) in LIMITS[rule].items():
         assert SCENES[rule].told(rule, **{limit: inside}) is not None, f"{limit} {inside}"
         assert SCENES[rule].told(rule, **{limit: outside}) is None, f"{limit} {outside}"
+
+
+def test_equal_texts_with_equal_scores_are_no_sign_of_a_random_reward() -> None:
+    same = group([(0.0,), (0.0,), (1.0,), (1.0,)], texts=["a", "a", "b", "b"])
+    judged = group([(0.0,), (0.1,), (1.0,), (0.9,)], texts=["a", "a", "b", "b"])
+    for facts in (same, judged):
+        assert Scene(20, groups=each(facts)).told("signal.reward-random") is None
+
+
+def test_high_entropy_is_no_noise_while_the_reward_rises() -> None:
+    rising = Scene(40, lambda step, _: {"entropy": 3.8, "reward": 0.1 + 0.05 * step})
+    assert rising.told("policy.noise") is None
+
+
+def test_clipped_sequences_are_not_judged_like_clipped_tokens() -> None:
+    by_sequence = replace(SCENES["policy.clipped"], settings=replace(ONE, by_sequence=True))
+    assert by_sequence.told("policy.clipped") is None
+
+
+def level(step: int, chance: random.Random) -> dict[str, float]:
+    """A reward that rises and levels off, and entropy that then falls to nothing."""
+    fallen = math.exp(-(step - 60) / 15) if step > 60 else 1.0
+    return {"entropy": 2 * fallen + 0.01, "reward": min(step, 60) / 60 + chance.gauss(0, 0.02)}
+
+
+def test_entropy_that_falls_to_nothing_after_the_reward_has_levelled_off_is_a_collapse() -> None:
+    assert Scene(180, level).told("policy.collapse") is not None
+    converges = Scene(180, lambda step, chance: level(step, chance) | {"reward": step / 60})
+    assert converges.told("policy.collapse") is None
+    solved = Scene(180, level, groups=lambda step: [MIXED if step == 1 else RIGHT] * 4)
+    assert solved.told("policy.collapse") is None
+
+
+def test_extreme_kl_is_reported_also_while_the_reward_rises() -> None:
+    def drift(step: int, most: float) -> dict[str, float]:
+        return {"kl": 0.02 + most * (step / 60) ** 2, "reward": step / 60}
+
+    for settings in (ONE, replace(ONE, beta=None)):
+        assert Scene(60, lambda step, _: drift(step, 4), settings=settings).told("policy.kl") is not None
+        assert Scene(60, lambda step, _: drift(step, 1.5), settings=settings).told("policy.kl") is None
+    assert (
+        Scene(60, lambda step, _: drift(step, 4), settings=replace(ONE, beta=0.0)).told("policy.kl") is None
+    )
+
+
+def test_without_groups_the_logged_share_of_equal_groups_is_judged() -> None:
+    def silent(share: float) -> Scene:
+        return Scene(20, lambda *_: {"frac_reward_zero_std": share}, groups=lambda _: [])
+
+    found = silent(0.95).told("signal.equal")
+    assert found is not None
+    assert found.message.endswith("frac_reward_zero_std is 95 % on average over the last 10 steps.")
+    assert silent(0.85).told("signal.equal") is None
+    mixed = replace(silent(0.95), groups=lambda _: (MIXED,) * 4)
+    assert mixed.told("signal.equal") is None  # what was recorded of the groups counts

@@ -1,7 +1,7 @@
-"""Find folders of completions logged by TRL or verl, and keep a copy of each as a `run.db` in the cache.
+"""Find what other tools logged, and keep a copy of each run as a `run.db` in the cache.
 
-TRL writes `OUTPUT_DIR/completions/completions_00040.parquet`, verl `DIR/40.jsonl` with its own keys.
-Unchanged files are not read again. `copy_child` reads the files.
+TRL writes `OUTPUT_DIR/completions/completions_00040.parquet`, verl `DIR/40.jsonl` with its own keys, the
+others what `recordings` says. Unchanged files are not read again. `copy_child` reads the files.
 """
 
 from __future__ import annotations
@@ -23,6 +23,15 @@ from pathlib import Path
 from typing import Literal
 
 from grpo_tui.store.connection import RunDatabaseError, open_reader
+from grpo_tui.store.importers.formats import read_state
+from grpo_tui.store.importers.recordings import (
+    LAST_STEP,
+    is_rlprobe,
+    prime_metrics,
+    prime_steps,
+    rlprobe_files,
+    trackio_runs,
+)
 from grpo_tui.store.json_file import open_regular
 from grpo_tui.store.layout import RunFolder
 
@@ -30,23 +39,29 @@ MAX_DEPTH = 4
 _PARQUET = re.compile(r"completions_(\d+)\.parquet")
 _JSONL = re.compile(r"(\d+)\.jsonl")
 _VERL_KEYS = {"input", "output"}
-LAST_STEP = 2**62
-"""A larger number in a file name is not a step."""
 LINE_BYTES = 4_000_000
 """Bytes of a first line that are read to recognize a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogSource:
-    """A folder of logged completions."""
+    """A folder of logged completions, or another recording of a run."""
 
-    kind: Literal["trl", "verl"]
+    kind: Literal["trl", "verl", "rlprobe", "trackio", "prime-rl"]
     root: Path
-    """Folder that represents the run: TRL's `output_dir`, or verl's folder of steps."""
+    """Path that represents the run: TRL's `output_dir`, verl's folder of steps, trackio's FILE.db or
+    FILE.db/RUN, or the folder of a recording."""
     folder: Path
 
     def files(self) -> list[tuple[int, Path]]:
-        """Return step and path of each file, by step."""
+        """Return step and path of each file, by step; step 0 for a file about all of them."""
+        if self.kind == "rlprobe":
+            return [(0, path) for path in rlprobe_files(self.folder)]
+        if self.kind == "prime-rl":
+            return [*((0, path) for path in prime_metrics(self.folder)), *prime_steps(self.folder)]
+        if self.kind == "trackio":
+            file = self.folder if self.folder.is_file() else self.folder.parent
+            return [(0, path) for path in (file, Path(f"{file}-wal")) if path.is_file()]
         pattern = _PARQUET if self.kind == "trl" else _JSONL
         found = []
         for path in self.folder.iterdir():
@@ -56,9 +71,21 @@ class LogSource:
         return sorted(found)
 
 
-def source_at(path: Path) -> LogSource | None:
-    """Return the logged completions in a folder or in its `completions` subfolder; None without any."""
+def source_at(path: Path, *, metrics: bool = True) -> LogSource | None:
+    """Return the logged completions or the recording at a path; None without any.
+
+    A path of trackio is the file of a project, or `FILE.db/RUN`.
+
+    Args:
+        metrics: Accept an output folder of TRL that has only metrics, which takes reading them.
+    """
+    if trackio_runs(path) is not None or trackio_runs(path.parent) is not None:
+        return LogSource("trackio", path, path)
     try:
+        if is_rlprobe(path):
+            return LogSource("rlprobe", path, path)
+        if prime_steps(path):
+            return LogSource("prime-rl", path, path)
         for folder in (path, path / "completions"):
             names = {entry.name for entry in os.scandir(folder)} if folder.is_dir() else set()
             if any(_PARQUET.fullmatch(name) for name in names):
@@ -68,7 +95,8 @@ def source_at(path: Path) -> LogSource | None:
         return None
     if steps and _is_verl(path / steps[0][1]):
         return LogSource("verl", path, path)
-    return None
+    logged = read_state(path).history if metrics else ()
+    return LogSource("trl", path, path) if any("reward" in row for row in logged) else None
 
 
 def find_sources(roots: Iterable[Path]) -> list[LogSource]:
@@ -82,7 +110,7 @@ def find_sources(roots: Iterable[Path]) -> list[LogSource]:
 def _walk(folder: Path, depth: int, found: dict[Path, LogSource]) -> None:
     if RunFolder(folder).exists():
         return
-    source = source_at(folder)
+    source = source_at(folder, metrics=False)
     if source is not None:
         found.setdefault(source.folder.resolve(), source)
     if depth == 0:

@@ -13,13 +13,14 @@ import select
 import sqlite3
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from grpo_tui.children.serving import stand_back
 from grpo_tui.core.exchange import to_json
-from grpo_tui.core.records import AttemptStarted, Fact, GenerationBatch, RewardFunctionInfo
+from grpo_tui.core.records import AttemptStarted, Fact, GenerationBatch, MetricRow, RewardFunctionInfo
 from grpo_tui.core.text import one_line
 from grpo_tui.store.connection import RunDatabaseError, open_writer
 from grpo_tui.store.importers.copies import LogSource, copy_root, source_at
@@ -37,12 +38,13 @@ from grpo_tui.store.importers.formats import (
     verl_batch,
     weights_differ,
 )
+from grpo_tui.store.importers.recordings import Recording, read_prime, read_rlprobe, read_trackio
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.rollouts import IMPORTED
 from grpo_tui.store.values import from_json
 from grpo_tui.store.writer import Writer
 
-VERSION = 2
+VERSION = 3
 """Version of the copy's content. A copy of another version is remade."""
 EVERY_S = 2.0
 NO_PYARROW = "reading parquet files needs pyarrow: pip install pyarrow (it comes with grpo-tui[train])"
@@ -77,6 +79,9 @@ class Copy:
             ImportError: pyarrow is not installed.
             OSError: The folder or the cache cannot be used.
         """
+        if self._source.kind in READERS:
+            self._copy_recording(READERS[self._source.kind])
+            return ""
         unread: dict[str, str] = {}
         trl = self._source.kind == "trl"
         state = read_state(self._source.root) if trl else TrainerState()
@@ -113,6 +118,31 @@ class Copy:
     def begins_anew(self) -> bool:
         """Return whether reward names or group size turned out different, so that all must be read again."""
         return bool(self._known.pop("again", False))
+
+    def _copy_recording(self, read: Callable[[Path], Recording]) -> None:
+        """Copy a run that another tool recorded, whole, if a file has changed."""
+        files = self._source.files()
+        marks = {str(path): [path.stat().st_size, path.stat().st_mtime_ns] for _, path in files}
+        if marks == self._known["files"]:
+            return
+        found = read(self._source.root)
+        self._empty()
+        at = max((path.stat().st_mtime for _, path in files), default=0.0)
+        self._functions(found.names)
+        for batch in found.batches:
+            self._writer.write([replace(batch, at=at)])
+        rows = [MetricRow(1, step, at, values) for step, values in sorted(found.rows.items())]
+        self._known |= {
+            "files": marks, "absent": list(found.absent), "notes": found.notes, "settings": found.settings,
+            "broken": found.broken,
+        }  # fmt: skip
+        self._writer.write([*rows, Fact(IMPORTED, self._known)])
+        steps = [*found.rows, *(batch.step for batch in found.batches)]
+        total = found.settings.get("max_steps")
+        state = TrainerState(
+            (), max(steps, default=0), total if isinstance(total, int) and total > 0 else None
+        )
+        self._end(state, files)
 
     # -- one file --------------------------------------------------------------------------------
 
@@ -172,6 +202,11 @@ class Copy:
         self._db.execute("DELETE FROM reward_function")
         self._known |= {"files": {}, "group_size": size, "names": list(names), "last": None, "again": True}
 
+    def _empty(self) -> None:
+        self._delete("")
+        for table in ("metric", "metric_row", "reward_function"):
+            self._db.execute(f"DELETE FROM {table}")
+
     def _functions(self, names: Sequence[str]) -> None:
         if list(names) != self._known["names"] or not self._known["begun"]:
             self._known |= {"names": list(names), "begun": True}
@@ -184,14 +219,13 @@ class Copy:
         known = None if row is None else from_json(row[0], dict)
         if isinstance(known, dict) and known.get("version") == VERSION:
             return known
-        self._delete("")
-        for table in ("metric", "metric_row", "reward_function", "attempt"):
-            self._db.execute(f"DELETE FROM {table}")
+        self._empty()
+        self._db.execute("DELETE FROM attempt")
         files = self._source.files()
         began = min((path.stat().st_mtime for _, path in files), default=time.time())
         self._writer.write([AttemptStarted(1, began, "", 0)])
         self._end(TrainerState(), files)
-        absent = TRL_ABSENT if self._source.kind == "trl" else VERL_ABSENT
+        absent = {"trl": TRL_ABSENT, "verl": VERL_ABSENT}.get(self._source.kind, ())
         return {
             "version": VERSION,
             "kind": self._source.kind,
@@ -224,6 +258,15 @@ class Copy:
         )
 
 
+def _trackio(root: Path) -> Recording:
+    return read_trackio(root, None) if root.is_file() else read_trackio(root.parent, root.name)
+
+
+READERS: Mapping[str, Callable[[Path], Recording]] = {
+    "rlprobe": read_rlprobe,
+    "prime-rl": read_prime,
+    "trackio": _trackio,
+}
 ADVANTAGES = "These files contain no advantages. They are computed from each group's totals here"
 WEIGHTS = (
     "TRL logged a different mean reward: these files do not contain the weights, so totals are plain sums"
@@ -257,7 +300,7 @@ def main() -> None:
                 answer = {"trouble": update(source)}
             except ImportError:
                 answer = {"error": NO_PYARROW}
-            except (OSError, sqlite3.Error, RunDatabaseError) as error:
+            except (OSError, ValueError, sqlite3.Error, RunDatabaseError) as error:
                 answer = {"error": str(error)}
         if answer != said:  # only the first lines are read
             sys.stdout.write(json.dumps(answer) + "\n")

@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -98,6 +98,7 @@ def group_of(
     own_advantages: Sequence[float | None] | None,
     extras: Sequence[Mapping[str, Any]],
     epsilon: float,
+    own_totals: Sequence[float | None] | None = None,
 ) -> Group:
     """Build a group as this program's recorder would have written it.
 
@@ -105,8 +106,9 @@ def group_of(
         completions: A text or chat messages each.
         rewards: One entry per function, for each completion.
         own_advantages: As logged; None to compute them.
+        own_totals: As logged; None to add up the rewards.
     """
-    totals = [total(values) for values in rewards]
+    totals = [total(values) for values in rewards] if own_totals is None else own_totals
     computed = advantages(totals, epsilon)
     members = []
     for place, completion in enumerate(completions):
@@ -312,7 +314,14 @@ _OWN = ("input", "output", "score", "step", "gts", "uid", "request_id")
 
 
 def read_verl(path: Path) -> tuple[list[dict[str, Any]], list[int]]:
-    """Return the rows of a file, and the numbers, from 1, of broken lines.
+    """Return the rows of a file; see `read_lines`."""
+    return read_lines(path, {"input", "output"})
+
+
+def read_lines(
+    path: Path, keys: Set[str], below: Path | None = None
+) -> tuple[list[dict[str, Any]], list[int]]:
+    """Return the JSON objects with these keys of a file of lines, and the numbers, from 1, of broken lines.
 
     A last line without a line end is still being written and counts as neither.
 
@@ -321,7 +330,7 @@ def read_verl(path: Path) -> tuple[list[dict[str, Any]], list[int]]:
     """
     rows: list[dict[str, Any]] = []
     broken: list[int] = []
-    lines = read_regular(path, largest=1 << 33).decode("utf-8-sig", "replace").split("\n")
+    lines = read_regular(path, below=below, largest=1 << 33).decode("utf-8-sig", "replace").split("\n")
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -329,7 +338,7 @@ def read_verl(path: Path) -> tuple[list[dict[str, Any]], list[int]]:
             row = json.loads(line)
         except (ValueError, RecursionError):
             row = None
-        if isinstance(row, dict) and "input" in row and "output" in row:
+        if isinstance(row, dict) and row.keys() >= keys:
             rows.append(row)
         elif number < len(lines):
             broken.append(number)
