@@ -253,7 +253,6 @@ def _warn_of_evaluate(values: SectionValues, key: str, said: str, fix: Fix | Non
     )
 
 
-ON = "grpo_tui.on"
 ON_KEYS = ("when", "do")
 ON_ALIASES = {
     "action": "do",
@@ -271,13 +270,13 @@ def read_on(values: SectionValues, value: Any) -> tuple[OnRule, ...]:
     if value is None:
         return ()
     if not isinstance(value, list):
-        values.error("section.type", ("on",), f"{ON} must be a list of {{when, do}}")
+        values.error("section.type", ("on",), "grpo_tui.on must be a list of {when, do}")
         return ()
     return tuple(_on_rules(values, value))
 
 
 def _on_rules(values: SectionValues, items: list[Any]) -> Iterator[OnRule]:
-    from grpo_tui.core.conditions import ConditionError, parse
+    from grpo_tui.core.conditions import ON, ConditionError, parse
 
     for place, item in enumerate(items):
         path = ("on", place)

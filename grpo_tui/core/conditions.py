@@ -19,6 +19,8 @@ from grpo_tui.core.evaluations import WITHOUT_GAIN
 from grpo_tui.core.findings import RULES
 from grpo_tui.core.statistics import is_number
 
+ON = "grpo_tui.on"
+"""The section, and who gave a command that a rule gave."""
 COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip

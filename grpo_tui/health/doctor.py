@@ -20,6 +20,10 @@ AT_ONCE = frozenset({"policy.gradient-nan", "policy.broke"})
 """Rules that are reported at the first step. `policy.broke` looks at each of several steps itself."""
 WHOLE_RUN = frozenset({"signal.prompts-unsolved", "signal.prompts-solved"})
 """Rules about every prompt of the run. Applied when findings are requested, not at each step."""
+CHECKED = 64
+"""Prompts for which they may look per step while a run trains, so that a step costs the same in any run."""
+EVERY = 10
+"""Least number of steps between two times."""
 CLEAR = 10
 """Consecutive steps for which a rule must not hold before its finding ends."""
 NEAR = 10
@@ -79,6 +83,7 @@ class Doctor:
         }
         self._at_each = {name: limits for name, limits in self._limits.items() if name not in WHOLE_RUN}
         self.changes: list[SettingChanged] = []
+        self._due = EVERY
         self._open: dict[str, _Episode] = {}
         self._ended: dict[str, _Episode] = {}
 
@@ -112,11 +117,26 @@ class Doctor:
             for name, one in self._ended.items()
             if name not in shown and name not in implied
         ]
-        now = self.open_findings()
-        for name in sorted(WHOLE_RUN & set(self._limits)):
-            found = CHECKS[name](self.state, self._limits[name])
-            now += [self._finding(name, _Episode(1, self.state.step, found), ended=False)] if found else []
+        now = [*self.open_findings(), *self._about_prompts()]
         return [*errors_first(sorted(now, key=_first)), *sorted(past, key=_first)]
+
+    def prompt_findings(self) -> list[Finding] | None:
+        """Return the findings of the rules in `WHOLE_RUN` when it is time to look again, else None."""
+        if self.state.observations < self._due:
+            return None
+        self._due = self.state.observations + max(EVERY, len(self.state.prompts) // CHECKED)
+        return self._about_prompts()
+
+    def _about_prompts(self) -> list[Finding]:
+        checked = [
+            (name, CHECKS[name](self.state, self._limits[name]))
+            for name in sorted(WHOLE_RUN & set(self._limits))
+        ]
+        return [
+            self._finding(name, _Episode(1, self.state.step, found), ended=False)
+            for name, found in checked
+            if found
+        ]
 
     def open_findings(self) -> list[Finding]:
         """Return open findings, worst first, without the rules in `WHOLE_RUN`."""

@@ -21,8 +21,10 @@ from grpo_tui.health.doctor import Doctor
 from grpo_tui.health.facts import Observation, Settings, facts_of
 from grpo_tui.health.reading import KEYS, doctor_before
 from grpo_tui.store.layout import RunFolder, where
+from grpo_tui.store.read_health import with_prompts
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.values import to_column
+from grpo_tui.store.writer import prompt_key
 
 REPETITION = 2
 
@@ -38,6 +40,8 @@ class _Step:
     missing: set[str] = field(default_factory=set)
     groups: dict[tuple[int, int], list[r.Completion]] = field(default_factory=dict)
     """By batch and position. The parts of a group divided over ranks are in one list."""
+    prompts: dict[tuple[int, int], str] = field(default_factory=dict)
+    """Key of the prompt of each group."""
     seconds: dict[str, float] = field(default_factory=dict)
     failed: Counter[int] = field(default_factory=Counter)
 
@@ -52,8 +56,8 @@ class _Step:
     def observed(self, number: int, settings: Settings) -> Observation:
         members = (sorted(parts, key=lambda c: c.index) for parts in self.groups.values())
         groups = tuple(
-            facts_of(_Members(completions), "", settings, repetition=place < REPETITION)
-            for place, completions in enumerate(members)
+            facts_of(_Members(completions), self.prompts[at], settings, repetition=place < REPETITION)
+            for place, (at, completions) in enumerate(zip(self.groups, members, strict=True))
         )
         return Observation(
             number, number, self.values, frozenset(self.missing), groups, self.seconds, dict(self.failed)
@@ -76,6 +80,7 @@ class LiveVerdict:
         self._begun = 0
         self._judged = -1
         self._told: tuple[Finding, ...] | None = None
+        self._of_prompts: tuple[Finding, ...] = ()
 
     def __call__(self, records: Sequence[Any]) -> list[r.Record]:
         """Take records that were written. Return the open findings when they changed."""
@@ -92,7 +97,10 @@ class LiveVerdict:
                 self._see(number, step)
         if self._doctor is None:
             return []
-        now = tuple(self._doctor.open_findings())
+        if (found := self._doctor.prompt_findings()) is not None:
+            with self._reader() as reader:
+                self._of_prompts = tuple(with_prompts(reader, one) for one in found)
+        now = (*self._doctor.open_findings(), *self._of_prompts)
         if now == self._told:
             return []
         self._told = now
@@ -100,10 +108,13 @@ class LiveVerdict:
 
     def _see(self, number: int, step: _Step) -> None:
         if self._doctor is None:
-            name = where(self._folder.root) or self._folder.root
-            with closing(RunReader(RunFolder(name).database)) as reader:
+            with self._reader() as reader:
                 self._doctor = doctor_before(reader, number)
         self._doctor.see(step.observed(number, self._doctor.state.settings))
+
+    def _reader(self) -> closing[RunReader]:
+        name = where(self._folder.root) or self._folder.root
+        return closing(RunReader(RunFolder(name).database))
 
     def _take(self, record: Any) -> None:
         if isinstance(record, r.MetricRow) and record.step > self._judged:
@@ -124,6 +135,7 @@ class LiveVerdict:
             step.failed.update(failed)
             for group in record.groups:
                 step.groups.setdefault((record.batch, group.index), []).extend(group.completions)
+                step.prompts[record.batch, group.index] = prompt_key(group.prompt)
             self._begun = max(self._begun, record.step)
 
     def _at(self, step: int) -> _Step:

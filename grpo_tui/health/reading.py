@@ -20,7 +20,13 @@ from grpo_tui.core.statistics import is_number
 from grpo_tui.health.doctor import Doctor
 from grpo_tui.health.facts import GroupFacts, Observation, Settings, Visits, facts_of
 from grpo_tui.health.state import CLIPPED, ZERO_STD
-from grpo_tui.store.read_health import failed_calls, phase_seconds, prompt_ranges, training_groups
+from grpo_tui.store.read_health import (
+    failed_calls,
+    phase_seconds,
+    prompt_ranges,
+    training_groups,
+    with_prompts,
+)
 from grpo_tui.store.read_series import metric_keys, series_window, step_range
 from grpo_tui.store.reader import RunReader, lasting
 from grpo_tui.store.rollouts import IMPORTED, SAMPLED, absent_fields
@@ -63,7 +69,8 @@ def diagnose(reader: RunReader) -> Diagnosis:
     known = doctor.state.courses
     unknown = tuple(key for key in KEYS if key not in known and key not in _OPTIONAL)
     off = tuple(name for name in RULES if limits.get(name, {}) is None)
-    return Diagnosis(tuple(doctor.findings()), doctor.state.step, unknown, off)
+    findings = tuple(with_prompts(reader, finding) for finding in doctor.findings())
+    return Diagnosis(findings, doctor.state.step, unknown, off)
 
 
 def begin(reader: RunReader) -> tuple[Doctor, Iterator[Observation]]:
@@ -84,14 +91,14 @@ def begin(reader: RunReader) -> tuple[Doctor, Iterator[Observation]]:
 def doctor_before(reader: RunReader, step: int) -> Doctor:
     """Return the doctor for a run that continues at `step`, fed with the record before it.
 
-    It does not count prompts, so its memory is bounded. Rules about prompts are left to `diagnose`.
+    It counts the first `MOST_PROMPTS` prompts, so its memory is bounded.
     """
     settings = settings_of(reader, logged=True)
     logged = metric_keys(reader)
     changes = _changes(reader)
     after, keys = stage_start(changes), [key for key in KEYS if key in logged]
     groups = [one for one in training_groups(reader) if after < one[0] < step]
-    doctor = Doctor(settings, limits_of(reader), prompts={})
+    doctor = Doctor(settings, limits_of(reader))
     doctor.changes += changes
     for observation in _observations(reader, settings, groups, keys, after, step):
         doctor.see(observation)

@@ -23,6 +23,8 @@ _EQUAL = ("equal", "all-correct", "all-wrong")
 _FORMAT = re.compile(r"format|tag|xml|structure|template", re.IGNORECASE)
 CORRECT = re.compile(r"correct|accura|answer|solution|exact|verif|result|right", re.IGNORECASE)
 
+NAMED = 3
+"""Prompts of a finding that are named."""
 _QUERIES = {
     "masked": "masked",
     "all-correct": "all_right",
@@ -200,8 +202,8 @@ def _prompts(solved: bool, state: RunState, limits: Limits) -> Found | None:
     if state.high - state.low < SAME or not state.had_signal:
         return None
     found = [
-        seen.group
-        for seen in state.prompts.values()
+        key
+        for key, seen in state.prompts.items()
         if seen.count >= limits["visits"]
         and (seen.low > state.high - SAME if solved else seen.high < state.low + SAME)
     ]
@@ -210,8 +212,7 @@ def _prompts(solved: bool, state: RunState, limits: Limits) -> Found | None:
     visited = sum(seen.count >= limits["visits"] for seen in state.prompts.values())
     what = "the highest total in every completion" if solved else "the lowest total in every completion"
     said = f"{len(found)} of {visited} prompts visited at least {limits['visits']:g} times got {what}."
-    query = "(" + " or ".join(f"group == {group}" for group in found[:5]) + ")" if any(found) else ""
-    return Found(said, {"prompts": len(found), "visited": visited}, query)
+    return Found(said, {"prompts": len(found), "visited": visited, "keys": sorted(found)[:NAMED]})
 
 
 RULES: dict[str, Callable[[RunState, Limits], Found | None]] = {

@@ -16,6 +16,8 @@ from grpo_tui.health.facts import GroupFacts, Observation, Repeats, Settings, Vi
 
 Limits = Mapping[str, float]
 T = TypeVar("T")
+MOST_PROMPTS = 16_384
+"""Prompts that are counted while a run trains."""
 ZERO_STD, CLIPPED = "frac_reward_zero_std", "clip_ratio/region_mean"
 NO_SIGNAL = "no signal"
 """Key of the course that tracks the fraction of a step's groups without a signal."""
@@ -114,7 +116,7 @@ class Texts(NamedTuple):
 
 
 class RunState:
-    """Everything the rules look at. Memory is bounded, except for `prompts`.
+    """Everything the rules look at. Memory is bounded, except for `prompts` that are given.
 
     Attributes:
         courses: Metrics by TRL's key, `phase/NAME` for the seconds of a phase, and `NO_SIGNAL`.
@@ -282,7 +284,7 @@ class RunState:
         """Return why a group has no signal, or `some`. The extremes are those of the run so far."""
         if group.low is not None and group.high is not None:
             self.low, self.high = min(self.low, group.low), max(self.high, group.high)
-            if self._counts_prompts:
+            if self._counts_prompts and (group.prompt in self.prompts or len(self.prompts) < MOST_PROMPTS):
                 seen = self.prompts.get(group.prompt, Visits(0, math.inf, -math.inf, 0))
                 low, high = min(seen.low, group.low), max(seen.high, group.high)
                 self.prompts[group.prompt] = Visits(seen.count + 1, low, high, seen.group)

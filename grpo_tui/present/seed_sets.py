@@ -17,7 +17,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any, TypeVar
 
-from grpo_tui.config.section_parts import ON
 from grpo_tui.core.evaluations import FACT, Evaluations
 from grpo_tui.core.records import SettingChanged
 from grpo_tui.core.schedule import BY_RESUME
@@ -30,6 +29,7 @@ from grpo_tui.present.formatting import MISSING, digits_apart, fixed, plural
 from grpo_tui.present.run_rewards import TOTAL, function_of, read_rewards
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.read_health import rule_that_stopped
 from grpo_tui.store.read_series import SeriesBucket
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import checkpoint_forked
@@ -142,7 +142,8 @@ def _read(root: Path, name: str, reader: RunReader) -> SeedRun:
         else "",
         state=status.state,
         step=status.step,
-        complete=status.state == "finished" or (status.state == "stopped" and _stopped_by_rule(reader)),
+        complete=status.state == "finished"
+        or (status.state == "stopped" and rule_that_stopped(reader) is not None),
         values={key: float(end) for key, end in ends.items() if end is not None and is_number(end)},
         deciding=evaluations.deciding if evaluations is not None else "",
         asked=evaluations.key if evaluations is not None else "",
@@ -197,11 +198,6 @@ def _text(value: Any) -> str:
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
-
-
-def _stopped_by_rule(reader: RunReader) -> bool:
-    stops = [command.by for command, outcome in reader.commands() if command.kind in ("stop", "stop_now")]
-    return bool(stops) and stops[-1] == ON
 
 
 def sets_of(runs: Sequence[SeedRun]) -> tuple[SeedSet, ...]:

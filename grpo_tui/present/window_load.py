@@ -389,7 +389,8 @@ def _one(folder: Path) -> tuple[list[str], Any]:
 def settings_of(config: Any) -> tuple[tuple[str, str], ...]:
     """Return the settings of a recorded config with their values, the important ones first."""
     found = _flat(config)
-    names = dict.fromkeys([*(name for name in FIRST if name in found), *found])
+    first = [name for name in FIRST if name in found]
+    names = dict.fromkeys([*first, *(name for name in found if name.startswith("rule ")), *found])
     return tuple((one_line(name, 40), found[name]) for name in names)
 
 
@@ -403,7 +404,11 @@ def _flat(config: Any) -> dict[str, str]:
             values |= config[part]
     section = config.get("section")
     if isinstance(section, Mapping):
-        values |= {k: v for k, v in section.items() if k != "rewards"}
+        values |= {k: v for k, v in section.items() if k not in ("rewards", "on")}
+        rules = section.get("on")
+        for number, rule in enumerate(rules if isinstance(rules, list) else (), 1):
+            if isinstance(rule, Mapping):
+                values[f"rule {number}"] = f"{rule.get('do')} on {rule.get('when')}"
         rewards = section.get("rewards")
         if isinstance(rewards, list):
             values["rewards"] = ", ".join(

@@ -8,14 +8,17 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from grpo_tui.core.conditions import ON
 from grpo_tui.core.exchange import rebuilt
 from grpo_tui.core.findings import SEVERITIES, Finding, Remedy, errors_first
-from grpo_tui.core.text import shell_word
+from grpo_tui.core.text import one_line, prompt_text, shell_word
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.replay import replay_of
-from grpo_tui.store.values import from_json, object_from
+from grpo_tui.store.values import from_json, object_from, prompt_from
 
 MOST_FINDINGS = 64
+LONGEST_NAME = 60
+"""Characters of a prompt in a finding."""
 DAMAGED = frozenset({"policy.broke", "policy.collapse", "policy.reward-fell"})
 """Findings about weights that got worse, so that an earlier checkpoint helps."""
 RESUME = "resume_from_checkpoint"
@@ -46,6 +49,35 @@ def prompt_ranges(reader: RunReader) -> list[tuple[str, int, float, float, int]]
     return [(row[0], row[1], row[2], row[3], row[4]) for row in rows]
 
 
+def with_prompts(reader: RunReader, finding: Finding) -> Finding:
+    """Name the prompts that a finding knows by their keys, and add the query for their groups."""
+    keys = finding.evidence.get("keys")
+    if not isinstance(keys, list):
+        return finding
+    rows = [
+        row
+        for key in keys
+        for row in reader.all(
+            "SELECT min(id), prompt FROM generation_group WHERE prompt_key = ? AND mode = 'train'"
+            " AND superseded = 0 HAVING count(*) > 0",
+            key,
+        )
+    ]
+    evidence = {name: value for name, value in finding.evidence.items() if name != "keys"}
+    if not rows:
+        return replace(finding, evidence=evidence)
+    rows.sort(key=lambda row: row[0])
+    names = [one_line(prompt_text(prompt_from(row[1])), LONGEST_NAME) for row in rows]
+    groups = " or ".join(f"group == {row[0]}" for row in rows)
+    evidence |= {"names": names, "completions": f"{evidence['completions']} and ({groups})"}
+    more = "Among them" if _count(evidence.get("prompts")) > len(names) else "They are"
+    return replace(finding, evidence=evidence, message=f"{finding.message} {more}: {'; '.join(names)}.")
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) else 0
+
+
 def phase_seconds(reader: RunReader, first_step: int, width: int) -> list[tuple[int, str, float]]:
     """Return the first rank's seconds as (stretch, phase, seconds), in stretches of `width` steps."""
     rows = reader.all(
@@ -65,6 +97,18 @@ def failed_calls(reader: RunReader) -> list[tuple[int, int, int]]:
         " FROM reward_call c WHERE outcome != 'ok' GROUP BY 1, 2"
     )
     return [(row[0], row[1], row[2]) for row in rows if row[0] is not None]
+
+
+def rule_that_stopped(reader: RunReader) -> str | None:
+    """Return why a rule of `grpo_tui.on` stopped the run, as it said; None when no rule did."""
+    stops = [command for command, _ in reader.commands() if command.kind in ("stop", "stop_now")]
+    return str(stops[-1].args.get("because") or "") if stops and stops[-1].by == ON else None
+
+
+def explained(reason: str, findings: Iterable[Finding]) -> tuple[str, str | None]:
+    """Add the message of the finding that a reason ends with. Return its id too, if there is one."""
+    found = next((one for one in findings if reason.split(" ")[-1] == one.id), None)
+    return (f"{reason}. {found.message}", found.id) if found else (reason, None)
 
 
 def with_checkpoint(reader: RunReader, finding: Finding, complete: Iterable[int]) -> Finding:

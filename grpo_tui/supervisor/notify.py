@@ -12,15 +12,19 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from grpo_tui.config.section import Notify
+from grpo_tui.core.conditions import ON
 from grpo_tui.core.exchange import rebuilt
 from grpo_tui.core.text import one_line
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.json_file import read_object, write_json
 from grpo_tui.store.layout import RunFolder, where
+from grpo_tui.store.read_health import closed_findings, explained, rule_that_stopped
+from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import RunSpec
 from grpo_tui.store.status import ENDED, Status, read_status
 
@@ -130,7 +134,8 @@ class Notifier:
             self._paused = key
         else:
             title = f"{root.name}: paused at step {status.step}"
-            yield key, _message(root, status, title, str(itself["message"]), PAUSED, "error")
+            text, _ = explained(str(itself["message"]), status.findings)
+            yield key, _message(root, status, title, text, PAUSED, "error")
 
     def _is_new(self, key: str) -> bool:
         rule = key.partition("@")[0]
@@ -167,7 +172,11 @@ def _end_of(root: Path, status: Status) -> Message:
     error = status.error or {}
     cause = str(error.get("cause") or error.get("message") or "")
     state = status.state if status.state in ENDED else "ended"  # the end was not recorded (disk full)
-    return _message(root, status, f"{root.name}: {state} at step {status.step}", cause or steps)
+    with closing(RunReader(RunFolder(root).database)) as reader:
+        rule = rule_that_stopped(reader) if state == "stopped" else None
+        known = (*status.findings, *closed_findings(reader))
+    text, finding = explained(f"stopped by {ON}: {rule}", known) if rule is not None else (steps, None)
+    return _message(root, status, f"{root.name}: {state} at step {status.step}", cause or text, finding)
 
 
 def _message(

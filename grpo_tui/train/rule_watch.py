@@ -13,7 +13,7 @@ from typing import Any
 
 from grpo_tui.config.section import OnRule
 from grpo_tui.core import records as r
-from grpo_tui.core.conditions import Watched, parse
+from grpo_tui.core.conditions import ON, Watched, parse
 from grpo_tui.core.stages import BY as BY_STAGES
 from grpo_tui.core.stages import END
 from grpo_tui.core.text import one_line
@@ -23,7 +23,6 @@ from grpo_tui.store.read_health import open_findings
 from grpo_tui.store.reader import RunReader
 from grpo_tui.train.failure import NoStepError
 
-BY = "grpo_tui.on"
 SECONDS_AN_HOUR = 3600.0
 
 
@@ -60,8 +59,8 @@ class RuleWatch:
             if watched.trained(self._hours(), gpus):
                 unit = "GPU hours" if watched.condition.kind == "gpu_hours" else "hours"
                 raise NoStepError(
-                    f"the run has used up its {rule.when} ({BY}). Give it more: "
-                    f"--set {BY}.{place}.when='{2 * watched.condition.value:g} {unit}'"
+                    f"the run has used up its {rule.when} ({ON}). Give it more: "
+                    f"--set {ON}.{place}.when='{2 * watched.condition.value:g} {unit}'"
                 )
 
     def __call__(self, records: Sequence[Any]) -> list[r.Record]:
@@ -89,7 +88,7 @@ class RuleWatch:
                 args: dict[str, Any] = {"because": one_line(said, 200)}
                 if rule.do == END:
                     args["stage"] = self._stage
-                self._mailbox.submit(rule.do, args, by=BY_STAGES if rule.do == END else BY)
+                self._mailbox.submit(rule.do, args, by=BY_STAGES if rule.do == END else ON)
             except OSError:  # the disk is full; try again with the next records
                 return
             del self._due[0]

@@ -7,6 +7,7 @@ import math
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -247,3 +248,38 @@ def test_files_without_findings_and_findings_that_cannot_be_read_are_survived(tr
     with database:
         database.execute("DROP TABLE finding")
     assert training.ids() == []
+
+
+def test_prompts_that_were_never_solved_are_named_while_the_run_trains(training: Training) -> None:
+    """Of four prompts, three always get the lowest total, and one of them is solved later."""
+
+    def go(steps: int, solved: int) -> None:
+        for _ in range(steps):
+            training.step += 1
+            batch, *rest = step_records(1, training.step, "mixed")
+            assert isinstance(batch, r.GenerationBatch)
+            wrong = tuple(replace(one, rewards=(0.0,), total=0.0) for one in batch.groups[0].completions)
+            groups = tuple(
+                group if n <= solved else replace(group, completions=wrong)
+                for n, group in enumerate(batch.groups)
+            )
+            training.write([replace(batch, groups=groups), *rest])
+
+    go(9, solved=0)
+    assert "signal.prompts-unsolved" not in training.ids()
+    go(3, solved=0)
+    found = next(
+        one for one in read_status(training.folder.root).findings if one.id == "signal.prompts-unsolved"
+    )
+    assert found.severity == "info"
+    assert found.evidence["names"] == ["prompt 1", "prompt 2", "prompt 3"]
+    assert "3 of 4 prompts" in found.message
+    assert "prompt 1; prompt 2; prompt 3" in found.message
+    with closing(RunReader(training.folder.database)) as reader:
+        again = next(one for one in diagnose(reader).findings if one.id == found.id)
+    assert (
+        str(again.evidence["completions"]).split(" and ")[1]
+        == str(found.evidence["completions"]).split(" and ")[1]
+    )
+    go(20, solved=1)
+    assert "signal.prompts-unsolved" not in training.ids()  # fewer than three are left

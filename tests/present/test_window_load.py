@@ -11,7 +11,7 @@ import pytest
 
 from grpo_tui.core import records as r
 from grpo_tui.present.big_chart import BigChartView, Window, zoomed
-from grpo_tui.present.window_load import RunSource, load_window, read_overlay
+from grpo_tui.present.window_load import RunSource, load_window, read_overlay, settings_of
 from tests.ui.recorded_run import RecordedRun, recorded
 
 
@@ -187,3 +187,15 @@ def test_runs_are_compared_by_the_settings_in_which_they_differ(tmp_path: Path) 
     assert [row.name for row in alone.settings] == ["beta"]
     assert alone.same == 2
     assert alone.keys[0] == "reward"
+
+
+def test_each_rule_in_force_is_a_setting_of_its_own() -> None:
+    rules = [{"when": "error", "do": "pause"}, {"when": "12 GPU hours", "do": "stop"}]
+    found = settings_of({"grpo": {"beta": 0.1, "bf16": True}, "section": {"on": rules, "gpus": None}})
+    assert found[:4] == (
+        ("beta", "0.1"),
+        ("rule 1", "pause on error"),
+        ("rule 2", "stop on 12 GPU hours"),
+        ("bf16", "True"),
+    )
+    assert settings_of({"section": {"on": "x"}}) == settings_of({"section": {"on": [3]}})

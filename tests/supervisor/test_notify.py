@@ -21,6 +21,7 @@ import psutil
 import pytest
 
 from grpo_tui.config.section import Notify
+from grpo_tui.core.commands import Command, Outcome
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.records import AttemptEnded, AttemptStarted, OpenFindings
 from grpo_tui.store.connection import open_writer
@@ -38,6 +39,7 @@ LOST = "policy.gradient-nan"
 TRAINER = """
 import os, sys, time
 from pathlib import Path
+from grpo_tui.core.commands import Command, Outcome
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.records import AttemptEnded, AttemptStarted, OpenFindings
 from grpo_tui.store.connection import open_writer
@@ -296,3 +298,24 @@ def _until(true: Callable[[], object]) -> None:
     while not true():
         assert time.monotonic() < end, "it did not come about"
         time.sleep(0.05)
+
+
+def test_a_stop_by_a_rule_is_told_with_the_finding_it_acted_on(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[notify.Message] = []
+    monkeypatch.setattr(Notifier, "_send", lambda self, message: sent.append(message))
+    folder.root.mkdir()
+    writer = Writer(open_writer(folder.database))
+    found = Finding("policy.kl", "warning", None, None, "KL runs away.", first_step=2, last_step=3)
+    writer.write([AttemptStarted(1, time.time(), "here", os.getpid()), OpenFindings(time.time(), (found,))])
+    command = Command("a", "stop", {"because": "policy.kl"}, 1.0, "grpo_tui.on")
+    writer.write([(command, Outcome(True, 3))])
+    writer.write([AttemptEnded(1, time.time(), "stopped", 3, 0, None)])
+    writer.close()
+    notifier = Notifier(folder, Notify(on=("end",), webhook="https://here/x"))
+    notifier.start()
+    notifier.end()
+    assert [(one.title, one.message, one.finding) for one in sent] == [
+        ("run: stopped at step 3", "stopped by grpo_tui.on: policy.kl. KL runs away.", "policy.kl")
+    ]
