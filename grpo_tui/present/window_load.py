@@ -412,11 +412,15 @@ def _flat(config: Any) -> dict[str, str]:
         rewards = section.get("rewards")
         if isinstance(rewards, list):
             values["rewards"] = ", ".join(
-                f"{r.get('name')} × {setting(r.get('weight'))}" for r in rewards if isinstance(r, Mapping)
+                f"{r.get('name')} × {_weight(r.get('weight'))}" for r in rewards if isinstance(r, Mapping)
             )
     values["model"] = config.get("model")
     values.pop("model_name_or_path", None)
     return {str(k): one_line(setting(v), 80) for k, v in values.items() if k not in PLACES and v is not None}
+
+
+def _weight(value: Any) -> str:
+    return "1" if value is None else setting(value)
 
 
 def _different(configs: Sequence[Mapping[str, str]]) -> tuple[tuple[SettingRow, ...], int]:

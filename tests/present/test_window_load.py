@@ -198,4 +198,6 @@ def test_each_rule_in_force_is_a_setting_of_its_own() -> None:
         ("rule 2", "stop on 12 GPU hours"),
         ("bf16", "True"),
     )
+    rewards = [{"name": "a"}, {"name": "b", "weight": 0.5}]
+    assert settings_of({"section": {"rewards": rewards}}) == (("rewards", "a × 1, b × 0.5"),)
     assert settings_of({"section": {"on": "x"}}) == settings_of({"section": {"on": [3]}})
