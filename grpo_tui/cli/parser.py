@@ -313,8 +313,9 @@ def _steer_commands(commands: Commands) -> None:
 
 
 def _reload_command(commands: Commands) -> None:
-    reload = _run_command(commands, "reload", "load edited reward files into a live run, after checking them")
+    reload = _run_command(commands, "reload", "load edited rewards into a live run, after checking them")
     reload.epilog = (
+        "Loads edited reward files, and adds, removes and renames rewards as the run's config file says now. "
         "Checks the contract, saved cases, probes and recorded groups first. `set RUN --undo` goes back. "
         "Exit codes: 0 reloaded, 2 usage error, 3 a check failed or the run rejected it, 4 timed "
         "out. See docs/rewards.md."

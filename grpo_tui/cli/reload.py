@@ -1,8 +1,10 @@
-"""`grpo-tui reload RUN`: load edited reward files into a live run, after checking them."""
+"""`grpo-tui reload RUN`: load edited rewards or another list into a live run, after checking them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from grpo_tui.cli.errors import OK, REFUSED, CommandError, reported
@@ -11,7 +13,11 @@ from grpo_tui.cli.plain import print_json, print_lines, terminal_width
 from grpo_tui.cli.saved_run import saved_run
 from grpo_tui.cli.score import told
 from grpo_tui.cli.steer import is_text, send
-from grpo_tui.config.run_config import RunConfig
+from grpo_tui.config.resolve import inspect_config
+from grpo_tui.config.reward_list import listed_in, same_list, with_list
+from grpo_tui.config.run_config import RunConfig, describe
+from grpo_tui.core.findings import errors_of
+from grpo_tui.core.text import shell_word
 from grpo_tui.present.reload_lines import reload_lines
 from grpo_tui.rewards.lab import Lab, LabError
 from grpo_tui.rewards.reload_check import TRY_LATER, check_reload
@@ -27,11 +33,11 @@ def reload(parsed: Any) -> int:
         raise CommandError(
             f"the run is {look.state}. `grpo-tui train {root} --resume` reads the current files", REFUSED
         )
-    folder, spec, _ = saved_run(root)
-    config = RunConfig.from_json(spec.config, folder.root)  # of the stage that trains
+    config, listed, note = _wanted(root)
     with reported(LabError), Lab(limit_s=parsed.timeout) as lab:
         told("", "loading torch…")
-        found = check_reload(lab, root, config, most_groups=parsed.groups, tell=told)
+        found = check_reload(lab, root, config, listed, most_groups=parsed.groups, tell=told)
+    found = replace(found, notes=(*found.notes, note)) if note else found
     told("", "")
     if parsed.check and parsed.json:
         print_json(found.to_json())
@@ -44,6 +50,29 @@ def reload(parsed: Any) -> int:
         return OK
     args = found.arguments(parsed.because or "", forced=parsed.force)
     return send(root, "reload", args, parsed.wait, as_json=parsed.json)
+
+
+def _wanted(root: Path) -> tuple[RunConfig, RunConfig | None, str]:
+    """Return a run's config, the same with the list of its config file if that is another, and a note."""
+    folder, spec, whole = saved_run(root)
+    config = RunConfig.from_json(spec.config, folder.root)  # of the stage that trains
+    file = config.path
+    if file is None or not file.is_file():
+        return config, None, ""
+    found = inspect_config(file, spec.rewards_set, world_size=None)
+    if found.config is None:
+        first = errors_of(found.findings)[0]
+        return config, None, f"its list of rewards is not read: {describe(first, file)}"
+    if same_list(found.config, whole):
+        return config, None, ""
+    if spec.stage is not None:
+        resume = f"grpo-tui train {shell_word(file)} --run-dir {shell_word(folder.root)} --resume"
+        raise CommandError(
+            f"{file.name} lists other rewards than this run, and a run with stages takes its list when it "
+            f"starts. Stop the run and resume it: `{resume}`",
+            REFUSED,
+        )
+    return config, with_list(config, listed_in(found.config)), ""
 
 
 def _refused(reasons: Sequence[str], *, early: bool, can_be_forced: bool) -> str:

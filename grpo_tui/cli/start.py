@@ -22,6 +22,7 @@ from grpo_tui.config.adapters import adapter_mismatch
 from grpo_tui.config.batch import generation_batch_size
 from grpo_tui.config.draft_file import DraftFileError, read_text
 from grpo_tui.config.resolve import inspect_config, inspect_saved, startable
+from grpo_tui.config.reward_list import about_rewards
 from grpo_tui.config.run_config import ConfigError, RunConfig, describe
 from grpo_tui.config.stages import end_of_stage, first_stage, stage_at
 from grpo_tui.core.stages import StageNow
@@ -239,7 +240,10 @@ def _new(parsed: Any) -> Start:
     root = _root_of(parsed, config, source)
     with reported(ConfigError):
         first, stage = first_stage(config, size=world_size(launcher), force=getattr(parsed, "force", False))
-    spec = placed(RunSpec(first.to_json(), launcher=launcher, stage=stage), config, parsed.gpus)
+    spec = RunSpec(
+        first.to_json(), launcher=launcher, rewards_set=about_rewards(parsed.overrides), stage=stage
+    )
+    spec = placed(spec, config, parsed.gpus)
     if config.grpo.get("resume_from_checkpoint"):
         return Start(RunFolder(root), spec, config)
     return Start(_fresh(root), spec, config)
@@ -311,6 +315,7 @@ def _resumed(parsed: Any, asked: str, *, by_key: bool = False) -> Start:
         overridden=_overridden(parsed, now, stage, verdict.step),
         gpus=() if _asks_for_other(parsed, earlier, "gpus") else earlier.gpus,
         forked_from=earlier.forked_from if into is folder else str(verdict.path),
+        rewards_set=(*(earlier.rewards_set if source is not None else ()), *about_rewards(parsed.overrides)),
         stage=stage,
     )
     return Start(into, placed(spec, config, parsed.gpus), config, new)

@@ -121,6 +121,8 @@ class GenerationBatch:
     """Last optimizer step that trains on it."""
     at: float
     groups: tuple[Group, ...]
+    first_function: int = 0
+    """`index` of the first of the functions that scored it, in `RewardFunctionInfo`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +131,7 @@ class RewardFunctionInfo:
 
     attempt: int
     index: int
+    """Its number within the attempt. Another list of functions, loaded while training, has higher numbers."""
     name: str
     weight: float
     source: str = ""

@@ -39,6 +39,8 @@ class Settings:
 
     weights: tuple[float, ...] = ()
     names: tuple[str, ...] = ()
+    first_function: int = 0
+    """Index of the first function in the record."""
     normalized: bool = False
     """Whether TRL divides each function by its own std (`normalize_then_sum`)."""
     beta: float | None = 0.0

@@ -77,6 +77,7 @@ class LiveVerdict:
         self._steps: dict[int, _Step] = {}
         self._failed: dict[int, Counter[int]] = {}
         """Failed calls by function, for batches that have not arrived yet."""
+        self._first_function, self._last_function, self._listed_at = 0, -1, 0.0
         self._begun = 0
         self._judged = -1
         self._told: tuple[Finding, ...] | None = None
@@ -106,6 +107,15 @@ class LiveVerdict:
         self._told = now
         return [r.OpenFindings(time.time(), now)]
 
+    def _begin_again(self, since: int) -> None:
+        """Judge what was scored before another list of reward functions, and begin with that list."""
+        for number in sorted(one for one in self._steps if one < since):
+            step = self._steps.pop(number)
+            self._judged = number
+            if step.values or step.groups:
+                self._see(number, step)
+        self._doctor = None
+
     def _see(self, number: int, step: _Step) -> None:
         if self._doctor is None:
             with self._reader() as reader:
@@ -126,7 +136,12 @@ class LiveVerdict:
             seconds = self._at(record.step).seconds
             seconds[record.phase] = seconds.get(record.phase, 0.0) + record.duration_s
         elif isinstance(record, r.RewardCall) and record.outcome != "ok":
-            self._failed.setdefault(record.batch, Counter())[record.function] += 1
+            self._failed.setdefault(record.batch, Counter())[record.function - self._first_function] += 1
+        elif isinstance(record, r.RewardFunctionInfo) and record.index > self._last_function:
+            if record.since_step and record.at != self._listed_at:
+                self._listed_at, self._first_function = record.at, record.index
+                self._begin_again(record.since_step)
+            self._last_function = record.index
         elif isinstance(record, r.GenerationBatch):
             failed = self._failed.pop(record.batch, Counter[int]())
             if record.mode != "train" or record.step <= self._judged:

@@ -78,7 +78,7 @@ def begin(reader: RunReader) -> tuple[Doctor, Iterator[Observation]]:
     logged = metric_keys(reader)
     settings = settings_of(reader, logged="reward" in logged)
     changes = _changes(reader)
-    after = stage_start(changes)
+    after = max(stage_start(changes), reader.rewards_began())
     selected = SAMPLED in absent_fields(reader)  # of each group only some completions were kept
     groups = [] if selected else [one for one in training_groups(reader) if one[0] > after]
     ranges = [] if selected else prompt_ranges(reader)
@@ -96,7 +96,8 @@ def doctor_before(reader: RunReader, step: int) -> Doctor:
     settings = settings_of(reader, logged=True)
     logged = metric_keys(reader)
     changes = _changes(reader)
-    after, keys = stage_start(changes), [key for key in KEYS if key in logged]
+    after = max(stage_start(changes), reader.rewards_began())
+    keys = [key for key in KEYS if key in logged]
     groups = [one for one in training_groups(reader) if after < one[0] < step]
     doctor = Doctor(settings, limits_of(reader))
     doctor.changes += changes
@@ -118,6 +119,7 @@ def settings_of(reader: RunReader, *, logged: bool) -> Settings:
     return Settings(
         weights=tuple(f.weight if is_number(f.weight) else 1.0 for f in functions),
         names=tuple(str(f.name) for f in functions),
+        first_function=functions[0].index if functions else 0,
         normalized=grpo.get("multi_objective_aggregation") == "normalize_then_sum",
         beta=_number(grpo.get("beta", 0.0 if config else None)),
         by_sequence=grpo.get("importance_sampling_level") == "sequence",
@@ -180,7 +182,7 @@ def _observations(
         seconds[place][phase] = spent / width
     failed: dict[int, dict[int, int]] = defaultdict(dict)
     for step, function, count in failed_calls(reader):
-        failed[(step - first) // width][function] = count
+        failed[(step - first) // width][function - settings.first_function] = count
     places = sorted({*values, *((step - first) // width for step, _ in groups)})
     facts = _facts(reader, settings, groups)
     waiting = next(facts, None)

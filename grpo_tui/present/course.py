@@ -16,7 +16,7 @@ from grpo_tui.present.formatting import compact, percent, within
 from grpo_tui.present.glyphs import spark
 from grpo_tui.present.train_view import Span
 from grpo_tui.store.read_series import series_window, step_stats
-from grpo_tui.store.reader import RunReader, StoredGroup, Visit
+from grpo_tui.store.reader import RunReader, StoredGroup, Visit, distinct_names
 
 STRETCHES = 48
 GROUPS_EACH = 6
@@ -80,7 +80,7 @@ def course(
     config = reader.fact("config")
     grpo = config.get("grpo") if isinstance(config, Mapping) else None
     normalized = isinstance(grpo, Mapping) and grpo.get("multi_objective_aggregation") == "normalize_then_sum"
-    found = []
+    names, found = _names(reader), []
     for bucket in flat:
         if given_up():
             break
@@ -88,7 +88,7 @@ def course(
         rest = (right or 0) + (wrong or 0) + (masked or 0)
         between = None if bucket.mean is None else max(0.0, bucket.mean - rest)
         groups = _picked(reader, bucket.first, bucket.last)
-        looked = _looked_into(groups, weights, bucket.first, bucket.last, normalized=normalized)
+        looked = _looked_into(groups, names, weights, bucket.first, bucket.last, normalized=normalized)
         found.append(replace(looked, right=right, wrong=wrong, flat=between, masked=masked))
     return found
 
@@ -103,8 +103,13 @@ def _picked(reader: RunReader, first_step: int, last_step: int) -> list[StoredGr
     return found
 
 
+def _names(reader: RunReader) -> tuple[str, ...]:
+    return distinct_names(function.name for function in reader.reward_functions())
+
+
 def _looked_into(
     groups: Sequence[StoredGroup],
+    names: Sequence[str],
     weights: Sequence[float],
     first_step: int,
     last_step: int,
@@ -112,12 +117,10 @@ def _looked_into(
     normalized: bool,
 ) -> Stretch:
     completions = [completion for group in groups for completion in group.completions]
-    blank = (None,) * len(weights)
     sums = [
-        group_covariances(
-            [(*c.rewards, *blank)[: len(weights)] for c in group.completions], weights, normalized=normalized
-        )
+        group_covariances([c.rewards for c in group.completions], weights, normalized=normalized)
         for group in groups
+        if group.functions == names and len(names) == len(weights)
     ]
     return Stretch(
         first_step,
@@ -155,14 +158,14 @@ def probe_course(reader: RunReader, functions: int, *, most: int = STRETCHES) ->
     steps = [stat.step for stat in step_stats(reader, mode="probe")]
     if len(steps) > most:
         steps = [steps[n * (len(steps) - 1) // (most - 1)] for n in range(most)]
-    found = []
+    names, found = _names(reader)[:functions], []
+    blank = (None,) * (functions - len(names))
     for step in steps:
         groups = reader.groups(first_step=step, last_step=step, mode="probe", limit=1_000)
         done = [c for group in groups for c in group.completions]
         if done:
-            rewards = tuple(
-                mean(c.rewards[k] if k < len(c.rewards) else None for c in done) for k in range(functions)
-            )
+            rows = [dict(zip(g.functions, c.rewards, strict=False)) for g in groups for c in g.completions]
+            rewards = (*(mean(row.get(name) for row in rows) for name in names), *blank)
             cut = sum(c.truncated for c in done) / len(done)
             found.append(ProbeStep(step, len(done), mean(c.total for c in done), rewards, cut))
     return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,38 +73,32 @@ class GroupFold:
         """Return the fraction of the newest step's completions that the loss leaves out."""
         return mean(c.masked for group in self.newest_step() for c in group.completions)
 
-    def function_means(self, count: int) -> list[float | None]:
-        """Return each reward function's mean over the completions of the newest step."""
-        rows = [c.rewards for group in self.newest_step() for c in group.completions]
-        return [mean(row[k] for row in rows if k < len(row)) for k in range(count)]
+    def function_means(self, names: Sequence[str]) -> list[float | None]:
+        """Return each reward function's mean over the completions of the newest step, by distinct names."""
+        newest = [group for group in self.newest_step() if group.functions == tuple(names)]
+        rows = [c.rewards for group in newest for c in group.completions]
+        return [mean(row[k] for row in rows) for k in range(len(names))]
 
-    def shares(self, weights: list[float], *, normalized: bool = False) -> list[float | None]:
+    def shares(
+        self, names: Sequence[str], weights: list[float], *, normalized: bool = False
+    ) -> list[float | None]:
         """Return each reward function's contribution to the variance within the newest groups.
 
-        None for a function that recently gave all completions of a group the same value.
+        None for a function that recently gave all completions of a group the same value. Groups that other
+        functions scored do not count.
         """
-        width = len(weights)
-        # An earlier start of the run may have had fewer functions.
-        blank = (None,) * width
+        newest = [group for group in self._newest if group.functions == tuple(names)]
         if weights != self._weights:
             self._weights, self._covariances = list(weights), {}
         known = self._covariances
         self._covariances = {
             group.id: known.get(group.id)
-            or group_covariances(
-                [(*c.rewards, *blank)[:width] for c in group.completions], weights, normalized=normalized
-            )
-            for group in self._newest
+            or group_covariances([c.rewards for c in group.completions], weights, normalized=normalized)
+            for group in newest
         }
-        shares = shares_of(list(self._covariances.values()), width)
-        varied = self._varied(width)
+        shares = shares_of(list(self._covariances.values()), len(weights))
+        varied = _varied(newest, len(weights))
         return [share if varies else None for share, varies in zip(shares, varied, strict=True)]
-
-    def _varied(self, width: int) -> list[bool]:
-        steps = sorted({group.step for group in self._newest})[-LATELY:]
-        late = [group for group in self._newest if steps and group.step >= steps[0]]
-        late = late if len(late) >= FEWEST_GROUPS else list(self._newest)[-FEWEST_GROUPS:]
-        return [any(_varies(group, k) for group in late) for k in range(width)]
 
     def views(self) -> tuple[GroupView, ...]:
         """Return the newest groups, newest batch first, in batch order within a step."""
@@ -114,8 +108,15 @@ class GroupFold:
         return tuple(self._views.values())
 
 
+def _varied(newest: list[StoredGroup], width: int) -> list[bool]:
+    steps = sorted({group.step for group in newest})[-LATELY:]
+    late = [group for group in newest if steps and group.step >= steps[0]]
+    late = late if len(late) >= FEWEST_GROUPS else newest[-FEWEST_GROUPS:]
+    return [any(_varies(group, k) for group in late) for k in range(width)]
+
+
 def _varies(group: StoredGroup, function: int) -> bool:
-    given = scored([c.rewards[function] for c in group.completions if function < len(c.rewards)])
+    given = scored([c.rewards[function] for c in group.completions])
     return bool(given) and max(given) - min(given) >= SAME
 
 
@@ -145,6 +146,7 @@ def group_view(group: StoredGroup) -> GroupView:
             )
             for c in group.completions
         ),
+        functions=tuple(one_line(name, 60) for name in group.functions),
     )
 
 
@@ -204,6 +206,8 @@ class GroupCard:
     best: int | None
     worst: int | None
     rows: tuple[CardRow, ...]
+    functions: tuple[str, ...] = ()
+    """Names of the functions that scored it, in order."""
 
 
 def group_card(
@@ -253,6 +257,7 @@ def group_card(
         best=max(known, key=lambda n: values[n], default=None),  # type: ignore[arg-type,return-value]
         worst=min(known, key=lambda n: values[n], default=None),  # type: ignore[arg-type,return-value]
         rows=tuple(rows),
+        functions=tuple(one_line(name, 60) for name in group.functions),
     )
 
 

@@ -59,7 +59,7 @@ from grpo_tui.store.read_series import (
     step_stats,
     total_range,
 )
-from grpo_tui.store.reader import Attempt, RunReader, StoredGroup, lasting
+from grpo_tui.store.reader import Attempt, RunReader, StoredGroup, distinct_names, lasting
 from grpo_tui.store.status import Status
 
 LATE = 32
@@ -425,8 +425,9 @@ class RunState:
         weights = [float(w) for w in self._settings.get("reward_weights") or [f.weight for f in functions]]
         if len(weights) != len(functions):
             weights = [f.weight for f in functions]
-        shares = self._groups.shares(weights, normalized=self._normalized())
-        means = self._groups.function_means(len(functions))
+        names = distinct_names(function.name for function in functions)
+        shares = self._groups.shares(names, weights, normalized=self._normalized())
+        means = self._groups.function_means(names)
         rows = []
         for index, function in enumerate(functions):
             series = self._series.get(f"rewards/{function.name}/mean")

@@ -97,6 +97,8 @@ class GroupView:
     spread: float | None
     signal: Signal
     completions: tuple[CompletionRow, ...]
+    functions: tuple[str, ...] = ()
+    """Names of the functions that scored it, in order."""
 
 
 @dataclass(frozen=True, slots=True)

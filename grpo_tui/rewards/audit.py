@@ -26,7 +26,7 @@ from grpo_tui.rewards.answer_format import Form, find_form, gold_column, short_a
 from grpo_tui.rewards.library.correctness import ExactAnswer, MathAnswer, NumericAnswer
 from grpo_tui.rewards.probes import ProbeRow, make_probes
 from grpo_tui.store.read_health import training_groups
-from grpo_tui.store.reader import RunReader, StoredGroup
+from grpo_tui.store.reader import RunReader, StoredGroup, distinct_names
 
 MOST_TEXT = 8_000
 """Characters of a completion that are read."""
@@ -366,12 +366,12 @@ def _second_opinions(
     above = [total for total in totals if total > totals[-1] + SAME]
     least = max(totals[int(TOP * (len(totals) - 1))], above[-1])  # the lowest reward is never a top one
     top = [(group, one) for group, one in rows if one.total is not None and one.total >= least - SAME]
-    others = _Functions(reader, [one for _, one in rows])
+    others = _Functions(reader, rows)
     reference = _Reference(form)
     refused = []
     for group, one in top:
         gold = _gold(group)
-        by = (*others.refuse(one), *reference.refuse(one.text, gold))
+        by = (*others.refuse(group, one), *reference.refuse(one.text, gold))
         if by:
             prompt = one_line(prompt_text(group.prompt).strip(), EXCERPT)
             refused.append(Refused(_place(group, one), by, prompt, one_line(gold, EXCERPT)))
@@ -391,28 +391,29 @@ def _gold(group: StoredGroup) -> str:
 class _Functions:
     """The run's functions: one refuses what gets its lowest score, while other completions get more."""
 
-    def __init__(self, reader: RunReader, seen: Sequence[Completion]) -> None:
-        self._lowest: dict[int, tuple[str, float, float]] = {}
+    def __init__(self, reader: RunReader, seen: Sequence[tuple[StoredGroup, Completion]]) -> None:
+        self._lowest: dict[str, tuple[float, float]] = {}
         functions = reader.reward_functions()
-        for n, function in enumerate(functions if len(functions) > 1 else ()):
+        named = zip(distinct_names(f.name for f in functions), functions, strict=True)
+        for name, function in named if len(functions) > 1 else ():
             sign = -1.0 if is_number(function.weight) and function.weight < 0 else 1.0
-            scores = [sign * value for one in seen if is_number(value := _score(one, n))]
+            scores = [sign * value for each in seen if is_number(value := _score(*each, name))]
             if scores and max(scores) - min(scores) >= SAME:
-                self._lowest[n] = (str(function.name), sign, min(scores))
+                self._lowest[name] = (sign, min(scores))
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(name for name, _, _ in self._lowest.values())
+        return tuple(self._lowest)
 
-    def refuse(self, one: Completion) -> Iterator[str]:
-        for n, (name, sign, lowest) in self._lowest.items():
-            score = _score(one, n)
+    def refuse(self, group: StoredGroup, one: Completion) -> Iterator[str]:
+        for name, (sign, lowest) in self._lowest.items():
+            score = _score(group, one, name)
             if score is not None and is_number(score) and sign * score < lowest + SAME:
                 yield f"{name} {score:.3g}"
 
 
-def _score(one: Completion, place: int) -> Any:
-    return one.rewards[place] if place < len(one.rewards) else None
+def _score(group: StoredGroup, one: Completion, name: str) -> Any:
+    return dict(zip(group.functions, one.rewards, strict=False)).get(name)
 
 
 class _Reference:

@@ -131,6 +131,21 @@ def each_reward(config: RunConfig) -> list[tuple[str, Callable[[], LoadedReward]
     ]
 
 
+def each_source(config: RunConfig) -> list[tuple[str, float]]:
+    """Return source and weight of each reward, in the order of `each_reward`."""
+    model = config.script.get("reward_model_name_or_path")
+    found = [(str(source), 1.0) for source in ([model] if model else [])]
+    found += [(str(source), 1.0) for source in config.script.get("reward_funcs") or ()]
+    found += [(e.source, 1.0 if e.weight is None else e.weight) for e in config.section.rewards]
+    weights = config.grpo.get("reward_weights") or [weight for _, weight in found]
+    return [(source, float(weight)) for (source, _), weight in zip(found, weights, strict=False)]
+
+
+def weights_of(config: RunConfig) -> tuple[float, ...]:
+    """Return the weight of each reward, in the order of `each_reward`."""
+    return tuple(weight for _, weight in each_source(config))
+
+
 def _weighted(load: Callable[[], LoadedReward], weight: float) -> LoadedReward:
     return replace(load(), weight=weight)
 

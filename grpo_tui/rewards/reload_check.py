@@ -13,11 +13,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from grpo_tui.config.reward_list import listed_in
 from grpo_tui.config.run_config import RunConfig
+from grpo_tui.config.yaml_edit_values import inline
 from grpo_tui.core.records import RewardFunctionInfo
 from grpo_tui.core.text import one_line
 from grpo_tui.rewards.cases import TOTAL, CaseFileError, cases_file, judge_cases, read_cases
 from grpo_tui.rewards.lab import Lab, LabError
+from grpo_tui.rewards.loading import weights_of
 from grpo_tui.rewards.probes import probe
 from grpo_tui.rewards.sample_sources import Origin, dataset_rows, rows_with_gold, samples_from
 from grpo_tui.rewards.samples import SampleError
@@ -55,6 +58,7 @@ class ReloadCheck:
         failed: Checks that did not pass.
         notes: What was not checked, or cannot be replayed.
         early: Whether the run has not loaded its rewards yet.
+        listed: The list of rewards as `config.reward_list` gives it; None if the run has that list.
     """
 
     files: Mapping[str, str]
@@ -64,6 +68,7 @@ class ReloadCheck:
     failed: tuple[str, ...]
     notes: tuple[str, ...]
     early: bool = False
+    listed: Mapping[str, Any] | None = None
 
     @property
     def turned(self) -> str:
@@ -79,6 +84,8 @@ class ReloadCheck:
             args["what_if"] = self.turned
         if because:
             args["because"] = because
+        if self.listed is not None:
+            args["listed"] = dict(self.listed)
         return args | ({"forced": list(self.failed)} if forced and self.failed else {})
 
     def to_json(self) -> dict[str, Any]:
@@ -87,12 +94,19 @@ class ReloadCheck:
 
 
 def check_reload(
-    lab: Lab, root: Path, config: RunConfig, *, most_groups: int = MOST_GROUPS, tell: Tell = None
+    lab: Lab,
+    root: Path,
+    config: RunConfig,
+    other: RunConfig | None = None,
+    *,
+    most_groups: int = MOST_GROUPS,
+    tell: Tell = None,
 ) -> ReloadCheck:
     """Check the current files of a run's rewards.
 
     Args:
         config: The run's config.
+        other: The same with another list of rewards; None to keep the list.
         most_groups: Number of recorded groups to score again, newest first.
 
     Raises:
@@ -102,23 +116,21 @@ def check_reload(
     """
     with closing(RunReader(RunFolder(root).database)) as run:
         recorded, settings = run.reward_functions(), run.settings()
-    functions = lab.load(config)
+    functions = lab.load(other or config)
     files = _with_new({}, lab)
-    diff = tuple(_diff(recorded, functions))
+    diff = (*(_list_diff(config, other) if other is not None else ()), *_diff(recorded, functions, lab.files))
     broken = [f"{f.name}: {f.failure.text}" for f in functions if f.failure is not None]
     early = not broken and not recorded
-    if not broken and [f.name for f in functions] != [f.name for f in recorded]:
-        names, new = (", ".join(f.name for f in each) for each in (recorded, functions))
-        broken = [
-            f"the run has the reward functions {names}, and the files give {new}. Stop the run and resume it"
-            if names
-            else "the run has not loaded its rewards yet"
-        ]
+    if early:
+        broken = ["the run has not loaded its rewards yet"]
     if broken:
         return ReloadCheck(files, diff, None, tuple(broken), (), (), early)
     weights = [s.new for s in settings if s.name == "reward_weights"]
     now = weights[-1] if weights else [f.weight for f in recorded]
-    checks = _Checks(lab, config, tell)
+    relisted = [f.name for f in functions] != [f.name for f in recorded]
+    if relisted or (other is not None and weights_of(other) != weights_of(config)):
+        now, weights = [f.weight for f in functions], []
+    checks = _Checks(lab, other or config, tell)
     checks.cases()
     files = _with_new(files, lab)
     checks.contract_and_probes()
@@ -132,7 +144,8 @@ def check_reload(
         notes.append("no reward file differs from the recorded one. Only an imported file can have changed")
     edited = [file for file, sha in files.items() if file_hash(file) != sha]
     broken = [f"{file} was edited while it was checked. Reload again" for file in edited]
-    return ReloadCheck(files, diff, found, tuple(broken), tuple(checks.failed), tuple(notes))
+    new = listed_in(other) if other is not None else None
+    return ReloadCheck(files, diff, found, tuple(broken), tuple(checks.failed), tuple(notes), listed=new)
 
 
 class _Checks:
@@ -207,17 +220,38 @@ class _Checks:
         return bool(failures)
 
 
-def _diff(recorded: Sequence[RewardFunctionInfo], functions: Sequence[FunctionInfo]) -> Iterator[str]:
+def _list_diff(old: RunConfig, new: RunConfig) -> Iterator[str]:
+    """Compare two lists of rewards, each entry on a line."""
+    both = []
+    for config in (old, new):
+        listed = listed_in(config)
+        entries = [{k: v for k, v in entry.items() if v not in (None, {})} for entry in listed["rewards"]]
+        keys = [f"{key}: {inline(value)}" for key, value in listed["keys"].items() if value is not None]
+        both.append([*keys, *(f"- {inline(entry)}" for entry in entries)])
+    name = new.path.name if new.path is not None else "config"
+    before, after = f"{name}, rewards (of the run)", f"{name}, rewards (edited)"
+    yield from difflib.unified_diff(both[0], both[1], before, after, lineterm="")
+
+
+def _diff(
+    recorded: Sequence[RewardFunctionInfo], functions: Sequence[FunctionInfo], own: Sequence[str]
+) -> Iterator[str]:
+    """Compare each file with what the run has recorded of it. A file of the user may be new to the run."""
+    by_name = {old.name: old for old in recorded}
+    known = {old.source.rpartition(":")[0]: old.text for old in recorded}
     seen = set()
-    for old, new in zip(recorded, functions, strict=False):
-        file = new.file or old.source.rpartition(":")[0]
-        if not file or file in seen or not old.text or old.text == new.file_text:
+    for new in functions:
+        old = by_name.get(new.name)
+        file = new.file or (old.source.rpartition(":")[0] if old is not None else "")
+        before = known.get(file) or (old.text if old is not None else "")
+        if not file or file in seen or before == new.file_text or not (before or file in own):
             continue
         seen.add(file)
         now = new.file_text or (Path(file).read_text("utf-8", "replace") if Path(file).is_file() else "")
         name = Path(file).name
+        was = f"{name} (recorded)" if before else f"{name} (not in the run)"
         yield from difflib.unified_diff(
-            old.text.splitlines(), now.splitlines(), f"{name} (recorded)", f"{name} (edited)", lineterm=""
+            before.splitlines(), now.splitlines(), was, f"{name} (edited)", lineterm=""
         )
 
 

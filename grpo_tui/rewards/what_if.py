@@ -21,8 +21,7 @@ from grpo_tui.rewards.samples import SampleError, groups_of, samples_of_groups
 from grpo_tui.rewards.score_report import Aggregate, FunctionInfo, FunctionScore, GroupScore
 from grpo_tui.rewards.scoring import Report
 from grpo_tui.store.layout import RunFolder
-from grpo_tui.store.reader import RunReader, StoredGroup
-from grpo_tui.store.rollouts import distinct_names, function_names
+from grpo_tui.store.reader import RunReader, StoredGroup, distinct_names
 
 SAME = 1e-6
 """Scores that differ by less are equal: TRL keeps them in float32."""
@@ -121,9 +120,9 @@ def what_if_of_run(
         RunDatabaseError: the run cannot be read.
     """
     with closing(RunReader(RunFolder(root).database)) as run:
-        whole, names = run.whole_groups(groups), function_names(run)
-        own = [function.weight for function in run.reward_functions()]
-    return what_if(lab, whole, names, weights=weights, recorded_weights=own if recorded else None, tell=tell)
+        whole, functions = run.whole_groups(groups), run.reward_functions()
+    own = {one: f.weight for one, f in zip(distinct_names(f.name for f in functions), functions, strict=True)}
+    return what_if(lab, whole, weights=weights, recorded_weights=own if recorded else None, tell=tell)
 
 
 def recorded_report(root: Path, aggregation: Aggregation, group: int | None = None) -> Report:
@@ -142,11 +141,12 @@ def recorded_report(root: Path, aggregation: Aggregation, group: int | None = No
             newest = run.groups(mode="train", newest_first=True, limit=1)
             at = newest[0].step if newest else 0
             groups = run.groups(mode="train", first_step=at, last_step=at, limit=1000)
-        names = function_names(run)
-        weights = [function.weight for function in run.reward_functions()]
+        newest_list = run.reward_functions()
     if not groups:
         raise SampleError("it has recorded no completions yet")
-    functions = _recorded(groups, names, names[max(names)] if names else (), weights)
+    weights = [function.weight for function in newest_list]
+    names = distinct_names(function.name for function in newest_list)
+    functions = _recorded(groups, dict(zip(names, weights, strict=True)))
     samples = tuple(samples_of_groups(groups))
     rows = [completion for group in groups for completion in group.completions]
     totals = tuple(row.total for row in rows)
@@ -165,20 +165,18 @@ def recorded_report(root: Path, aggregation: Aggregation, group: int | None = No
 def what_if(
     lab: Lab,
     groups: Sequence[StoredGroup],
-    names: Mapping[int, Sequence[str]],
     *,
     weights: Sequence[float] | None = None,
-    recorded_weights: Sequence[float] | None = None,
+    recorded_weights: Mapping[str, float] | None = None,
     tell: Callable[[str, str], None] | None = None,
 ) -> WhatIf:
     """Score recorded groups again.
 
     Args:
         groups: at least one. Each must be whole, including its parts on other ranks.
-        names: the run's reward functions by attempt, in order, without duplicates.
         weights: one per function of the config, or of the run with `recorded_weights`. Its own when None.
-        recorded_weights: weights of the newest attempt. When given, no function is called and the recorded
-            scores are reweighted.
+        recorded_weights: the run's current functions in order, by distinct name, with their weights. When
+            given, no function is called and the recorded scores are reweighted.
 
     Raises:
         LabError: nothing can be scored, or the weights do not fit.
@@ -190,8 +188,7 @@ def what_if(
     if recorded_weights is None:
         scored = lab.score(samples, tell=tell, repeat_limit_s=0.0)
     else:
-        newest = names[max(names)] if names else ()
-        scored = Scored(tuple(samples), _recorded(groups, names, newest, recorded_weights))
+        scored = Scored(tuple(samples), _recorded(groups, recorded_weights))
     mode = Aggregation.of(lab.config) if lab.config is not None else Aggregation()
     alone = mode.scale_rewards != "batch" and not mode.normalized
     batches = None if alone else [(group.attempt, group.batch) for group in groups]
@@ -199,7 +196,7 @@ def what_if(
     turns = _groups(groups, totals, advantages)
     old = [c.advantage for group in groups for c in group.completions]
     return WhatIf(
-        functions=_functions(groups, names, scored.functions),
+        functions=_functions(groups, scored.functions),
         groups=tuple(sorted(turns, key=_rank)),
         completions=len(samples),
         changed=sum(len(turn.changed) for turn in turns),
@@ -249,37 +246,28 @@ def _aggregated(
     return totals, advantages
 
 
-def _recorded(
-    groups: Sequence[StoredGroup],
-    names: Mapping[int, Sequence[str]],
-    newest: Sequence[str],
-    weights: Sequence[float],
-) -> tuple[FunctionScore, ...]:
-    """Return the recorded scores under the functions of the newest attempt."""
-    rows = _by_name(groups, names)
+def _recorded(groups: Sequence[StoredGroup], weights: Mapping[str, float]) -> tuple[FunctionScore, ...]:
+    """Return the recorded scores under the functions with these names and weights."""
+    rows = _by_name(groups)
     return tuple(
         FunctionScore(
             FunctionInfo(k, name, weight, "function", "as recorded"), tuple(row.get(name) for row in rows)
         )
-        for k, (name, weight) in enumerate(zip(newest, weights, strict=True))
+        for k, (name, weight) in enumerate(weights.items())
     )
 
 
-def _by_name(
-    groups: Sequence[StoredGroup], names: Mapping[int, Sequence[str]]
-) -> list[dict[str, float | None]]:
-    """Return each completion's scores by name. A resume may change the functions or their order."""
+def _by_name(groups: Sequence[StoredGroup]) -> list[dict[str, float | None]]:
+    """Return each completion's scores by name. A resume or a reload may change the list of functions."""
     return [
-        dict(zip(names.get(group.attempt, ()), completion.rewards, strict=False))
+        dict(zip(group.functions, completion.rewards, strict=False))
         for group in groups
         for completion in group.completions
     ]
 
 
-def _functions(
-    groups: Sequence[StoredGroup], names: Mapping[int, Sequence[str]], results: Sequence[FunctionScore]
-) -> tuple[FunctionTurn, ...]:
-    rows = _by_name(groups, names)
+def _functions(groups: Sequence[StoredGroup], results: Sequence[FunctionScore]) -> tuple[FunctionTurn, ...]:
+    rows = _by_name(groups)
     known = dict.fromkeys(name for row in rows for name in row)
     before: dict[str, list[float | None]] = {name: [row.get(name) for row in rows] for name in known}
     found = []

@@ -87,6 +87,7 @@ def open_writer(path: Path) -> sqlite3.Connection:
         else:
             _check_version(path, version)
             _refuse_programs(path, connection)
+            connection.executescript(RELOADED)
             _add_columns(connection)
         connection.executescript(INDEXES + FINDINGS + RELOADED)
         prepare_spans(connection)

@@ -49,8 +49,8 @@ _JSON = {"extra": "c.extra", "column": "g.columns"}
 class RunNames:
     """Facts of a run that a query depends on."""
 
-    functions: Mapping[int, Sequence[str]]
-    """Distinct names of the reward functions of each attempt (`name#2` for a second one of that name)."""
+    functions: Mapping[int, Mapping[int, str]]
+    """Distinct names of the reward functions by attempt and index (`name#2` for a second one)."""
     totals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Lowest and highest total of the run by mode, where they differ."""
     has_ends: bool = True
@@ -67,8 +67,8 @@ class RunNames:
 
     def function_names(self) -> tuple[str, ...]:
         """Return all names, those of the newest attempt first."""
-        found = [name for attempt in sorted(self.functions, reverse=True) for name in self.functions[attempt]]
-        return tuple(dict.fromkeys(found))
+        lists = [self.functions[attempt].values() for attempt in sorted(self.functions, reverse=True)]
+        return tuple(dict.fromkeys(name for names in lists for name in names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,26 +161,23 @@ class _Writer:
     def value(self, field: Field) -> str:
         if field.name != "rewards":
             return _PLAIN[field.name]
-        return (
-            "(SELECT w.value FROM reward w WHERE w.completion_id = c.id"
-            f" AND w.function = {self.function(field)})"
-        )
+        return f"(SELECT w.value FROM reward w WHERE w.completion_id = c.id AND {self.function(field)})"
 
     def function(self, field: Field) -> str:
-        """Return the number of a reward function, by attempt if it differs between attempts."""
-        key = field.key or ""
-        places = {a: list(names).index(key) for a, names in self._names.functions.items() if key in names}
-        if not places and key.isdecimal():
-            places = {a: int(key) for a, names in self._names.functions.items() if int(key) < len(names)}
-        if not places:
+        """Write that a reward `w` is of a function, by attempt if its index differs between attempts."""
+        key, known_by = field.key or "", self._names.functions.items()
+        places = {a: [n for n, name in names.items() if name == key] for a, names in known_by}
+        if not any(places.values()) and key.isdecimal():
+            places = {a: [int(key)] if int(key) in names else [] for a, names in known_by}
+        if not any(places.values()):
             known = self._names.function_names()
             near = difflib.get_close_matches(key, known, 1, 0.5) or known
             there = f"; there is {', '.join(near)}" if near else ""
             raise QueryError(f"unknown reward function {key}{there}", self._line, field.at)
-        if len(set(places.values())) == 1 and len(places) == len(self._names.functions):
-            return str(next(iter(places.values())))
-        cases = " ".join(f"WHEN {attempt} THEN {place}" for attempt, place in places.items())
-        return f"CASE g.attempt {cases} END"
+        listed = {a: f"w.function IN ({', '.join(map(str, found))})" for a, found in places.items()}
+        if len(set(listed.values())) == 1:
+            return next(iter(listed.values()))
+        return f"({' OR '.join(f'(g.attempt = {a} AND {found})' for a, found in listed.items())})"
 
     def comparison(self, asked: Comparison) -> str:
         name = asked.field.name
@@ -197,11 +194,8 @@ class _Writer:
         return f"(({_PLAIN[name]} {asked.op} ? AND {_PLAIN[name]} < '') IS TRUE)"
 
     def reward(self, field: Field, holds: str) -> str:
-        function = self.function(field)
-        return (
-            "EXISTS (SELECT 1 FROM reward w WHERE w.completion_id = c.id"
-            f" AND w.function = {function} AND {holds})"
-        )
+        of_function = self.function(field)
+        return f"EXISTS (SELECT 1 FROM reward w WHERE w.completion_id = c.id AND {of_function} AND {holds})"
 
     def empty(self, asked: Is) -> str:
         name = asked.field.name

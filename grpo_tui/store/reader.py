@@ -95,6 +95,8 @@ class StoredGroup:
     mean: float | None
     std: float | None
     completions: tuple[Completion, ...]
+    functions: tuple[str, ...] = ()
+    """Distinct names of the functions that scored it, in the order of `Completion.rewards`."""
 
     @property
     def signal(self) -> Signal:
@@ -189,22 +191,66 @@ class RunReader(RunFile):
             )
             for r in rows
         ]
-        for new in self.reloaded_functions():  # the weight is the one that the attempt began with
-            if found and new.attempt == found[0].attempt and new.index < len(found):
-                old = found[new.index]
-                found[new.index] = replace(new, name=old.name, weight=old.weight)
+        newer = [new for new in self.reloaded_functions() if found and new.attempt == found[0].attempt]
+        last = max((new.at for new in newer), default=0.0)
+        newest = [new for new in newer if new.at == last]
+        # Of the list that the attempt began with, the weights are those that it began with.
+        return [
+            replace(new, name=found[new.index].name, weight=found[new.index].weight)
+            if new.index < len(found)
+            else new
+            for new in newest
+        ] or found
+
+    def function_names(self) -> dict[int, dict[int, str]]:
+        """Return distinct names of the reward functions by attempt and index: a second one is `name#2`."""
+        lists: dict[tuple[int, float], dict[int, str]] = {}
+        for row in self.all("SELECT attempt, idx, name FROM reward_function ORDER BY attempt, idx"):
+            lists.setdefault((row["attempt"], 0.0), {})[row["idx"]] = row["name"]
+        for new in self.reloaded_functions():
+            if new.name:
+                lists.setdefault((new.attempt, new.at), {})[new.index] = new.name
+        found: dict[int, dict[int, str]] = {}
+        for (attempt, _), names in sorted(lists.items()):
+            known = zip(names, distinct_names(names.values()), strict=True)
+            found.setdefault(attempt, {}).update(known)
         return found
 
+    def rewards_began(self) -> int:
+        """Return the step after which the current list of reward functions scored; 0 from the start."""
+        lists: dict[int, dict[float, tuple[int, list[str]]]] = {}
+        for new in self.reloaded_functions():
+            if new.name:
+                of_attempt = lists.setdefault(new.attempt, {})
+                of_attempt.setdefault(new.at, (new.since_step - 1, []))[1].append(new.name)
+        since, last = 0, list[str]()
+        for one in self.attempts():
+            rows = self.all("SELECT name FROM reward_function WHERE attempt = ? ORDER BY idx", one.attempt)
+            first = (one.resumed_from or 0, [row["name"] for row in rows])
+            since = min(since, first[0])
+            for step, names in (first, *(found for _, found in sorted(lists.get(one.attempt, {}).items()))):
+                if names and names != last:
+                    since, last = (step if last else 0), names
+        return since
+
     def reloaded_functions(self) -> list[RewardFunctionInfo]:
-        """Return what was reloaded while training, oldest first, without names and weights."""
+        """Return what was reloaded while training, oldest first. An older file has no names and weights."""
         if not self.has("reloaded_function", "since_step"):
             return []
-        rows = self.all("SELECT * FROM reloaded_function ORDER BY attempt, since_step, idx")
+        named = self.has("reloaded_function", "name")
         return [
             RewardFunctionInfo(
-                r["attempt"], r["idx"], "", 0.0, r["source"], r["sha256"], r["text"], r["since_step"], r["at"]
+                r["attempt"],
+                r["idx"],
+                (named and r["name"]) or "",
+                from_column(r["weight"]) if named and r["name"] else 0.0,
+                r["source"],
+                r["sha256"],
+                r["text"],
+                r["since_step"],
+                r["at"],
             )
-            for r in rows
+            for r in self.all("SELECT * FROM reloaded_function ORDER BY attempt, at, idx")
         ]
 
     def dropped(self) -> dict[str, int]:
@@ -364,28 +410,31 @@ class RunReader(RunFile):
             last = found[-1].id
 
     def _groups_of(self, rows: Sequence[sqlite3.Row]) -> list[StoredGroup]:
+        names = self.function_names() if rows else {}
         completions = self._completions([row["id"] for row in rows])
-        return [_group(row, completions.get(row["id"], [])) for row in rows]
+        return [_group(row, *completions.get(row["id"], ([], ())), names) for row in rows]
 
-    def _completions(self, group_ids: Sequence[int]) -> dict[int, list[Completion]]:
-        found: dict[int, list[Completion]] = {}
+    def _completions(self, group_ids: Sequence[int]) -> dict[int, tuple[list[Completion], Sequence[int]]]:
+        """Return the completions of each group, and the indices of the functions that scored them."""
+        found: dict[int, tuple[list[Completion], Sequence[int]]] = {}
         known = self.has("completion", "masked")
         for start in range(0, len(group_ids), 500):
             chunk = group_ids[start : start + 500]
             marks = ",".join("?" * len(chunk))
-            rewards: dict[int, list[Any]] = {}
+            rewards: dict[int, dict[int, Any]] = {}
             for row in self.all(
-                "SELECT w.completion_id, w.value FROM completion c"
+                "SELECT w.completion_id, w.function, w.value FROM completion c"
                 " CROSS JOIN reward w ON w.completion_id = c.id"
                 f" WHERE c.group_id IN ({marks}) ORDER BY w.completion_id, w.function",
                 *chunk,
             ):
-                rewards.setdefault(row["completion_id"], []).append(from_column(row["value"]))
+                rewards.setdefault(row["completion_id"], {})[row["function"]] = from_column(row["value"])
             for row in self.all(
                 f"SELECT * FROM completion WHERE group_id IN ({marks}) ORDER BY group_id, idx", *chunk
             ):
-                found.setdefault(row["group_id"], []).append(
-                    _completion(row, rewards.get(row["id"], []), masked=bool(known and row["masked"]))
+                given = rewards.get(row["id"], {})
+                found.setdefault(row["group_id"], ([], tuple(given)))[0].append(
+                    _completion(row, list(given.values()), masked=bool(known and row["masked"]))
                 )
         return found
 
@@ -470,7 +519,25 @@ def _joined(parts: Sequence[StoredGroup]) -> StoredGroup:
     return replace(first, mean=mean(totals), std=std(totals), completions=tuple(completions))
 
 
-def _group(row: sqlite3.Row, completions: Sequence[Completion]) -> StoredGroup:
+def distinct_names(names: Iterable[str]) -> tuple[str, ...]:
+    """Make names of reward functions distinct: a second one of a name is `name#2`."""
+    taken: list[str] = []
+    for name in names:
+        number, found = 1, name
+        while found in taken:
+            number += 1
+            found = f"{name}#{number}"
+        taken.append(found)
+    return tuple(taken)
+
+
+def _group(
+    row: sqlite3.Row,
+    completions: Sequence[Completion],
+    functions: Sequence[int],
+    names: Mapping[int, Mapping[int, str]],
+) -> StoredGroup:
+    known = names.get(row["attempt"], {})
     return StoredGroup(
         id=row["id"],
         attempt=row["attempt"],
@@ -487,6 +554,7 @@ def _group(row: sqlite3.Row, completions: Sequence[Completion]) -> StoredGroup:
         mean=row["mean"],
         std=row["std"],
         completions=tuple(completions),
+        functions=tuple(known.get(one, str(one)) for one in functions),
     )
 
 

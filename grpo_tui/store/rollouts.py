@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -76,17 +76,10 @@ class Rollout:
         }
 
 
-def function_names(reader: RunReader) -> dict[int, tuple[str, ...]]:
-    """Return distinct names of the reward functions by attempt: a second one of a name is `name#2`."""
-    found: dict[int, list[str]] = {}
-    for row in reader.all("SELECT attempt, idx, name FROM reward_function ORDER BY attempt, idx"):
-        found.setdefault(row["attempt"], []).append(row["name"])
-    return {attempt: distinct_names(names) for attempt, names in found.items()}
-
-
 def all_function_names(reader: RunReader) -> tuple[str, ...]:
     """Return the names of the reward functions over all attempts, for the columns of a table."""
-    return tuple(dict.fromkeys(name for names in function_names(reader).values() for name in names))
+    lists = reader.function_names().values()
+    return tuple(dict.fromkeys(name for names in lists for name in names.values()))
 
 
 def rollouts_of(reader: RunReader, ids: Sequence[int]) -> list[Rollout]:
@@ -96,7 +89,7 @@ def rollouts_of(reader: RunReader, ids: Sequence[int]) -> list[Rollout]:
 
 def iter_rollouts(reader: RunReader, ids: Sequence[int]) -> Iterator[Rollout]:
     """Like `rollouts_of`, but a page at a time, so that a long list takes little memory."""
-    names, absent, masks = function_names(reader), absent_fields(reader), masks_truncated(reader)
+    names, absent, masks = reader.function_names(), absent_fields(reader), masks_truncated(reader)
     for start in range(0, len(ids), PAGE):
         page = ids[start : start + PAGE]
         found = _page(reader, page, names, absent, masks=masks)
@@ -135,48 +128,35 @@ def import_notes(reader: RunReader) -> tuple[str, ...]:
 def _page(
     reader: RunReader,
     ids: Sequence[int],
-    names: Mapping[int, Sequence[str]],
+    names: Mapping[int, Mapping[int, str]],
     absent: frozenset[str],
     *,
     masks: bool,
 ) -> dict[int, Rollout]:
     marks = ",".join("?" * len(ids))
-    rewards: dict[int, list[Any]] = {}
+    rewards: dict[int, dict[int, Any]] = {}
     for row in reader.all(
-        f"SELECT completion_id, value FROM reward WHERE completion_id IN ({marks})"
+        f"SELECT completion_id, function, value FROM reward WHERE completion_id IN ({marks})"
         " ORDER BY completion_id, function",
         *ids,
     ):
-        rewards.setdefault(row[0], []).append(from_column(row[1]))
+        rewards.setdefault(row[0], {})[row[1]] = from_column(row[2])
     rows = reader.all(
         "SELECT c.*, c.idx AS place, g.attempt, g.batch, g.rank, g.idx AS group_index, g.mode, g.step,"
         " g.last_step, g.at, g.prompt, g.prompt_key, g.columns, g.mean, g.std, g.superseded"
         f" FROM completion c CROSS JOIN generation_group g ON g.id = c.group_id WHERE c.id IN ({marks})",
         *ids,
     )
-    found = {row["id"]: _rollout(row, rewards.get(row["id"], []), names, absent) for row in rows}
+    found = {row["id"]: _rollout(row, rewards.get(row["id"], {}), names, absent) for row in rows}
     return (
         {row["id"]: replace(found[row["id"]], masked=bool(row["masked"])) for row in rows} if masks else found
     )
 
 
-def distinct_names(names: Iterable[str]) -> tuple[str, ...]:
-    """Make names of reward functions distinct: a second one of a name is `name#2`."""
-    taken: list[str] = []
-    for name in names:
-        number, found = 1, name
-        while found in taken:
-            number += 1
-            found = f"{name}#{number}"
-        taken.append(found)
-    return tuple(taken)
-
-
 def _rollout(
-    row: Any, rewards: Sequence[Any], names: Mapping[int, Sequence[str]], absent: frozenset[str]
+    row: Any, rewards: Mapping[int, Any], names: Mapping[int, Mapping[int, str]], absent: frozenset[str]
 ) -> Rollout:
-    known = names.get(row["attempt"], ())
-    labels = [*known[: len(rewards)], *(str(i) for i in range(len(known), len(rewards)))]
+    known = names.get(row["attempt"], {})
     return Rollout(
         id=row["id"],
         step=row["step"],
@@ -196,7 +176,7 @@ def _rollout(
         prompt_key=row["prompt_key"],
         completion=row["text"],
         messages=messages_from(row["messages"]),
-        rewards=dict(zip(labels, rewards, strict=True)),
+        rewards={known.get(one, str(one)): value for one, value in rewards.items()},
         reward=from_column(row["total"]),
         advantage=from_column(row["advantage"]),
         tokens=None if "tokens" in absent else row["tokens"],

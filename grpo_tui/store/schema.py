@@ -94,6 +94,8 @@ LATER_COLUMNS = (
     ("completion", "masked", "INTEGER"),
     ("setting", "because", "TEXT"),
     ("setting", "undoes", "INTEGER"),
+    ("reloaded_function", "name", "TEXT"),
+    ("reloaded_function", "weight", "REAL"),
 )
 """Columns that a file may lack. A writer adds them, a reader treats them as NULL."""
 
@@ -134,11 +136,12 @@ CREATE TABLE IF NOT EXISTS finding (
 RELOADED = """
 CREATE TABLE IF NOT EXISTS reloaded_function (
     attempt INTEGER NOT NULL, since_step INTEGER NOT NULL, idx INTEGER NOT NULL, at REAL NOT NULL,
-    source TEXT NOT NULL, sha256 TEXT NOT NULL, text TEXT NOT NULL,
+    source TEXT NOT NULL, sha256 TEXT NOT NULL, text TEXT NOT NULL, name TEXT, weight REAL,
     PRIMARY KEY (attempt, since_step, idx)) WITHOUT ROWID;
 """
 """Reward functions reloaded while training, from the first step that they scored. A writer adds the table if
-missing; readers work without it.
+missing; readers work without it. A list of other functions has numbers of its own (`idx`), above all earlier
+ones of the attempt, so that (attempt, idx) is one name.
 """
 
 NUMBER = "CASE WHEN typeof({0}) IN ('real', 'integer') AND abs({0}) < 9e999 THEN {0} END"

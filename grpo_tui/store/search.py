@@ -52,7 +52,7 @@ from grpo_tui.store.query_functions import ordered, parsed
 from grpo_tui.store.query_sql import Condition, RunNames, condition, sort_key
 from grpo_tui.store.read_series import total_range
 from grpo_tui.store.reader import RunReader
-from grpo_tui.store.rollouts import IMPORTED, absent_fields, all_function_names, function_names, import_notes
+from grpo_tui.store.rollouts import IMPORTED, absent_fields, all_function_names, import_notes
 from grpo_tui.store.search_scan import MOST_SLOW, Scan, ScanFailed, ScanStopped
 
 BUCKETS = 40
@@ -356,7 +356,7 @@ class Search:
         modes = [row[0] for row in self.run.all("SELECT DISTINCT mode FROM generation_group")]
         totals = {mode: ends for mode in modes if (ends := total_range(self.run, mode)) is not None}
         return RunNames(
-            function_names(self.run),
+            self.run.function_names(),
             totals,
             self.run.has("generation_group", "high"),
             self._frequencies(),

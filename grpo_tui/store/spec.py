@@ -43,6 +43,9 @@ class RunSpec:
     stop_after: int | None = None
     """Step after which to save and stop, without changing the schedule as fewer `max_steps` would."""
 
+    rewards_set: tuple[str, ...] = ()
+    """`K=V` texts of `--set` about rewards, which hold also for the config file when it is read again."""
+
     stage: StageNow | None = None
     """The stage that trains, whose settings `config` has; None for a run without stages."""
 
@@ -117,6 +120,7 @@ def read_spec(path: Path) -> RunSpec:
             smoke=bool(body.get("smoke")),
             drill=str(body.get("drill") or ""),
             stop_after=int(body["stop_after"]) if body.get("stop_after") else None,
+            rewards_set=tuple(str(text) for text in body.get("rewards_set") or ()),
             stage=stage_from(body.get("stage")),
         )
     except TypeError as error:  # edited by hand

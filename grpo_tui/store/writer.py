@@ -241,9 +241,9 @@ class Writer:
             if inserted.rowcount == 0:
                 continue  # a duplicate from a rank whose file could not be removed
             for completion in group.completions:
-                self._completion(inserted.lastrowid or 0, completion)
+                self._completion(inserted.lastrowid or 0, completion, record.first_function)
 
-    def _completion(self, group_id: int, completion: r.Completion) -> None:
+    def _completion(self, group_id: int, completion: r.Completion, first: int) -> None:
         completion_id = self._db.execute(
             "INSERT INTO completion"
             " (group_id, idx, text, messages, total, advantage, tokens, truncated, extra, masked)"
@@ -263,13 +263,15 @@ class Writer:
         ).lastrowid
         self._db.executemany(
             "INSERT INTO reward (completion_id, function, value) VALUES (?, ?, ?)",
-            [(completion_id, index, to_column(value)) for index, value in enumerate(completion.rewards)],
+            [(completion_id, n, to_column(value)) for n, value in enumerate(completion.rewards, first)],
         )
 
     def _reward_function(self, record: r.RewardFunctionInfo) -> None:
         if record.since_step:
             self._db.execute(
-                "INSERT OR REPLACE INTO reloaded_function VALUES (?, ?, ?, ?, ?, ?, ?)",
+                "INSERT OR REPLACE INTO reloaded_function"
+                " (attempt, since_step, idx, at, source, sha256, text, name, weight)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     record.attempt,
                     record.since_step,
@@ -278,6 +280,8 @@ class Writer:
                     clean(record.source),
                     record.sha256,
                     clean(record.text),
+                    clean(record.name),
+                    to_column(record.weight),
                 ),
             )
             return

@@ -122,6 +122,7 @@ class Capture:
                         last_step,
                         time.time(),
                         groups,
+                        self._runner.first,
                     )
                 )
                 self.newest_prompt = self._scored.prompts[0]

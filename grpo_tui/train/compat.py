@@ -6,6 +6,7 @@ disables the features that need it, with a message, and never stops a run.
 
 from __future__ import annotations
 
+import atexit
 import copy
 import math
 import sys
@@ -226,6 +227,19 @@ def totals(trainer: Any, rewards: Any) -> list[float | None]:
 def add_callback_first(trainer: Any, callback: Any) -> None:
     """Add a callback before all others. transformers' PrinterCallback removes values from the logs."""
     trainer.callback_handler.callbacks.insert(0, callback)
+
+
+def prepare_rewards(trainer: Any, *, has_async: bool) -> None:
+    """Prepare TRL for another list of rewards: drop what waits for its table, and start its event loop."""
+    for column in trainer._logs.values():  # a removed name would stay in later tables
+        column.clear()
+    if has_async and not trainer._has_async_funcs:
+        from trl.trainer import grpo_trainer as trl
+
+        thread, loop, ready = trl.start_event_loop_in_daemon(name="GRPOTrainer-AsyncLoop")
+        ready.wait()
+        trainer.async_loop_thread, trainer.async_loop, trainer._has_async_funcs = thread, loop, True
+        atexit.register(trl.shutdown_event_loop_in_daemon, thread, loop)
 
 
 def silence_table() -> None:

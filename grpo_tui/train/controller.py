@@ -299,7 +299,10 @@ class Controller:
         if not isinstance(files, dict) or not all(isinstance(sha, str) for sha in files.values()):
             raise Refused("reload takes files: the SHA-256 of each by its path")
         because = "; ".join(part for part in (str(command.args.get("because") or ""), what_if) if part)
-        changed = self._settings.reload(files, by=command.by, because=because)
+        listed = command.args.get("listed")
+        if listed is not None and not isinstance(listed, dict):
+            raise Refused("listed is not a list of rewards")
+        changed = self._settings.reload(files, listed, by=command.by, because=because)
         return self._told(changed), changed
 
     def _on_undo(self, command: Command) -> tuple[str, dict[str, Any]]:

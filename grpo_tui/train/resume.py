@@ -334,6 +334,8 @@ class Resuming:
             self._note(f"{planned_words(one)} still waits")
         last = {s.name: s for s in history if s.name in SETTABLE}
         names = self._about_now[REWARD_NAMES]
+        if (weights := last.get("reward_weights")) is not None and len(weights.new or ()) != len(names):
+            del last["reward_weights"]  # of another list
         if self._about.get(REWARD_NAMES, names) != names:
             dropped = last.pop("reward_weights", None)
             self._live.pop("reward_weights", None)

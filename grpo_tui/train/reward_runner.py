@@ -28,6 +28,7 @@ from grpo_tui.rewards.contract import (
     refuse_shortened,
     sample_in_words,
 )
+from grpo_tui.rewards.loading import is_model
 from grpo_tui.supervisor.leftovers import ABORT_SIGNAL
 from grpo_tui.train.failure import message_of
 from grpo_tui.train.phases import PhaseClock
@@ -69,6 +70,8 @@ class RewardRunner:
         self._installed: dict[int, tuple[Any, Any]] = {}
         self._hooks: list[Any] = []
         self.batch = 0
+        self.first = 0
+        """Index of the first function in the record. Another list has indices of its own."""
         self.returned: dict[int, list[Any]] = {}
         """Function index to its result for the batch, in which None and NaN still differ."""
         self.failed_function: str | None = None
@@ -99,6 +102,17 @@ class RewardRunner:
         wrapper = wrap(index, function, trainer.reward_func_names[index])
         trainer.reward_funcs[index] = wrapper
         self._installed[index] = (wrapper, function)
+
+    def replace_all(self, trainer: Any, first: int) -> None:
+        """Wrap the functions of another list. Reward models are watched since the start.
+
+        Args:
+            first: Index of the first function in the record.
+        """
+        self.first, self._installed = first, {}
+        for index, function in enumerate(trainer.reward_funcs):
+            if not is_model(function):
+                self.replace(trainer, index, function)
 
     def uninstall(self, trainer: Any) -> None:
         """Restore the reward functions and the signal handler."""
@@ -286,7 +300,7 @@ class RewardRunner:
             changes["aborted_call"] = call_id
         self._phases.tell(**changes)
         call = RewardCall(
-            self._attempt, self.batch, index, started_at, duration_s, outcome, error, self._rank
+            self._attempt, self.batch, self.first + index, started_at, duration_s, outcome, error, self._rank
         )
         self._put(call)
 

@@ -467,7 +467,8 @@ class ProbeSampler:
             )
             for index, (row, _) in enumerate(asked)
         )
-        self._put(GenerationBatch(self._attempt, number, 0, "probe", step, step, time.time(), groups))
+        first = self._runner.first
+        self._put(GenerationBatch(self._attempt, number, 0, "probe", step, step, time.time(), groups, first))
         return groups
 
     def _scores(

@@ -49,6 +49,7 @@ from grpo_tui.store.live import (
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.recorder import Recorder, SpoolRecorder
+from grpo_tui.store.spec import read_spec
 from grpo_tui.store.status import REPLACED
 from grpo_tui.supervisor.last_word import doing_of
 from grpo_tui.train import own
@@ -187,9 +188,20 @@ class Session:
             put=self.put,
             runner=self.runner,
             ranks=self.ranks,
-            about=self.checkpoints.description["about"],
+            description=self.checkpoints.description,
             report=self.report_replaced,
+            keep=self._keep_config,
+            restart=lambda: (
+                f"grpo-tui train {shell_word(config.path or self._name)} --run-dir {shell_word(self._name)} "
+                "--resume"
+            ),
         )
+
+    def _keep_config(self, config: RunConfig) -> None:
+        """Let a resume, and every reader, find the rewards that are about to score."""
+        if self.rank == 0:
+            replace(read_spec(self.folder.spec), config=config.to_json()).write(self.folder.spec)
+            self.fact("config", config.to_record())
 
     def _guard_gradients(self, trainer: Any) -> None:
         from grpo_tui.train.gradient_guard import GradientGuard

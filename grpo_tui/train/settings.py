@@ -34,7 +34,8 @@ BY_CONFIG = "config"
 MOST_TURNS = 3
 """Turning points of a schedule that a message lists."""
 LEAST_TEMPERATURE, MOST_TEMPERATURE = 0.01, 100.0
-ALWAYS = ("temperature", "reward_weights")
+WEIGHTS = "reward_weights"
+ALWAYS = ("temperature", WEIGHTS)
 """Settings stored in every checkpoint. Others are stored once they were changed."""
 OF_THE_RATE = ("learning_rate", "lr_scheduler_type", "max_steps")
 """The message about a change of these lists the coming rates."""
@@ -118,6 +119,7 @@ class LiveSettings:
             raise NotYet
         now, step = time.time(), int(self._trainer.state.global_step)
         done: dict[str, tuple[Any, Any]] = {}
+        weights = self.value(WEIGHTS)
         # A new schedule changes the rate, so a rate is set after it, and scaled back before it.
         for name in sorted(wanted, key=lambda name: (name == "learning_rate") != bool(undoes)):
             old, value = self.value(name), wanted[name]
@@ -128,23 +130,29 @@ class LiveSettings:
                     self._set(earlier, after, before)
                 raise
             done[name] = old, value
+        made = Made(now, dict(done))
+        if REWARDS in done and WEIGHTS not in done and self.value(WEIGHTS) != weights:
+            done[WEIGHTS] = weights, self.value(WEIGHTS)  # an undo of the functions puts them back
         for name, (old, value) in done.items():
             self._put(SettingChanged(self._attempt, step, now, name, old, value, by, because, undoes))
             if name == "max_steps":
                 self._put(TotalSteps(self._attempt, value + self.later_steps))
         if not undoes and by not in (BY_RESUME, BY_CONFIG):
-            self._done.append(Made(now, done))
+            self._done.append(made)
         self.on_change()
         return {name: {"old": old, "new": value} for name, (old, value) in done.items()}
 
     def _waits(self, name: str, value: Any) -> bool:
         return name == REWARDS or LIVE[name].waits or SETTABLE[name].waits(self._trainer, value)
 
-    def reload(self, wanted: Mapping[str, str], *, by: str, because: str) -> dict[str, Any]:
+    def reload(
+        self, wanted: Mapping[str, str], listed: Mapping[str, Any] | None = None, *, by: str, because: str
+    ) -> dict[str, Any]:
         """Load the reward functions from their edited files on all ranks, and use them.
 
         Args:
             wanted: SHA-256 of each file by path, as it was checked.
+            listed: Another list of rewards, as `config.reward_list` gives it.
 
         Raises:
             Refused: They cannot be loaded. The current ones stay.
@@ -154,7 +162,7 @@ class LiveSettings:
             raise Refused("the reward functions are objects of your script, so there is no file to reload")
         if not compat.at_generation_boundary(self._trainer):
             raise NotYet
-        return self.apply({REWARDS: self.rewards.load(wanted)}, by=by, because=because)
+        return self.apply({REWARDS: self.rewards.load(wanted, listed)}, by=by, because=because)
 
     def check(self, changes: Mapping[str, Any], *, sure: bool, later: bool = False) -> dict[str, Any]:
         """Return the values of settings by name, converted.
@@ -166,7 +174,11 @@ class LiveSettings:
         Raises:
             Refused: As for `apply`.
         """
-        wanted = {name: self._parse(name, value, later) for name, value in self._merged(changes).items()}
+        relists = REWARDS in changes  # an undo: these weights are of the list that it puts back
+        wanted = {
+            name: value if relists and name == WEIGHTS else self._parse(name, value, later)
+            for name, value in self._merged(changes).items()
+        }
         if not wanted:
             raise Refused(f"nothing to set; the settings are {', '.join(LIVE)}")
         for name, value in wanted.items():
@@ -195,6 +207,8 @@ class LiveSettings:
             for name, (old, new) in change.changed.items():
                 rate = wanted.get(name, self.value(name))
                 wanted[name] = rate * old / new if name == "learning_rate" else old
+            if REWARDS in change.changed:
+                wanted.pop(WEIGHTS, None)  # those of later functions; the earlier ones come with their own
         changed = self.apply(wanted, by=by, because=because, undoes=len(made)) if made else {}
         del self._done[-count:]
         for one in last:
@@ -274,7 +288,13 @@ class LiveSettings:
             elif changes[0].by != BY_RESUME:
                 pairs = {change.name: (change.old, change.new) for change in changes}
                 self._done.append(Made(changes[0].at, pairs))
-        self.replaced({REWARDS})  # a resume has read the files again
+        # A resume has read the files again, and earlier weights may be those of another list.
+        lists = [n for n, one in enumerate(self._done) if _relists(one)]
+        later = self._done[lists[-1] + 1 :] if lists else self._done
+        self._done = self._done[: len(self._done) - len(later)]
+        self.replaced({WEIGHTS})
+        self._done += later
+        self.replaced({REWARDS})
         self._done += waiting_in(schedule)
         self._done.sort(key=lambda one: one.at if isinstance(one, Made) else one.asked_at)
         if schedule:
@@ -445,6 +465,10 @@ class LiveSettings:
         if name == "learning_rate":
             self.rate_factor *= value / old
         self.changed.add(name)
+
+
+def _relists(one: Made | Scheduled) -> bool:
+    return isinstance(one, Made) and {REWARDS, WEIGHTS} <= one.changed.keys()
 
 
 def _are_texts(value: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,15 +12,20 @@ from typing import Any
 import pytest
 
 from grpo_tui.cli import main, reload, steer
+from grpo_tui.config.resolve import inspect_config, inspect_saved
+from grpo_tui.config.reward_list import about_rewards, same_list, with_list
+from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core import records as r
 from grpo_tui.core.commands import Command, Outcome
+from grpo_tui.core.stages import StageNow
+from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.rewards.lab import Lab
 from grpo_tui.rewards.reload_check import file_hash
 from grpo_tui.rewards.scoring import config_of_functions
 from grpo_tui.store.layout import remember
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.reader import RunReader
-from grpo_tui.store.spec import RunSpec
+from grpo_tui.store.spec import RunSpec, read_spec
 from tests.ui.recorded_run import RecordedRun
 
 OLD = """\
@@ -173,4 +179,86 @@ def test_a_run_that_has_not_loaded_its_rewards_is_reloaded_after_its_first_step(
     said = capsys.readouterr().err
     assert "the run has not loaded its rewards yet\nTry again after the run's first step" in said
     assert "Fix the files" not in said
+    assert sent == []
+
+
+ADDED = """
+def brief(completions, **kwargs):
+    return [-len(text) / 100 for text in completions]
+"""
+
+
+def _read(file: Path, override: str) -> RunConfig:
+    config = inspect_config(file, [override], world_size=None).config
+    assert config is not None
+    return config
+
+
+@pytest.fixture
+def file(run: Path) -> Path:
+    """The config file that the run was started from."""
+    Path("rows.jsonl").write_text('{"prompt": "2 + 2?", "answer": "4"}\n' * 8)
+    path = Path("my.yaml")
+    path.write_text(
+        f"model_name_or_path: {DEMO_MODEL}\nuse_cpu: true\nbf16: false\nper_device_train_batch_size: 8\n"
+        "dataset_name: rows.jsonl\n"
+        "grpo_tui:\n  rewards:\n    - {name: right, source: 'rewards.py:right'}\n"
+    )
+    started = _read(path, "grpo_tui.rewards.0.weight=2")
+    set_so = about_rewards(["grpo_tui.rewards.0.weight=2", "max_steps=3"])
+    RunSpec(started.to_json(), rewards_set=set_so).write(run / "run.json")
+    return path
+
+
+def test_another_list_in_the_config_is_checked_shown_and_sent(
+    run: Path, file: Path, sent: list[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("cases.yaml").unlink()
+    Path("rewards.py").write_text(BOTH)
+    assert main(["reload", str(run), "--force"]) == 0, capsys.readouterr().err
+    assert "listed" not in sent[0][1], "the weight of --set is not an edit of the file"
+    Path("rewards.py").write_text(OLD)
+    Path("brief.py").write_text(ADDED)
+    file.write_text(f"{file.read_text()}    - {{name: short, source: 'brief.py:brief', weight: 0.5}}\n")
+    capsys.readouterr()
+    assert main(["reload", str(run), "--force"]) == 0, capsys.readouterr().err
+    shown = capsys.readouterr().out
+    assert "+- {name: short" in shown
+    assert "+def brief(completions" in shown
+    args = sent[1][1]
+    assert {Path(name).name for name in args["files"]} == {"rewards.py", "brief.py"}
+    read = RunConfig.from_json(read_spec(run / "run.json").config)
+    config = with_list(read, json.loads(json.dumps(args["listed"])))
+    assert [(e.name, e.weight) for e in config.section.rewards] == [("right", 2), ("short", 0.5)]
+    assert same_list(config, _read(file, "grpo_tui.rewards.0.weight=2"))
+    again = inspect_saved(config, ["grpo_tui.rewards.1.weight=1"]).settings.section.rewards
+    assert [(e.name, e.source, e.weight) for e in again] == [
+        ("right", config.section.rewards[0].source, 2),
+        ("short", config.section.rewards[1].source, 1),
+    ], "a resume with --set begins with what is written"
+    main(["reload", str(run), "--check", "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert {turn["name"]: turn["before"] for turn in found["what_if"]["functions"]}["short"] is None
+    assert found["what_if"]["changed"] == 8, "every total has the new part"
+
+
+def test_a_list_that_cannot_be_loaded_or_read_is_refused_in_words(
+    run: Path, file: Path, sent: list[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = file.read_text()
+    file.write_text(f"{text}    - {{name: short, source: 'rewards.py:brief'}}\n")
+    assert main(["reload", str(run)]) == 3
+    assert "short: " in capsys.readouterr().err
+    file.write_text(f"{text}  rewards: 3\n")
+    main(["reload", str(run), "--check", "--json"])
+    notes = json.loads(capsys.readouterr().out)["notes"]
+    assert any("its list of rewards is not read: my.yaml:" in note for note in notes), notes
+    file.write_text(f"{text}    - {{name: short, source: 'brief.py:brief'}}\n")
+    spec = read_spec(run / "run.json")
+    stage = StageNow(("one",), (0,), 5, 0, dict(spec.config))
+    replace(spec, stage=stage).write(run / "run.json")
+    assert main(["reload", str(run)]) == 3
+    said = capsys.readouterr().err
+    assert "a run with stages takes its list when it starts" in said
+    assert "my.yaml --run-dir" in said
     assert sent == []

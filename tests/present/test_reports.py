@@ -291,6 +291,7 @@ GROUP = StoredGroup(
         Completion(1, "same", (0.25, 0.75), 1.5, 0.5, 12, True, masked=True),
         Completion(2, "other", (0.0, 0.5), None, 0.0, 13, False, messages=[{"content": "m"}]),
     ),
+    ("right", "form"),
 )  # fmt: skip
 
 
@@ -312,6 +313,7 @@ CARD = {
     "truncated": 1,
     "best": 1,
     "worst": 0,
+    "functions": ("right", "form"),
     "rows": (
         {
             "index": 0,
@@ -360,6 +362,7 @@ VIEW = {
     "mean": 0.75,
     "spread": 0.25,
     "signal": "some",
+    "functions": ("right", "form"),
     "completions": (
         {
             "text": "same",
@@ -413,5 +416,6 @@ def test_figures_of_the_newest_step_leave_older_ones_and_evaluations_out() -> No
     assert [group.id for group in fold.newest_step()] == [8, 9]
     assert fold.newest_prompt == "newest"
     assert (fold.spread_now(), fold.flat_share(), fold.masked_share()) == (0.5, 0.5, 1 / 6)
-    assert fold.function_means(3) == [(1.25 * 2) / 6, 1.25 / 2, None]
+    assert fold.function_means(("right", "form")) == [(1.25 * 2) / 6, 1.25 / 2]
+    assert fold.function_means(("right", "style")) == [None, None], "other functions scored these"
     assert [view.id for view in fold.views()] == [9, 8, 1]

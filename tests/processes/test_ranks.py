@@ -10,11 +10,14 @@ import sys
 import textwrap
 import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from grpo_tui.config.reward_list import listed_in
+from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.commands import Outcome
 from grpo_tui.core.evaluations import FACT, Evaluations
 from grpo_tui.core.schedule import FACT as SCHEDULE
@@ -29,6 +32,7 @@ from grpo_tui.store.live import read_rank
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import RunReader
+from grpo_tui.store.spec import read_spec
 from grpo_tui.store.status import read_status
 from tests import PATIENCE_S
 from tests.family import gone
@@ -291,6 +295,29 @@ def test_both_ranks_reload_an_edited_reward_or_neither_does(run: Path, tmp_path:
         assert {g.since_step for g in reader.reloaded_functions()} >= {done.step + 1}
     extra = {(g.rank, g.step > done.step): {c.rewards[1] for c in g.completions} for g in groups}
     assert extra == {(rank, later): {0.25 if later else 0.5} for rank in (0, 1) for later in (False, True)}
+
+    def relisted(body: str) -> Outcome:
+        config = RunConfig.from_json(read_spec(RunFolder(run).spec).config)
+        more = replace(config.section.rewards[1], name="more")
+        other = replace(config, section=replace(config.section, rewards=(more,)))
+        path = _extra(tmp_path, body).resolve()
+        files = {str(path): file_hash(str(path))}
+        asked = box.submit("reload", {"files": files, "listed": listed_in(other)})
+        answer: Outcome = until(lambda: box.outcome(asked.id), "an answer to reload")
+        return answer
+
+    refused = relisted(f"    return [0.75] * len(completions)\n{broken}")
+    assert "rank 1: " in refused.reason
+    assert "no judge here" in refused.reason
+    done = relisted("    return [0.75] * len(completions)\n")
+    assert done.applied, done.reason
+    at_step(run, done.step + 2)
+    with closing(RunReader(RunFolder(run).database)) as reader:
+        groups = [g for g in reader.iter_groups() if done.step - 1 <= g.step <= done.step + 2]
+    names = {(g.rank, g.step > done.step): g.functions for g in groups}
+    both = ("correctness", "extra")
+    assert names == {(rank, new): ("more",) if new else both for rank in (0, 1) for new in (False, True)}
+    assert {c.rewards for g in groups if g.step > done.step for c in g.completions} == {(0.75,)}
 
 
 def test_a_reward_that_hangs_on_the_second_rank_alone_is_aborted_there_and_one_that_fails_is_named(

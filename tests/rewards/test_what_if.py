@@ -24,8 +24,8 @@ from tests.rewards.labs import write
 from tests.ui.recorded_run import RecordedRun
 
 NAMES = ("right", "short")
-BY_ATTEMPT = {2: NAMES}
 WEIGHTS = (2.0, 0.5)
+RECORDED = dict(zip(NAMES, WEIGHTS, strict=True))
 REWARDS = """
 def right(completions, answer, **kwargs):
     return [float(text.strip() == gold) for text, gold in zip(completions, answer)]
@@ -79,7 +79,7 @@ def _tried(run: RecordedRun, lab: Lab, file: Path, weights: Sequence[float] = WE
     lab.load(config_of_functions([f"{file}:{name}" for name in NAMES]))
     reader = RunReader(run.folder.database)
     try:
-        return what_if(lab, reader.groups(), BY_ATTEMPT, weights=weights)
+        return what_if(lab, reader.groups(), weights=weights)
     finally:
         reader.close()
 
@@ -114,15 +114,15 @@ def test_weights_alone_need_no_function(run: RecordedRun, lab: Lab, tmp_path: Pa
     reader = RunReader(run.folder.database)
     groups = reader.groups()
     reader.close()
-    same = what_if(lab, groups, BY_ATTEMPT, recorded_weights=WEIGHTS)
+    same = what_if(lab, groups, recorded_weights=RECORDED)
     assert (same.changed, same.correlation, same.notes) == (0, pytest.approx(1.0), ())
-    mute = what_if(lab, groups, BY_ATTEMPT, weights=(-1.0, 0.5), recorded_weights=WEIGHTS)
+    mute = what_if(lab, groups, weights=(-1.0, 0.5), recorded_weights=RECORDED)
     assert [turn.fate for turn in mute.groups if turn.prompt == "3 + 3?"] == [""]
     assert mute.reordered == 1
     with pytest.raises(LabError, match="3 weights for 2"):
-        what_if(lab, groups, BY_ATTEMPT, weights=(1, 1, 1), recorded_weights=WEIGHTS)
+        what_if(lab, groups, weights=(1, 1, 1), recorded_weights=RECORDED)
     with pytest.raises(LabError, match="no completions"):
-        what_if(lab, [], BY_ATTEMPT)
+        what_if(lab, [])
 
 
 def test_a_function_that_fails_is_a_note_and_new_and_gone_ones_are_told(
@@ -138,7 +138,7 @@ def extra(completions, **kwargs):
     file = write(tmp_path, text, "other.py")
     lab.load(config_of_functions([f"{file}:right", f"{file}:extra"]))
     reader = RunReader(run.folder.database)
-    found = what_if(lab, reader.groups(), BY_ATTEMPT)
+    found = what_if(lab, reader.groups())
     reader.close()
     assert [turn.name for turn in found.functions] == ["right", "extra", "short"]
     assert "no" in found.functions[0].failure
@@ -175,8 +175,8 @@ def test_scale_over_the_batch_is_taken_batch_by_batch(run: RecordedRun, lab: Lab
     other = [StoredGroup(**{f: getattr(g, f) for f in g.__slots__} | {"batch": 2}) for g in groups]
     assert lab.config is not None
     lab.config = replace(lab.config, grpo={**lab.config.grpo, "scale_rewards": "batch"})
-    both = what_if(lab, [*groups, *other], BY_ATTEMPT, recorded_weights=WEIGHTS)
-    one = what_if(lab, groups, BY_ATTEMPT, recorded_weights=WEIGHTS)
+    both = what_if(lab, [*groups, *other], recorded_weights=RECORDED)
+    one = what_if(lab, groups, recorded_weights=RECORDED)
     half = [g.advantages_now for g in sorted(both.groups, key=lambda g: g.group)][::2]
     assert sorted(half) == sorted(g.advantages_now for g in one.groups)
     assert one.notes == (IN_PART,)
@@ -216,8 +216,7 @@ def test_scores_go_by_the_names_of_their_own_attempt(run: RecordedRun, lab: Lab)
     reader = RunReader(run.folder.database)
     groups = reader.groups()
     reader.close()
-    names = {2: NAMES, 3: NAMES[::-1]}
-    found = what_if(lab, groups, names, recorded_weights=WEIGHTS[::-1])
+    found = what_if(lab, groups, recorded_weights=dict(reversed(RECORDED.items())))
     assert (found.changed, found.correlation) == (0, pytest.approx(1.0))
 
 

@@ -6,13 +6,16 @@ import shutil
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from grpo_tui.config.reward_list import listed_in
 from grpo_tui.config.run_config import RunConfig
+from grpo_tui.config.section import RewardEntry
 from grpo_tui.core.commands import Outcome
 from grpo_tui.present.events import setting_row
 from grpo_tui.rewards.reload_check import file_hash
@@ -20,6 +23,8 @@ from grpo_tui.rewards.scoring import config_of_functions
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.reader import RunReader
+from grpo_tui.store.search import Search
+from grpo_tui.store.spec import RunSpec, read_spec
 from grpo_tui.train.session import Session
 from tests.train.tiny import run_recorded
 
@@ -193,11 +198,118 @@ def test_a_reload_is_undone_from_memory_and_forgotten_by_a_resume(files: Path, t
     assert "there is no change to undo" in _outcomes(folder)[-1].reason
 
 
+BREVITY = """\
+async def brevity(completions, **kwargs):
+    return [-len(str(completion)) / 32 for completion in completions]
+"""
+
+
+def _relisted(files: Path, count: int = 2) -> RunConfig:
+    """The run's config with `variety` renamed, `Letters` removed, and unless `count` is 1 an async reward."""
+    config = _config(files)
+    rewards = (
+        RewardEntry("spread", f"{files}/variety.py:variety", 0.5),
+        RewardEntry("brevity", f"{files}/brevity.py:brevity"),
+    )
+    return replace(config, section=replace(config.section, rewards=rewards[:count]))
+
+
+def _list(files: Path, count: int = 2) -> Callable[[], Ask]:
+    def ask() -> Ask:
+        names = ("variety.py", "helper.py", "brevity.py")[: count + 1]
+        hashes = {str((files / name).resolve()): file_hash(str(files / name)) for name in names}
+        return "reload", {"files": hashes, "listed": listed_in(_relisted(files, count))}
+
+    return ask
+
+
+def _with_spec(folder: Path, config: RunConfig) -> Path:
+    folder.mkdir()
+    RunSpec(config.to_json()).write(folder / "run.json")
+    return folder
+
+
+def test_another_list_of_rewards_waits_for_the_cycle_and_then_equals_a_resume_with_it(
+    files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (files / "brevity.py").write_text(BREVITY)
+    old, new = _config(files), _relisted(files)
+    folder, before, again = _with_spec(tmp_path / "run", old), tmp_path / "before", tmp_path / "again"
+    plain, _, _ = run_recorded(before, config=old, log_completions=True, **BASE)
+    asks = {2: [_list(files)]}
+    rows, weights, _ = run_recorded(
+        folder, config=old, at_safe_point=_asking(folder, asks), log_completions=True, **BASE
+    )
+    (outcome,) = _outcomes(folder)
+    assert (outcome.applied, outcome.step) == (True, 4), outcome.reason
+    assert "spread×0.5, brevity" in outcome.reason
+    assert _steps(rows, 4) != _steps(plain, 4)
+    assert _steps(rows, 0)[:4] == _steps(plain, 0)[:4], "the batch under way keeps its advantages"
+    shutil.copytree(before / "checkpoint-4", again / "checkpoint-4")
+    weighted = BASE | {"reward_weights": [0.5, 1.0]}
+    resumed, same, _ = run_recorded(again, config=new, resume=again / "checkpoint-4", **weighted)
+    assert _steps(rows, 4) == _steps(resumed, 4)
+    assert weights == same
+    with closing(RunReader(RunFolder(folder).database)) as reader:
+        series = {key for _, row in rows if "loss" in row for key in row if key.endswith("/mean")}
+        assert {f"rewards/{name}/mean" for name in ("variety", "Letters", "spread", "brevity")} <= series
+        by_step = {group.step: group.functions for group in reader.iter_groups()}
+        assert by_step == {1: ("variety", "Letters"), 5: ("spread", "brevity")}
+        assert [one.name for one in reader.reward_functions()] == ["spread", "brevity"]
+        assert reader.rewards_began() == 4
+        changed = {one.name: (one.old, one.new) for one in reader.settings()}
+        assert changed["reward_weights"] == ([1.0, 1.0], [0.5, 1.0])
+        assert RunConfig.from_json(reader.fact("config")).section.rewards == new.section.rewards
+    assert RunConfig.from_json(read_spec(folder / "run.json").config).section.rewards == new.section.rewards
+    with closing(Search(RunFolder(folder).database)) as search:
+        found = {query: {search.run.groups_by_id([g])[0].step for g in search.find(query).group_of}
+                 for query in ("rewards.Letters >= 0", "rewards.brevity <= 0")}  # fmt: skip
+        assert found == {"rewards.Letters >= 0": {1}, "rewards.brevity <= 0": {5}}
+    inside = tmp_path / "inside"
+    shutil.copytree(folder / "checkpoint-6", inside / "checkpoint-6")
+    capsys.readouterr()
+    resumed, same, _ = run_recorded(inside, config=new, resume=inside / "checkpoint-6", **weighted)
+    assert (weights, _steps(rows, 6)) == (same, _steps(resumed, 6)), "with the batch in the checkpoint"
+    said = capsys.readouterr().out
+    assert "not those" not in said
+    assert "as the config says" not in said
+
+
+def test_another_list_is_undone_with_its_weights_and_a_resume_forgets_it(files: Path, tmp_path: Path) -> None:
+    old, folder, plain = _config(files), _with_spec(tmp_path / "run", _config(files)), tmp_path / "plain"
+    small = BASE | {"steps_per_generation": 1, "num_iterations": 1, "max_steps": 5}
+    wanted, _, _ = run_recorded(plain, config=old, **small)
+    asks: dict[int, list[Callable[[], Ask]]] = {
+        2: [
+            lambda: ("set", {"reward_weights": [2.0, 1.0]}),
+            _list(files, 1),
+            lambda: ("set", {"reward_weights": {"spread": 3}}),
+            lambda: ("undo", {"count": 3}),
+        ],
+        3: [_list(files, 1), lambda: ("set", {"reward_weights": [3.0]})],
+    }
+    rows, _, _ = run_recorded(folder, config=old, at_safe_point=_asking(folder, asks), **small)
+    said = _outcomes(folder)
+    assert [outcome.applied for outcome in said] == [True] * 6, [one.reason for one in said]
+    assert _steps(rows, 0)[:3] == _steps(wanted, 0)[:3]
+    assert _steps(rows, 3) != _steps(wanted, 3)
+    assert said[3].result["reward_weights"]["new"] == [1.0, 1.0]
+    asks = {5: [lambda: ("undo", {"count": 1}), lambda: ("undo", {"count": 1})]}
+    new, checkpoint = _relisted(files, 1), folder / "checkpoint-4"
+    small["reward_weights"] = [0.5]
+    _, _, session = run_recorded(
+        folder, config=new, resume=checkpoint, at_safe_point=_asking(folder, asks), **small
+    )
+    assert session.settings.value("reward_weights") == [0.5]
+    assert "there is no change to undo" in _outcomes(folder)[-1].reason
+    with closing(RunReader(RunFolder(folder).database)) as reader:
+        assert (reader.rewards_began(), reader.reward_functions()[0].name) == (3, "spread")
+
+
 UNUSABLE = {
     "def variety(completions, **kwargs):\n    return [1\n": "variety.py:2",
     "raise SystemExit(3)\n": "SystemExit",
     "def variety(completions, gold, **kwargs):\n    return []\n": "needs gold",
-    "async def variety(completions, **kwargs):\n    return []\n": "variety is now async",
     OLD: "no file of the rewards has changed",
 }
 

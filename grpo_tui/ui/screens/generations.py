@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Sequence
@@ -178,6 +179,10 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
     def _take_names(self, view: TrainView | None) -> None:
         functions = view.functions if view is not None else ()
         names, weights = tuple(f.name for f in functions), tuple(f.weight for f in functions)
+        if self.card is not None and self.card.functions:  # a reload or a resume may have changed the list
+            known = dict(zip(names, weights, strict=True))
+            names = self.card.functions
+            weights = tuple(known.get(name, math.nan) for name in names)
         table = self.query_one(CardTable)
         if (names, weights) != (table.names, table.weights):
             table.names, table.weights = names, weights
@@ -319,11 +324,11 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
         from grpo_tui.present.course import course, probe_course
         from grpo_tui.ui.screens.course import CourseScreen
 
-        table, searches = self.query_one(CardTable), self.searches
-        if searches is None:
+        searches, view = self.searches, self.shell.view
+        if searches is None or view is None:
             return
-        weights = table.weights
-        screen = CourseScreen(table.names, self.card)
+        weights = tuple(function.weight for function in view.functions)
+        screen = CourseScreen(tuple(self._functions()), self.card)
         self.app.push_screen(screen)
         if (card := self.card) is not None:
             searches.ask("visits", lambda stores: stores.run.visits(card.prompt_key), screen.take_visits)
@@ -670,6 +675,7 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
         if index is None:
             index = table.cursor if same else min(hits, default=0)
         self.card = heading.card = card
+        self._take_names(self.shell.view)
         shared = self.query_one(GroupTable).shared
         heading.short = shared.left_out(card.prompt.strip()) if card is not None else ""
         heading.changed()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 
@@ -66,7 +67,10 @@ def card_columns(
 def _functions(names: Sequence[str], weights: Sequence[float], room: int) -> list[Column[CardRow]]:
     """Return a column per function. Names are shortened before a column is dropped, the last one first."""
     safe_names = [one_line(name) for name in names]
-    headings = [f"{name} ×{weight:g}" for name, weight in zip(safe_names, weights, strict=False)]
+    headings = [  # a function that the run no longer has has no weight
+        name if math.isnan(weight) else f"{name} ×{weight:g}"
+        for name, weight in zip(safe_names, weights, strict=False)
+    ]
     for most in (MOST_NAME, LEAST_NAME + 2, LEAST_NAME):
         if sum(map(_width, headings)) > room:
             headings = list(told_apart(safe_names, most))

@@ -366,8 +366,10 @@ class GroupList(LineScroll, Shell):
             lines.append(heading(group, width, first=number == 0, newer=self._newer() if number == 0 else ()))
             digits = digits_apart(row.total for row in group.completions)
             most = self._lines_each(group, first=number == 0)
-            look = CompletionLayout(self._names, width, most, large, digits)
-            if (large or number == 0) and look.columns:
+            names = group.functions or self._names
+            look = CompletionLayout(names, width, most, large, digits)
+            other = number > 0 and group.functions != self._groups[number - 1].functions
+            if (large or number == 0 or other) and look.columns:
                 lines.append(names_line(look))
             for index, row in enumerate(group.completions):
                 place = Place(group.id, index)
