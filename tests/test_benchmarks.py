@@ -53,5 +53,6 @@ def test_a_played_run_is_live_and_goes_on_until_its_player_is_ended(
     reader.close()
 
 
-def test_the_program_that_makes_the_screenshots_finds_what_it_imports() -> None:
-    runpy.run_path(str(BENCHMARKS.parent / "screenshots" / "make.py"), run_name="imported")
+@pytest.mark.parametrize("program", ["make.py", "states.py"])
+def test_a_program_that_makes_pictures_finds_what_it_imports(program: str) -> None:
+    runpy.run_path(str(BENCHMARKS.parent / "screenshots" / program), run_name="imported")

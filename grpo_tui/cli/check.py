@@ -206,7 +206,7 @@ def _plan_lines(plan: Any) -> list[str]:
     batch, prompts = plan["generation_batch_size"], plan["prompts_per_step"]
     counts = f"{plan['completions_per_step']} completions a step, {prompts:g} prompt{'s' * (prompts != 1)}"
     counts += f"; {batch} generated at once"
-    length = f"{steps:,} steps" if steps is not None else "steps: unknown without the data"
+    length = plural(steps, "step") if steps is not None else "steps: unknown without the data"
     precision = f"{plan['dtype']} weights" + (
         f", {plan['autocast']} autocast" if plan.get("autocast") else ""
     )

@@ -270,9 +270,9 @@ def _metrics_command(commands: Commands) -> None:
 
 def _steer_commands(commands: Commands) -> None:
     for name, text in (
-        ("pause", "pause training at the next safe point; memory is kept"),
+        ("pause", "pause training after the current step; GPU memory stays allocated"),
         ("resume", "end a pause"),
-        ("checkpoint", "save a checkpoint at the next safe point; it is never deleted by rotation"),
+        ("checkpoint", "save a checkpoint after the current step; rotation never deletes it"),
         ("abort-reward", "abort the running reward call; its rewards count as None for the batch"),
     ):
         _run_command(commands, name, text)
@@ -308,7 +308,7 @@ def _steer_commands(commands: Commands) -> None:
     sample.add_argument("prompt", nargs="?", metavar="PROMPT", help="default: the newest prompt of the run")
     sample.add_argument("--count", type=positive, default=4, help="number of completions (default 4)")
     sample.add_argument("--temperature", type=float, help="default: that of the run")
-    text = "evaluate the policy on the held-out rows of grpo_tui.evaluate at the next safe point"
+    text = "evaluate the policy on the held-out rows of grpo_tui.evaluate after the current step"
     _run_command(commands, "evaluate", text, wait=EVALUATION_WAIT_S)
 
 
@@ -441,7 +441,7 @@ def _prompts_command(commands: Commands) -> None:
         "--class",
         dest="classes",
         metavar="CLASS,…",
-        help="only never, always, learned, forgotten, unstable or few (too few visits)",
+        help="only never, always, learned, forgotten, unstable or few (seen too few times)",
     )
     command.add_argument(
         "--sort",

@@ -27,6 +27,7 @@ from grpo_tui.config.run_config import ConfigError, RunConfig, describe
 from grpo_tui.config.stages import end_of_stage, first_stage, stage_at
 from grpo_tui.core.stages import StageNow
 from grpo_tui.core.text import one_line, shell_word
+from grpo_tui.present.formatting import plural
 from grpo_tui.rewards.consent import required_to_start
 from grpo_tui.store.checkpoints import (
     MARKER,
@@ -544,7 +545,7 @@ def summary(config: RunConfig, root: Path, world_size: int | None) -> list[str]:
     setting = config.setting
     size, group = generation_batch_size(setting, world_size or 1), int(setting("num_generations"))
     steps, epochs = setting("max_steps"), setting("num_train_epochs")
-    length = f"{steps:,} steps" if isinstance(steps, int) and steps > 0 else f"{epochs:g} epochs"
+    length = plural(steps, "step") if isinstance(steps, int) and steps > 0 else f"{epochs:g} epochs"
     ranks = "" if world_size in (1, None) else f", on {world_size} ranks"
     return [
         f"model    {config.model}{', LoRA' if config.model_args.get('use_peft') else ''}",

@@ -15,7 +15,7 @@ CLASSES: dict[PromptClass, str] = {
     "learned": "mostly wrong early, mostly right late",
     "forgotten": "mostly right early, mostly wrong late",
     "unstable": "sometimes right, without a lasting change",
-    "few": "too few visits to say",
+    "few": "seen too few times to say",
 }
 """Each class with its meaning, in the order of lists."""
 LEAST_VISITS = 3

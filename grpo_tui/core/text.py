@@ -117,7 +117,9 @@ def told_apart(names: Sequence[str], width: int) -> tuple[str, ...]:
 
 
 def ending(text: str, width: int) -> str:
-    """Return the end of `text` in at most `width` cells, after `…`."""
+    """Truncate `text` to `width` terminal cells, with `…` at the beginning."""
+    if cell_len(text) <= width:
+        return text
     kept = text[-width:]
     while kept and cell_len(kept) + 1 > width:
         kept = kept[1:]

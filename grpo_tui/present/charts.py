@@ -88,7 +88,7 @@ def health_spans(
         worst = _worst_words(status.findings)
         if worst:
             return (*spans, *worst)
-        spans += _reward_words(state, reward, no_signal or Series())
+        spans += _reward_words(status, reward, no_signal or Series())
         spans += _evaluation_words(evaluations)
     if reward.rows and not kl_logged:
         because = "because beta is 0" if not beta else "yet"
@@ -130,11 +130,16 @@ def _worst_words(findings: Sequence[Finding]) -> list[Span]:
     return [(f"{sign} {title} (since step {worst.first_step:,}). ", role), (f"{rest} ", "text")]
 
 
-def _reward_words(state: str, reward: Series, no_signal: Series) -> list[Span]:
+def _reward_words(status: Status, reward: Series, no_signal: Series) -> list[Span]:
     if not reward.rows:
-        if state == "starting":
-            return [("◌ Loading the model; the first step will show here. ", "dim")]
-        return [("Waiting for the first step. " if state not in ENDED else "It completed no step. ", "dim")]
+        if status.state == "starting":
+            return [("◌ Loading the model. ", "dim")]
+        if status.step:
+            return [(f"No reward {'was recorded' if status.state in ENDED else 'is logged yet'}. ", "dim")]
+        if status.state == "stopped":  # how to start it again says so
+            return []
+        waits = "It completed no step. " if status.state in ENDED else "Waiting for the first step. "
+        return [(waits, "dim")]
     if reward.gap:
         steps = "the newest step" if reward.gap == 1 else f"the newest {reward.gap:,} steps"
         what = "is infinite" if reward.infinite else "is missing"
@@ -158,7 +163,7 @@ def _reward_words(state: str, reward: Series, no_signal: Series) -> list[Span]:
         around = f" at about {figure(_mean(newest))} over the last {plural(len(newest), 'step')}. "
         return [("● Reward is level", "attention"), (around, "dim")]
     sign, role = ("▲", "good") if moves == "rises" else ("▼", "bad")
-    word = {"rises": "rose", "falls": "fell"}[moves] if state in ENDED else moves
+    word = {"rises": "rose", "falls": "fell"}[moves] if status.state in ENDED else moves
     known = [(b.smooth, b.middle) for b in reward.buckets if b.smooth is not None]
     value, step = min(known) if moves == "rises" else max(known)
     before, after = _apart(value, known[-1][0])

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.core import probe_changes
+from grpo_tui.core.text import ending, one_line
 
 MISSING = "–"
 """Shown where a value is unknown."""
@@ -227,6 +228,11 @@ def from_here(path: Path) -> str:
         return str(path.relative_to(Path.cwd()))
     except (ValueError, OSError):
         return str(path)
+
+
+def path_text(path: Path, width: int) -> str:
+    """Return a path as `from_here` does, in at most `width` cells. The end, which names the file, is kept."""
+    return ending(one_line(from_here(path)), width)
 
 
 def plural(count: int, noun: str) -> str:

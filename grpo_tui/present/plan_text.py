@@ -212,7 +212,7 @@ def _batch(plan: Plan) -> PlanLine:
 
 def _steps_line(plan: Plan) -> PlanLine:
     steps = plan.steps
-    total = f"{steps.total:,} steps" if steps.total is not None else "steps unknown"
+    total = plural(steps.total, "step") if steps.total is not None else "steps unknown"
     if steps.epochs is not None and steps.total:
         total += f" = {steps.epochs:.2g} epochs"
     line: list[tuple[int, Sequence[Text]]] = [(0, [(total, "strong")])]
@@ -225,7 +225,7 @@ def _steps_line(plan: Plan) -> PlanLine:
     if took is not None:
         whole = f"about {duration(took.total_s)}" if took.total_s is not None else step_time(took.step_s)
         scaled = ", scaled" if took.scaled else ""
-        line.append((1, [(whole, "text"), (f" as {took.run}{scaled}", "dim")]))
+        line.append((1, [(whole, "text"), (f", as in {took.run}{scaled}", "dim")]))
     line.append((2, _checkpoints(plan)))
     if plan.learning_rate:
         rates = [rate for _, rate in plan.learning_rate]

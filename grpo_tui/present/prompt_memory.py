@@ -18,6 +18,8 @@ SORTS: dict[str, Callable[[PromptMemory], float]] = {
     "change": lambda one: one.last - one.first,
 }
 """Sort keys; a `-` before one turns the order."""
+RATES = ("first", "last", "change")
+"""Sort keys that put the class `few` last in either order."""
 
 
 def chosen(prompts: Iterable[PromptMemory], kinds: Collection[str], sort: str) -> list[PromptMemory]:
@@ -25,6 +27,8 @@ def chosen(prompts: Iterable[PromptMemory], kinds: Collection[str], sort: str) -
     found = [one for one in prompts if not kinds or one.kind in kinds]
     if sort:
         found.sort(key=SORTS[sort.lstrip("-")], reverse=sort.startswith("-"))
+        if sort.lstrip("-") in RATES:  # those of a few visits say little
+            found.sort(key=lambda one: one.kind == "few")
     return found
 
 
@@ -58,7 +62,7 @@ def _cells(*cells: str) -> str:
 
 def table_head() -> str:
     """Return the names of the columns."""
-    return _cells("class", "visits", "first", "last", "steps", "group") + "  prompt"
+    return _cells("class", "seen", "first", "last", "steps", "group") + "  prompt"
 
 
 def table_line(one: PromptMemory, text: str, width: int) -> str:

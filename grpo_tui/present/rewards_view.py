@@ -18,7 +18,7 @@ from rich.cells import cell_len
 
 from grpo_tui.core.statistics import both_finite, signal_of, within_groups
 from grpo_tui.core.text import completion_text, one_line, prompt_text, safe, shorten
-from grpo_tui.present.formatting import MISSING, compact, digits_apart, digits_for, fixed
+from grpo_tui.present.formatting import MISSING, compact, digits_apart, fixed
 from grpo_tui.present.glyphs import BLOCKS
 from grpo_tui.rewards.answer_format import short_answer
 from grpo_tui.rewards.samples import Sample, sample_words
@@ -185,7 +185,7 @@ def rewards_view(
         rows=rows,
         groups=_groups(report, about.gold_column),
         changed=sum(len(values) for values in differs.values()),
-        digits=digits_apart(report.aggregate.totals),
+        digits=_digits(report, report.aggregate.totals),
         text_w=max((len(row.text) for row in rows), default=0),
     )
 
@@ -197,7 +197,7 @@ def _columns(
     alike = _alike(report)
     for k, result in enumerate(report.scored.functions):
         known = [s for s in result.scores if s is not None and math.isfinite(s)]
-        digits = digits_for(known) if known else 2
+        digits = _digits(report, result.scores) if known else 2
         changes = [changed_text(was[k], result.scores[i], digits) for i, was in differs.items() if k in was]
         found.append(
             FunctionColumn(
@@ -248,6 +248,12 @@ def _alike(report: Report) -> list[tuple[str, float] | None]:
             if abs(r) > 0.005 and (known is None or abs(r) > abs(known[1])):
                 best[k] = (one_line(results[other].info.name, 60), r)
     return best
+
+
+def _digits(report: Report, values: Sequence[float | None]) -> int:
+    """Return the decimals that show how values differ inside each group, which is what advantages show."""
+    inside = (digits_apart(values[i] for i in group.indices) for group in report.aggregate.groups)
+    return max(inside, default=2)
 
 
 def _groups(report: Report, gold_column: str | None) -> tuple[SampleGroup, ...]:

@@ -21,6 +21,7 @@ Span = tuple[str, str]
 """Text and its color role: `text dim strong accent good bad attention`."""
 
 
+UNREAD = "Nothing to show: the run cannot be read."
 MARKS = {"checkpoint": "◆", "setting": "▴", "resume": "↻"}
 
 
@@ -203,11 +204,23 @@ class TrainView:
     @property
     def no_groups(self) -> str:
         """Text to show when there is no group."""
+        if self.trouble:
+            return UNREAD
         return "No completion was recorded." if self.ended else "Waiting for the first generation."
+
+    @property
+    def no_functions(self) -> str:
+        """Text to show when there is no reward function."""
+        if self.trouble:
+            return UNREAD
+        known = self.ended or self.metric_rows > 0
+        return "No reward function was recorded." if known else "Reward functions appear with the first step."
 
     @property
     def no_events(self) -> str:
         """Text to show when there is no event."""
+        if self.trouble:
+            return UNREAD
         if self.ended:
             return "No command, checkpoint or changed setting was recorded."
         return "Commands, checkpoints and changed settings will show here."

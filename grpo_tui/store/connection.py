@@ -106,7 +106,7 @@ def open_reader(path: Path) -> sqlite3.Connection:
     In a read-only folder SQLite cannot create its shared-memory file. While a run writes, the run's own can
     be used. After a kill that one is useless: `run.db` and its `-wal` file, which holds the newest rows, are
     copied first. Without a `-wal` file, `run.db` is read as immutable. So is that of a replay in any folder,
-    because SQLite would create its files there.
+    because SQLite would create its files there, except in a mode without WAL, in which it creates none.
 
     Raises:
         RunDatabaseError: There is no such file, or a newer version wrote it.
@@ -157,7 +157,7 @@ def _open_read_only(path: Path) -> tuple[sqlite3.Connection, int]:
     wal = path.with_name(path.name + "-wal")
     settled = not (wal.exists() and wal.stat().st_size)
     writable = os.access(path.parent, os.W_OK)
-    if writable and not (settled and is_replayed(path)):
+    if writable and not (settled and is_replayed(path) and _uses_wal(path)):
         return _looked_at(_connect(path, "mode=ro"))
     if settled:
         return _looked_at(_connect(path, "immutable=1"))
@@ -169,6 +169,12 @@ def _open_read_only(path: Path) -> tuple[sqlite3.Connection, int]:
             for source in (path, wal):
                 shutil.copyfile(source, Path(folder) / source.name)
             return _looked_at(_connect(Path(folder) / path.name, "mode=ro"))
+
+
+def _uses_wal(path: Path) -> bool:
+    """Return whether the header says that readers share a `-wal` file. A network file system has none."""
+    with path.open("rb") as file:
+        return file.read(19)[18:] == b"\x02"
 
 
 def _looked_at(connection: sqlite3.Connection) -> tuple[sqlite3.Connection, int]:

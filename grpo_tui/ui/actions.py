@@ -73,12 +73,15 @@ class Action:
 
     does: str = ""
     """The Textual action, if it differs from the id."""
+    unkeyed: bool = False
+    """Whether it acts although no key says so, because it is only in the palette."""
 
     @property
     def acts(self) -> bool:
         """Whether it changes a run or a file, or runs a model, as its key says. A replay refuses it."""
         keys = (self.key or self.shown).split(",")
-        return self.pane != "all" and (self.needs in COMMANDING or all(map(_is_acting, keys)))
+        acts = self.unkeyed or self.needs in COMMANDING or all(map(_is_acting, keys))
+        return acts and self.pane != "all"
 
     @property
     def method(self) -> str:
@@ -311,7 +314,7 @@ CONFIG: tuple[Action, ...] = (
            "config", "run", footer=16, part="form"),
     Action("config.drills", "", "drills", "Drills before a long run",
            "Try a hung reward, a kill, a full disk and a NaN gradient in trials, and see what to change.",
-           "config", "run"),
+           "config", "run", unkeyed=True),
     Action("config.start", "R", "start", "Start training",
            "Start training with this config. Asks for confirmation; errors prevent it.",
            "config", "run", footer=5, part="form", dangerous=True),
@@ -444,9 +447,9 @@ REWARDS: tuple[Action, ...] = (
            "rewards", "rewards", footer=12, part="scored"),
     Action("rewards.next", "ctrl+n", "new reward", "New reward",
            "Add the next reward, or create a rewards file.", "rewards", "rewards",
-           footer=6, part="scored"),
+           footer=6, part="scored,empty"),
     Action("rewards.new", "", "", "New rewards file", "Create a rewards file with one simple reward.",
-           "rewards", "rewards"),
+           "rewards", "rewards", unkeyed=True),
     Action("rewards.baseline", "B", "baseline", "Baseline of the base model",
            "Measure the base model on 16 rows: pass rate, mixed groups and advice.",
            "rewards", "rewards", footer=8, part="scored"),

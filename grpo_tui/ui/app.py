@@ -278,10 +278,15 @@ class GrpoApp(TunedApp):
     ) -> bool:
         """Do an action of a key, a click or the palette. A replay refuses those that change something."""
         name = action.rpartition("(")[0] or action if isinstance(action, str) else action[1]
-        if self.replay is not None and name.rpartition(".")[2] in ACTING:
+        if self._only_looks and name.rpartition(".")[2] in ACTING:
             self.notify(REPLAYED, severity="warning")
             return True
         return await super().run_action(action, default_namespace, namespaces)
+
+    @property
+    def _only_looks(self) -> bool:
+        """Whether a replay is shown, which changes nothing, and not a file that the user opened beside it."""
+        return self.replay is not None and not getattr(self.screen, "beside_run", False)
 
     def action_pane(self, pane: str) -> None:
         """Show a pane. Without an open run, Train points to the list instead."""
@@ -355,7 +360,7 @@ class GrpoApp(TunedApp):
             return
         if not isinstance(self.screen, HelpScreen):
             first = getattr(self.screen, "PANE", self.current_mode)
-            self.push_screen(HelpScreen(first, acting=self.replay is None))
+            self.push_screen(HelpScreen(first, acting=not self._only_looks))
 
     def action_app_suspend(self) -> None:
         if can_be_continued():
@@ -388,7 +393,8 @@ class GrpoApp(TunedApp):
         """Return the actions that are currently available, each once even if several keys run it."""
         listed = getattr(screen, "listed", None)  # the list of runs has it
         here = on_pane(getattr(screen, "PANE", self.current_mode))
-        possible = [a for a in here if a.id != "app.palette" and refusal(a, self.view, listed) is None]
+        view = None if getattr(screen, "beside_run", False) else self.view
+        possible = [a for a in here if a.id != "app.palette" and refusal(a, view, listed) is None]
         return list({a.target: a for a in reversed(possible)}.values())[::-1]
 
     # -- the run ---------------------------------------------------------------------------------

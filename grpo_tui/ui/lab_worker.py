@@ -300,7 +300,7 @@ class LabWorker:
         self._report = self._before = self._good = self._weights = self._unopened = None
         self._muted, self._aggregation, self._dataset = frozenset(), None, None
         self._files.forget()
-        self._doing("loading torch (a few seconds)")
+        self._doing("loading torch")
         self._config, self._title, self._origin = config(), title, origin
         if origin.kind == "run" and not origin.where and origin.step is None:
             self._show_recorded(whole=False)

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import contextlib
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from rich.text import Text
+from textual.binding import BindingType
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.errors import NoWidget
 from textual.events import Click, Mount, ScreenResume
 from textual.worker import Worker
 
+from grpo_tui.ui.kit.reading import SUSPEND
 from grpo_tui.ui.textual_private import PatientPalette
 
 if TYPE_CHECKING:
@@ -55,6 +57,7 @@ def _begin(typed: list[str], words: list[str]) -> bool:
 class Palette(PatientPalette):
     """The command palette."""
 
+    BINDINGS: ClassVar[list[BindingType]] = [SUSPEND]
     _missed = False
     """It never opened, because another pane was chosen meanwhile."""
 

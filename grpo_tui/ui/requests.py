@@ -21,6 +21,7 @@ class ConfigRequest:
         run_dir: Run folder, if the user named one.
         launcher: Command in front of the training process, such as `accelerate launch`.
         in_rewards: Rewards already shows this file.
+        of_run: The open run named the file, not the user.
     """
 
     path: Path
@@ -28,6 +29,7 @@ class ConfigRequest:
     run_dir: Path | None = None
     launcher: str | None = None
     in_rewards: bool = False
+    of_run: bool = False
 
 
 def config_of_run(root: Path) -> Path | None:

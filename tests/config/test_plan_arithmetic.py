@@ -111,7 +111,7 @@ def test_whether_processes_and_groups_divide_the_batch(grpo: dict[str, Any], wor
     made = plan(settings(**grpo), Surroundings(world_size=world))
     assert made.batches.whole is whole
     assert made.to_json()["whole_groups"] is whole
-    assert ("no whole groups" in prompt_sum(made.batches)) is not whole
+    assert ("not whole groups" in prompt_sum(made.batches)) is not whole
 
 
 def test_the_sums_are_written_out() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from pathlib import Path
 
 import pytest
 
@@ -133,3 +134,12 @@ def test_a_number_in_few_cells_is_shorter_but_never_another_number(
 ) -> None:
     assert f.within(value, cells) == text
     assert len(text) <= cells
+
+
+def test_a_long_path_is_truncated_at_its_beginning() -> None:
+    path = Path("/somewhere/quite/far/from/here/config.yaml")
+    shown = f.path_text(path, 20)
+    assert shown.startswith("…")
+    assert shown.endswith("/here/config.yaml")
+    assert len(shown) == 20
+    assert f.path_text(path, 80) == str(path)

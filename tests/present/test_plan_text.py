@@ -71,8 +71,8 @@ def test_what_is_known_is_said_with_its_source() -> None:
 @pytest.mark.parametrize(
     ("steps", "pane", "listed"),
     [
-        (100, "about 3m20s as demo", "about 3m20s, 2.00 s/step, as in demo"),
-        (-1, "2.00 s/step as demo", "2.00 s/step, as in demo"),
+        (100, "about 3m20s, as in demo", "about 3m20s, 2.00 s/step, as in demo"),
+        (-1, "2.00 s/step, as in demo", "2.00 s/step, as in demo"),
     ],
 )
 def test_the_time_of_a_step_stands_for_that_of_all_while_nobody_knows_how_many(
@@ -160,3 +160,10 @@ def test_who_holds_the_card_is_said_where_somebody_does(held_by: str, said: bool
     device = replace(CARD, held_by=held_by)
     around = Surroundings(model=read_shape(MODEL), device=device)
     assert ("in use by" in lines(around=around)) is said
+
+
+def test_a_plan_of_one_step_counts_one_step() -> None:
+    parts = [
+        text for line in plan_lines(plan(settings(max_steps=1))) for _, texts in line for text, _ in texts
+    ]
+    assert "1 step" in parts

@@ -26,6 +26,7 @@ from grpo_tui.present.replay import start_replay
 from grpo_tui.present.run_findings import read_findings
 from grpo_tui.present.run_state import DeltaReader, RunState
 from grpo_tui.present.train_view import TrainView
+from grpo_tui.store import connection
 from grpo_tui.store import replay as module
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.importers import open_copy, source_at
@@ -300,3 +301,18 @@ def test_ids_that_only_another_program_can_have_written_are_an_error_with_a_reas
         closing(RunReader(run.folder.database)) as reader,
     ):
         reader.settings()
+
+
+def test_the_replay_of_a_live_run_on_a_network_file_system_is_read_like_the_run_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "filesystem_type", lambda path: "nfs")
+    run = RecordedRun(tmp_path / "run", total=30)
+    run.advance(3)
+    start_replay(run.folder.root, 3)
+    count = "SELECT count(*) FROM main.metric_row"
+    with closing(connection.open_reader(run.folder.database)) as db:
+        assert db.execute(count).fetchone()[0] == 3
+        run.advance(2)
+        assert db.execute(count).fetchone()[0] == 5
+    run.close()

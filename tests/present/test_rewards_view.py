@@ -130,3 +130,11 @@ def test_a_muted_function_is_marked_and_keeps_what_it_gave() -> None:
     view = rewards_view(report, about=Circumstances(muted=frozenset({1})))
     assert [column.muted for column in view.columns] == [False, True, False]
     assert view.rows[0].scores[1] == 1.0
+
+
+def test_scores_have_the_decimals_that_tell_those_of_a_group_apart() -> None:
+    close = [0.0512, 0.0537, 0.0525, 1.0, 1.0, 1.0]  # groups of three
+    view = rewards_view(made_report(scores=[close, close, close], weights=(1.0, 0.0, 0.0)))
+    digits = view.columns[0].digits
+    assert len({f"{row.scores[0]:.{digits}f}" for row in view.rows[:3]}) == 3
+    assert len({f"{row.total:.{view.digits}f}" for row in view.rows[:3]}) == 3

@@ -254,6 +254,7 @@ def test_a_reward_that_is_no_number_is_said_and_not_taken_for_no_step(value: flo
     reward = Series()
     assert "Waiting for the first step" in _health_words("training", reward)
     assert "no step" in _health_words("finished", reward)
+    assert _health_words("stopped", reward).count("It completed no step.") == 1
     for step in (1, 2, 3):
         reward.append(step, value)
     assert f"The reward {word} in the newest 3 steps" in _health_words("finished", reward)

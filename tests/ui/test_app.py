@@ -92,3 +92,17 @@ async def test_a_worker_that_fails_is_named_with_its_reason(run: RecordedRun) ->
 def test_folders_are_named_as_short_as_a_person_would() -> None:
     app = GrpoApp([Path("."), Path.home() / "runs", Path("/data"), Path(f"{Path.home()}s")])
     assert app.places == f"this folder, ~/runs, /data, {Path.home()}s"
+
+
+@pytest.mark.parametrize("key", ["equals_sign", "question_mark", "ctrl+p", "x"])
+async def test_ctrl_z_also_works_in_a_dialog(
+    run: RecordedRun, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("grpo_tui.ui.app.can_be_continued", lambda: False)
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await pilot.press(key)
+        await until(pilot, lambda: len(app.screen_stack) > 1)
+        await pilot.press("ctrl+z")
+        await until(pilot, lambda: any("Cannot suspend" in note.message for note in app._notifications))

@@ -240,17 +240,18 @@ async def test_line_ends_of_another_system_stay_as_they_are() -> None:
 async def test_text_that_is_no_yaml_stays_editable_and_says_where() -> None:
     app = app_with(config_file(CONFIG.replace("max_steps: 20", "max_steps: [20")))
     async with app.run_test(size=SIZE) as pilot:
-        await until(pilot, lambda: "not readable line" in shown(app))
+        await until(pilot, lambda: "cannot be read" in shown(app))
         screen = pane(app)
         area = screen.query_one(YamlArea)
         await until(pilot, lambda: area.has_focus)
         assert area.cursor_location[0] + 1 == screen.state.broken.line
         assert "TRL" not in shown(app), "no field shows a default that the file does not have"
         assert "start" not in shown(app).splitlines()[-1]
+        assert "not planned: the file cannot be read" in shown(app)
         area.go_to(10)
         await pilot.press("end", "right_square_bracket")
         await looked_at(pilot)
-        await until(pilot, lambda: "not readable" not in shown(app))
+        await until(pilot, lambda: "cannot be read" not in shown(app))
         assert screen.draft is not None
         assert screen.draft.problem is None
 
@@ -518,10 +519,10 @@ async def test_what_a_full_check_found_shows_until_the_text_changes(monkeypatch:
 async def test_why_a_text_cannot_be_read_stands_beside_the_form() -> None:
     app = app_with(config_file("num_generations: 8\nreward_funcs: [x\n"))
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: "not readable line" in shown(app))
+        await until(pilot, lambda: "cannot be read" in shown(app))
         await until(pilot, lambda: "✗ line 2: invalid YAML" in shown(app))
         await pilot.press("escape")
-        await until(pilot, lambda: "tab goes to" in shown(app))
+        await until(pilot, lambda: "Press tab to edit the text" in " ".join(shown(app).split()))
 
 
 async def test_the_text_as_it_stands_is_exported_as_a_script() -> None:

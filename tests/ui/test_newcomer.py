@@ -12,8 +12,9 @@ from rich.cells import cell_len
 from grpo_tui.core import records as r
 from grpo_tui.core.commands import Command, Outcome
 from grpo_tui.present.events import command_row
+from grpo_tui.present.formatting import digits_apart
 from grpo_tui.present.group_card import SharedBeginning
-from grpo_tui.present.train_view import TrainView
+from grpo_tui.present.train_view import UNREAD, CompletionRow, TrainView
 from grpo_tui.ui.actions import ACTIONS
 from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.kit.reading import DialogTitle
@@ -22,8 +23,9 @@ from grpo_tui.ui.paint import Line, Span, width_of
 from grpo_tui.ui.panes import PANES
 from grpo_tui.ui.screens.reading import HelpLines
 from grpo_tui.ui.widgets.bars import Footer, Header
-from grpo_tui.ui.widgets.card_table import CardTable, card_columns
+from grpo_tui.ui.widgets.card_table import CardTable, _functions, card_columns
 from grpo_tui.ui.widgets.group_table import GroupTable
+from grpo_tui.ui.widgets.groups import CompletionLayout, completion_lines
 from grpo_tui.ui.widgets.summary import HealthLine, RewardLine, _wrapped
 from tests.ui.conftest import app_on, opened, shown, until
 from tests.ui.recorded_run import RecordedRun, recorded
@@ -291,3 +293,21 @@ async def test_prompts_of_one_template_are_told_apart_in_generations(tmp_path: P
         await pilot.press("down")
         await until(pilot, lambda: "“…2 + 15?”" in shown(app))
     run.close()
+
+
+def test_a_run_that_cannot_be_read_or_has_ended_waits_for_nothing() -> None:
+    unread = view(state="broken", live=False, trouble="run.db cannot be read")
+    assert {unread.no_functions, unread.no_groups, unread.no_events} == {UNREAD}
+    ended = view(state="stopped", live=False)
+    said = " ".join((ended.no_functions, ended.no_groups, ended.no_events))
+    assert "Waiting" not in said
+    assert "will show" not in said
+
+
+def test_rewards_that_differ_inside_a_group_never_look_equal() -> None:
+    close = (0.0512, 0.0537, 0.0525)
+    rows = tuple(CompletionRow("x", 0.0, value, 3, truncated=False, rewards=(value,)) for value in close)
+    look = CompletionLayout(("similarity",), 120, 1, False, 4, (digits_apart(close),))
+    assert len({words(completion_lines(row, look)[0]) for row in rows}) == 3
+    columns = _functions(["similarity"], [1.0], 80, rows)  # type: ignore[arg-type]
+    assert {columns[0].cell(row).text for row in rows} == {"0.0512", "0.0537", "0.0525"}  # type: ignore[arg-type]

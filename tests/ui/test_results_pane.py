@@ -134,8 +134,17 @@ async def test_a_run_without_a_model_says_so(run: RecordedRun) -> None:
     app = app_on(run.folder.root)
     async with app.run_test(size=(80, 24)) as pilot:
         await results(pilot)
-        assert "No model to compare yet" in shown(app)
+        assert "No model to compare" in shown(app)
         assert "None yet. C in Train saves a checkpoint." in shown(app)
+
+
+async def test_a_run_that_ended_without_a_model_names_no_key_that_cannot_save_one() -> None:
+    run = recorded(Path("runs") / "ended", "failed")
+    run.close()
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await results(pilot)
+        assert "The run saved no model." in shown(app)
 
 
 async def test_what_lies_in_a_foreign_run_folder_is_not_believed(tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ async def test_the_next_reward_is_put_into_the_open_config_or_said_not_to_be(
         await until(pilot, lambda: to in shown(app))
         if of_a_run:
             await pilot.press("enter")
-            await until(pilot, lambda: "strict_format is in r.py; no config uses it yet" in shown(app))
+            await until(pilot, lambda: "strict_format is in r.py. No config uses it yet" in shown(app))
             assert path.read_text() == before
             return
         if spoilt:

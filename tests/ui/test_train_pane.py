@@ -233,7 +233,7 @@ async def test_a_setting_with_a_step_is_scheduled_and_one_that_waits_holds_the_o
         await until(pilot, lambda: "With @step:500, after step 500." in shown(app))
         app.screen.query_one("#set-others", Input).value = "beta=0.02 top_p=0.9"
         await pilot.press("tab", "shift+tab")
-        told = "Applied together at the next generation, because top_p counts from there."
+        told = "Applied together at the next generation, from which top_p can change."
         await until(pilot, lambda: told in " ".join(shown(app).split()))
         app.screen.query_one("#set-others", Input).value = "beta=0.02 top_p=0.9@step:90"
         await pilot.press("enter")

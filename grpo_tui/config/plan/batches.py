@@ -158,7 +158,7 @@ def prompt_sum(batches: Batches) -> str:
     """Return the calculation of prompts per generation, and how often a generation is used."""
     whole, group, size = batches.prompts_per_generation, batches.group, batches.generation_batch_size
     if not batches.whole:
-        return f"{size:,} completions a generation are no whole groups of {group:,}"
+        return f"{size:,} completions a generation are not whole groups of {group:,}"
     noun = "prompt" if whole == 1 else "prompts"
     text = f"{size:,} completions a generation = {whole:,} {noun} × {group:,}"
     times = batches.steps_per_reuse

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from rich.cells import cell_len
 from textual.app import ComposeResult
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen, Screen
 
@@ -16,6 +16,8 @@ from grpo_tui.ui.shell import Shell
 from grpo_tui.ui.textual_private import LeftOnce
 from grpo_tui.ui.widgets.bars import Footer, Header
 
+SUSPEND = Binding("ctrl+z", "app.app_suspend", "Suspend to the shell", show=False)
+"""For dialogs, in which the app's own keys do nothing."""
 LEAST_TITLE = 8
 """Cells of a dialog's title that are always shown, even at the expense of its keys."""
 
@@ -39,7 +41,7 @@ class ReadingScreen(LeftOnce, ModalScreen[Any], Shell):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        ("escape", "close", "close"), ("q", "close", "close"),
+        SUSPEND, ("escape", "close", "close"), ("q", "close", "close"),
         ("j", "scroll(1)", "down"), ("k", "scroll(-1)", "up"),
     ]  # fmt: skip
 

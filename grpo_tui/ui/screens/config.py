@@ -133,7 +133,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         request, folder = self.shell.take_config_request(), self.shell.run_folder
         if request is None and self.draft is None and folder is not None:
             of_run = config_of_run(folder.root)
-            request = ConfigRequest(of_run) if of_run is not None else None
+            request = ConfigRequest(of_run, of_run=True) if of_run is not None else None
         self._asked = True
         if request is not None:
             self.files.open_request(request)
@@ -193,8 +193,8 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         """Show help for the field under the cursor of the form or the text."""
         name, state = self.chosen_name(), self.state
         if state is not None and state.broken is not None:
-            on_text = self.query_one(YamlArea).has_focus
-            refusal = one_line(state.broken.words(), 200) + ("" if on_text else "; tab goes to the text")
+            edits = "" if self.query_one(YamlArea).has_focus else ". Press tab to edit the text"
+            refusal = one_line(state.broken.words(), 200) + edits
         self.query_one(HelpStrip).show(self.help_of(name) if name is not None else None, refusal)
         self.tell_keys()
 
@@ -243,7 +243,12 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
             parts += ["fixable"] if self.chosen_fix() is not None else []
             parts += ["fixables"] if len(self._mendable()) > 1 else []
         footer.parts = tuple(parts)
-        footer.show(self.shell.view)
+        footer.show(None if self.beside_run else self.shell.view)
+
+    @property
+    def beside_run(self) -> bool:
+        """Whether the user opened this file, so that it can be changed during a replay."""
+        return self.request is not None and not self.request.of_run
 
     def _fit(self) -> None:
         """Show one side on a narrow screen, and the lower parts only if the height allows."""

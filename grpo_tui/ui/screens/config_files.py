@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grpo_tui.core.text import one_line, shell_word
-from grpo_tui.present.formatting import from_here, moment
+from grpo_tui.present.formatting import from_here, moment, path_text
 from grpo_tui.ui import preferences
 from grpo_tui.ui.config_worker import ConfigWorker
 from grpo_tui.ui.messages import DiskChanged
@@ -147,7 +147,7 @@ class ConfigFiles:
         assert self.screen.worker is not None
         self.screen.worker.follow(draft.path)
         preferences.forget_unsaved(draft.path)
-        self.screen.app.notify(f"Saved {one_line(from_here(draft.path), 60)}.")
+        self.screen.app.notify(f"Saved {path_text(draft.path, 60)}.")
         self.screen.changed()
         self.offer_rewards()
         if then is not None:
@@ -382,7 +382,7 @@ class ConfigFiles:
         except (PresetError, OSError) as error:
             self.screen.app.notify(one_line(str(error), 300), severity="error", timeout=15)
             return
-        names = ", ".join(one_line(from_here(file), 40) for file in written[:4])
+        names = ", ".join(path_text(file, 40) for file in written[:4])
         self.screen.app.notify(f"Wrote {names}.")
         self.open_request(ConfigRequest(path))
 

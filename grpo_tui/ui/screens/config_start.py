@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grpo_tui.core.findings import Finding, errors_of
-from grpo_tui.core.text import one_line
-from grpo_tui.present.formatting import clock, duration, from_here, plural
+from grpo_tui.present.formatting import clock, duration, path_text, plural
 from grpo_tui.rewards.consent import needed, needed_to_start
 from grpo_tui.ui.config_worker import ConfigCheck
 from grpo_tui.ui.messages import (
@@ -55,6 +54,9 @@ class ConfigStart:
         state = self.screen.state
         if state is None:
             return []
+        if state.plan is None:
+            why = "the file cannot be read" if state.broken is not None else "fix the errors first"
+            return [[(0, [Span(f"not planned: {why}", "dim")])]]
         from grpo_tui.present.plan_text import plan_lines
 
         return [
@@ -214,7 +216,7 @@ class ConfigStart:
     def _ask_start(self, config: RunConfig, warnings: int) -> None:
         counted = plural(warnings, "warning")
         sentences = [
-            f"Train {config.model} into {one_line(from_here(self.run_folder_of(config)), 60)}.",
+            f"Train {config.model} into {path_text(self.run_folder_of(config), 60)}.",
             *([f"⚠ {counted}: l lists {'it' if warnings == 1 else 'them'}."] if warnings else []),
             "Leaving the screen does not stop a run."
             if self._known_whole()
@@ -263,7 +265,7 @@ class ConfigStart:
             if seeds:
                 self._start(force=False, seeds=seeds)
 
-        folder = one_line(from_here(self._configured_folder(config)), 40)
+        folder = path_text(self._configured_folder(config), 40)
         self.screen.app.push_screen(SeedsDialog(folder), answered)
 
     def _start(self, *, force: bool, seeds: Sequence[int] = ()) -> None:

@@ -25,13 +25,13 @@ from grpo_tui.present.config_yaml import from_edit, to_edit
 from grpo_tui.present.formatting import from_here
 from grpo_tui.present.runs_view import ResumeOffer, resume_command
 from grpo_tui.present.train_view import TrainView
-from grpo_tui.ui.kit.reading import DialogTitle
+from grpo_tui.ui.kit.reading import SUSPEND, DialogTitle
 from grpo_tui.ui.kit.table import Column, CursorList, Table
 from grpo_tui.ui.paint import Line, LinePane, Span
 from grpo_tui.ui.textual_private import LeftOnce
 
 Answer = TypeVar("Answer")
-CLOSE: list[BindingType] = [("escape", "close", "close")]
+CLOSE: list[BindingType] = [SUSPEND, ("escape", "close", "close")]
 
 
 class DialogText(LinePane):
@@ -142,7 +142,7 @@ class SampleDialog(Dialog[dict[str, object]]):
 
     def parts(self) -> ComposeResult:
         yield TextArea(self._shown, id="sample-prompt", soft_wrap=True)
-        yield DialogText([[Span(" Sampled at the next safe point; training is not affected.", "dim")]])
+        yield DialogText([[Span(" Sampled after the current step. Training is not affected.", "dim")]])
 
     def on_mount(self) -> None:
         """Select all, so that typing replaces the prompt and an arrow key keeps it."""

@@ -524,7 +524,7 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
         if state.trouble or state.unread:
             return
         view = self.shell.view
-        none = view.no_groups if view is not None else "No completion was recorded."
+        none = view.no_groups if view is not None else "Reading the run …"
         hint = one_line(self.found.hint, 200)
         told = f"No match{': ' if hint else ''}{hint}."
         table.waits = [(), [Span(f"   {told if self.found.of else none}", "dim")]]

@@ -21,7 +21,7 @@ from grpo_tui.core.text import safe, wrapped
 from grpo_tui.present.glyphs import spark
 from grpo_tui.present.metric_rows import MetricListRow, matching, metric_row, rows_of_charts
 from grpo_tui.present.train_view import TrainView
-from grpo_tui.ui.kit.reading import DialogTitle
+from grpo_tui.ui.kit.reading import SUSPEND, DialogTitle
 from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, pad
 from grpo_tui.ui.shell import Shell
 from grpo_tui.ui.textual_private import LeftOnce
@@ -105,6 +105,7 @@ class MetricPicker(LeftOnce, ModalScreen[str | None], Shell):
     """Choose a metric by its title, key or meaning. `purpose` says what enter does."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
+        SUSPEND,
         ("escape", "close", "close"),
         Binding("up", "move(-1)", "up", priority=True),
         Binding("down", "move(1)", "down", priority=True),

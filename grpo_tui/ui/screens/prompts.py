@@ -47,7 +47,7 @@ class PromptTable(Table[PromptRow], inherit_bindings=False):
     def columns(self, width: int) -> Sequence[Column[PromptRow]]:
         return (
             Column("class", 11, lambda row: Span(row[0].kind, "strong"), gap=1),
-            Column("visits", 7, lambda row: Span(f"{row[0].visits:,}"), right=True),
+            Column("seen", 7, lambda row: Span(f"{row[0].visits:,}"), right=True),
             Column("first", 7, lambda row: Span(percent(row[0].first)), right=True),
             Column("last", 7, lambda row: Span(percent(row[0].last)), right=True),
             Column("  prompt", max(10, width - 34), lambda row: Span(f"  {row[1]}")),

@@ -97,7 +97,7 @@ class ResultsSummary(LinePane):
 
     def _empty(self, results: Results, width: int) -> list[Line]:
         if not any(one.usable for one in results.models):
-            words = "No model to compare yet: the run has neither a final model nor a complete checkpoint."
+            words = "No model to compare: the run has neither a final model nor a complete checkpoint."
             return [[Span(f" {row}", "strong")] for row in wrapped(words, width - 2)]
         said = [[Span(" Not compared with the base model yet.", "strong")]]
         what = "them"
@@ -235,6 +235,7 @@ class ModelDetail(LinePane):
 
     model: Model | None = None
     results: Results | None = None
+    live = False
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
         return len(self.lines(width, 0))
@@ -244,7 +245,8 @@ class ModelDetail(LinePane):
         if results is None:
             return []
         if one is None:
-            return [[Span("  None yet. C in Train saves a checkpoint.", "dim")]]
+            saves = "None yet. C in Train saves a checkpoint." if self.live else "The run saved no model."
+            return [[Span(f"  {saves}", "dim")]]
         room = max(20, width - 8)
         path = wrapped(one_line(from_here(one.path)), room)
         lines = [_labelled("at" if not number else "", row) for number, row in enumerate(path)]
@@ -396,6 +398,7 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
     def _show_detail(self) -> None:
         detail = self.query_one(ModelDetail)
         detail.model, detail.results = self.query_one(ModelList).selected, self.results
+        detail.live = self.shell.view is not None and self.shell.view.live
         detail.changed(layout=True)
 
     def _name_keys(self) -> None:

@@ -12,9 +12,9 @@ from textual import on
 from textual.app import ComposeResult, SuspendNotSupported
 from textual.screen import Screen
 
-from grpo_tui.core.text import one_line
+from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.present.baseline_text import whole
-from grpo_tui.present.formatting import duration, from_here, plural
+from grpo_tui.present.formatting import duration, from_here, path_text, plural
 from grpo_tui.present.rewards_view import orders, sample_detail
 from grpo_tui.rewards.sample_sources import Origin
 from grpo_tui.ui.actions import bindings
@@ -59,8 +59,14 @@ EMPTY: list[Line] = [
         Span("   ctrl+n                                  ", "key", "screen.rewards_next"),
         Span("creates a rewards file", "dim"),
     ],
-    [Span("   grpo-tui rewards CONFIG.yaml            ", "key"), Span("the rewards of a config", "dim")],
-    [Span("   grpo-tui rewards rewards.py:correct …   ", "key"), Span("functions without a config", "dim")],
+    [
+        Span("   grpo-tui rewards CONFIG.yaml   ", "key"),
+        Span("         opens the rewards of a config", "dim"),
+    ],
+    [
+        Span("   grpo-tui rewards rewards.py:correct …   ", "key"),
+        Span("opens functions without a config", "dim"),
+    ],
     (),
     [Span("   Or open a run with 1, then press 3 for its rewards.", "dim")],
 ]
@@ -197,15 +203,20 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
         if message.trouble:
             self.app.notify(message.trouble, severity="warning", timeout=10)
             return
-        place = one_line(from_here(message.path), 60)
-        self.app.notify(f"Kept as “{message.name}” in {place}; grpo-tui cases run {place} tests it.")
+        test = f"grpo-tui cases run {shell_word(from_here(message.path))}"
+        self.app.notify(f"Kept as “{message.name}” in {path_text(message.path, 60)}. `{test}` tests it.")
 
     # -- showing ---------------------------------------------------------------------------------
 
     def _on_view(self, view: TrainView | None) -> None:
         if self.is_attached:
             self.query_one(Header).show(view)
-            self.query_one(Footer).show(view)
+            self._look()
+
+    @property
+    def beside_run(self) -> bool:
+        """Whether these rewards are not those of a run, so that a replay refuses nothing here."""
+        return self._request is not None and self._request.run is None
 
     def _show(self) -> None:
         view = self.scored
@@ -256,8 +267,9 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
         summary.weighing = self.on_weights
         summary.changed()
         parts = ["weights"] if self.on_weights else ["scored"] if self.scored is not None else []
+        parts += ["empty"] if self._request is None else []
         footer.parts = (*parts, *(["busy"] if len(line) > 1 else []))
-        footer.show(self.shell.view)
+        footer.show(None if self.beside_run else self.shell.view)
 
     def on_resize(self) -> None:
         self.call_after_refresh(self._show)
@@ -475,7 +487,7 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
             except OSError as error:
                 self.app.notify(f"Not written: {error}", severity="warning")
                 return
-            where = one_line(from_here(path), 60)
+            where = path_text(path, 60)
             count = plural(len(self.samples), "sample")
             self.app.notify(f"{count} written to {where}. Press f to load them.")
 
@@ -685,7 +697,7 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
         file = path.absolute()
         request = RewardsRequest(path.name, lambda: with_reward(config_of_functions([]), file, stage))
         self.shell.show_rewards(request)
-        where = one_line(from_here(path), 60)
+        where = path_text(path, 60)
         self.app.notify(f"{where} has one reward. Press e to edit it, ctrl+n to add the next.")
 
     def action_rewards_next(self) -> None:
@@ -716,11 +728,11 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
         self.app.push_screen(NextRewardScreen(seen, message.section, config), chosen)
 
     def on_reward_added(self, message: RewardAdded) -> None:
-        file = one_line(from_here(message.file), 60)
+        file = path_text(message.file, 60)
         if message.config is not None:
             said = f"{message.name} is in {file} and in {one_line(message.config.name, 40)}."
         else:
-            said = f"{message.name} is in {file}; no config uses it yet."
+            said = f"{message.name} is in {file}. No config uses it yet."
         self.app.notify(said, timeout=8)
 
 
@@ -739,5 +751,5 @@ def _kind_of(sample: Sample) -> str:
 def _no_file(path: Path) -> str:
     """Return why samples cannot be written to a path, or ""."""
     if path.is_dir() or not path.parent.is_dir():
-        return f"{one_line(from_here(path), 50)} is not a valid file name"
+        return f"{path_text(path, 50)} is not a valid file name"
     return ""

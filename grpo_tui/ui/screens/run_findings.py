@@ -182,7 +182,7 @@ class RunFindingScreen(ReadingScreen):
         before = f"{setting(now)} → " if now is not None else ""
         return [
             [Span(f" {name} ", "strong"), Span(f"{before}{setting(change.value)}")],
-            [Span(" Applied at the next safe point.", "dim")],
+            [Span(" Applied after the current step.", "dim")],
         ]
 
     def action_copy(self) -> None:

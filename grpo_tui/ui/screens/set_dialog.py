@@ -1,4 +1,4 @@
-"""The settings of a run that can change while it trains: asked for, explained and read."""
+"""The `=` dialog: change settings of a run while it trains, with a line of help for the focused one."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ OTHERS = tuple(name for name in LIVE if name not in USUAL)
 RATE_FAR = 10
 """A learning rate is asked about sooner than another number."""
 WIDTH = 74
-AT_ONCE = "Applied together at the next safe point. With @step:500, after step 500."
+AT_ONCE = "Applied together after the current step. With @step:500, after step 500."
 
 
 class SetDialog(Dialog[dict[str, object]]):
-    """The settings that can change in mid-run: the usual ones with their value, the others by name."""
+    """Ask for new values of settings. The usual ones have a field each, and the others are typed by name."""
 
     def __init__(self, view: TrainView) -> None:
         super().__init__("set", "tab next   enter apply   esc cancel")
@@ -99,14 +99,14 @@ class SetDialog(Dialog[dict[str, object]]):
         late = waiting(word.partition("=")[0] for word in words if "@" not in word)
         if not late:
             return AT_ONCE
-        return f"Applied together at the next generation, because {', '.join(late)} counts from there."
+        return f"Applied together at the next generation, from which {', '.join(late)} can change."
 
     def _tell(self, texts: list[str], role: str) -> None:
         lines: list[Line] = [[Span(f" {line}", role)] for text in texts for line in wrapped(text, WIDTH)]
         self.query_one("#set-word", DialogText).tell(lines)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Hand back what changed, or say what is wrong."""
+        """Return what was changed, or say what is wrong."""
         if not self.is_active:  # enter may come twice before the first one is done
             return
         try:
@@ -133,7 +133,7 @@ class SetDialog(Dialog[dict[str, object]]):
         return far_from(name, self._values.get(name), value, FAR)
 
     def _changed(self) -> dict[str, Any]:
-        """The settings with another value, as arguments of `set`.
+        """Return the settings whose value was changed, as arguments of `set`.
 
         Raises:
             _WrongError: A value cannot be used.
@@ -193,7 +193,7 @@ class _WrongError(ValueError):
 
 
 def read_setting(name: str, text: str, functions: int) -> float | list[float]:
-    """A setting's value from what was typed.
+    """Read a setting's value from what was typed.
 
     Raises:
         ValueError: A value is not a number, or the reward weights are not one per function.

@@ -123,7 +123,7 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
         self.query_one(RewardLine).show(view)
         self.query_one(HealthLine).show(view)
         self.show_charts(view, _waits_for_steps(view))
-        self.query_one(FunctionTable).show(view.functions, seen=view.metric_rows > 0)
+        self.query_one(FunctionTable).show(view.functions, view.no_functions)
         self.query_one(NowLine).show(view)
         self.query_one(EventLines).show(view)
         self.choose_part(view)
@@ -179,7 +179,8 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
     def _replayed(self) -> ReplayPoller | None:
         """Return the replay. Without one, say so."""
         if self.shell.replay is None:
-            self.app.notify("This is not a replay. To replay the run, press p in Runs.", severity="warning")
+            loaded = "This is not a replay. To replay the run, press p in Runs."
+            self.app.notify(LOADING if self.shell.view is None else loaded, severity="warning")
         return self.shell.replay
 
     # -- steering --------------------------------------------------------------------------------
@@ -296,9 +297,7 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
     def _allowed(self, asked: Action) -> TrainView | None:
         """Return the view if the action is available now. Otherwise say why not."""
         view = self.shell.view
-        reason = refusal(asked, view)
-        if view is None and self.shell.run_folder is not None:
-            reason = "The run is still loading. Press the key again in a moment."
+        reason = LOADING if view is None else refusal(asked, view)
         if reason is not None:
             self.app.notify(reason, severity="warning")
             return None
@@ -675,6 +674,7 @@ def _waits_for_steps(view: TrainView) -> str:
     return "Charts appear after the first step."
 
 
+LOADING = "The run is still loading. Press the key again in a moment."
 CHARTS = 8
 """Most charts shown at any size. The stylesheet hides those that do not fit."""
 FIRST_KEYS = ("reward", "completions/mean_length", "entropy")

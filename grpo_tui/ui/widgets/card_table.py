@@ -50,7 +50,8 @@ def card_columns(
         Column("", 3, lambda row: Span(" ✂" if row.truncated else "", "attention")),
     ]
     room = width - 2
-    functions = _functions(names, weights, room - NOTE_W - cells(before) - cells(after))
+    rows = card.rows if card is not None else ()
+    functions = _functions(names, weights, room - NOTE_W - cells(before) - cells(after), rows)
     columns = [*before, *functions, *after]
     kept = fit(columns, room - NOTE_W)
     if len(kept) < len(columns):  # leave room for the note about hidden ones
@@ -64,7 +65,9 @@ def card_columns(
     return [*kept, Column(more, note_w, note, role="attention")], hidden
 
 
-def _functions(names: Sequence[str], weights: Sequence[float], room: int) -> list[Column[CardRow]]:
+def _functions(
+    names: Sequence[str], weights: Sequence[float], room: int, rows: Sequence[CardRow]
+) -> list[Column[CardRow]]:
     """Return a column per function. Names are shortened before a column is dropped, the last one first."""
     safe_names = [one_line(name) for name in names]
     headings = [  # a function that the run no longer has has no weight
@@ -74,18 +77,20 @@ def _functions(names: Sequence[str], weights: Sequence[float], room: int) -> lis
     for most in (MOST_NAME, LEAST_NAME + 2, LEAST_NAME):
         if sum(map(_width, headings)) > room:
             headings = list(told_apart(safe_names, most))
-    return [
-        Column(heading, _width(heading), partial(_reward, k, _width(heading) - 1), right=True, priority=k + 1)
-        for k, heading in enumerate(headings)
-    ]
+    columns = []
+    for k, name in enumerate(headings):
+        digits = digits_apart(row.rewards[k] for row in rows if k < len(row.rewards))
+        cell = partial(_reward, k, _width(name) - 1, digits)
+        columns.append(Column(name, _width(name), cell, right=True, priority=k + 1))
+    return columns
 
 
 def _width(heading: str) -> int:
     return max(LEAST_NAME, cell_len(heading)) + 2
 
 
-def _reward(k: int, room: int, row: CardRow) -> Span:
-    return Span(within(row.rewards[k] if k < len(row.rewards) else None, room))
+def _reward(k: int, room: int, digits: int, row: CardRow) -> Span:
+    return Span(within(row.rewards[k] if k < len(row.rewards) else None, room, digits))
 
 
 def _notes(row: CardRow, card: GroupCard | None, same: str) -> list[str]:

@@ -6,6 +6,7 @@ Only visible lines are laid out.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.cells import cell_len
@@ -18,7 +19,7 @@ from textual.widgets import Input
 from grpo_tui.core.text import one_line, shorten, wrapped
 from grpo_tui.present.config_view import FieldRow, FormRow, GroupRow
 from grpo_tui.present.config_yaml import from_edit, to_edit
-from grpo_tui.present.formatting import from_here, plural
+from grpo_tui.present.formatting import path_text, plural
 from grpo_tui.ui.kit.table import MOVES, CursorList, LazyLines
 from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, fitting, pad, ruled, spread, width_of
 from grpo_tui.ui.widgets.yaml_area import SIGNS
@@ -235,8 +236,9 @@ class ConfigSummary(LinePane):
             words = f" Opening {one_line(self.opening)} …" if self.opening else " No config is open."
             return [[Span(words, "strong")]]
         path = config.snapshot.path
-        title = from_here(path) if config.snapshot.saved is not None else path.name
-        left: list[tuple[int, Line]] = [(0, [Span(f" {one_line(title, max(12, width // 2 - 8))}", "strong")])]
+        named = path if config.snapshot.saved is not None else Path(path.name)
+        title = path_text(named, max(12, width // 2 - 8))
+        left: list[tuple[int, Line]] = [(0, [Span(f" {title}", "strong")])]
         if config.unsaved:
             left.append((1, [Span("● unsaved", "attention")]))
         right: list[Span] = [*self.busy] or self._found(config)
@@ -246,7 +248,7 @@ class ConfigSummary(LinePane):
     def _found(self, config: OpenConfig) -> list[Span]:
         if config.broken is not None:
             line = f" line {config.broken.line}" if config.broken.line is not None else ""
-            return [Span(f"✗ not readable{line}  ", "bad")]
+            return [Span(f"✗{line} cannot be read  " if line else "✗ cannot be read  ", "bad")]
         errors, warnings = config.counts()
         found: list[Span] = []
         if errors:

@@ -51,6 +51,8 @@ class EventList(CursorList):
         self._events: tuple[EventRow, ...] = ()
         self._now = 0.0
         self.unseen = 0
+        self.nothing = ""
+        """What to say without any event."""
 
     @property
     def count(self) -> int:
@@ -84,8 +86,7 @@ class EventList(CursorList):
 
     def lines(self, width: int) -> LazyLines:
         if not self._events:
-            word = "Commands, checkpoints and changed settings will show here."
-            return LazyLines(1, lambda _: [Span(f"  {word}", "dim")])
+            return LazyLines(1, lambda _: [Span(f"  {self.nothing}", "dim")])
         events, now, cursor = self._events, self._now, self.cursor if self.has_focus else -1
         return LazyLines(len(events), lambda i: event_line(events[i], now, width, here=i == cursor))
 
@@ -134,7 +135,7 @@ class EventSection(Vertical, Shell):
     def look(self, view: TrainView) -> None:
         if not self.display or self._pages is None:
             return
-        self._now = view.now
+        self._now, self.event_list.nothing = view.now, view.no_events
         known = (view.events, tuple(alert.text for alert in view.alerts), view.live)
         if known == self._asked:
             self.event_list.show_at(view.now)

@@ -49,6 +49,8 @@ class CompletionLayout:
     large: bool
     """Show texts in full, with line breaks."""
     digits: int = 2
+    reward_digits: tuple[int, ...] = ()
+    """Decimals of each function; 2 without any."""
 
     @property
     def columns(self) -> int:
@@ -127,7 +129,8 @@ def _head(row: CompletionRow, look: CompletionLayout, here: bool, tail: str) -> 
     ]
     for index in range(look.columns):
         value = row.rewards[index] if index < len(row.rewards) else None
-        head.append(Span(pad(within(value, COLUMN_W - 1), look.column, right=True), "text" + tail))
+        digits = look.reward_digits[index] if index < len(look.reward_digits) else 2
+        head.append(Span(pad(within(value, COLUMN_W - 1, digits), look.column, right=True), "text" + tail))
     head.append(Span(pad(_tokens(row.tokens), 7 if look.columns else 5, right=True), "dim" + tail))
     ends = " ✂ masked " if row.masked else " ✂ " if row.truncated else "   "
     head.append(Span(ends, "attention" + tail))
@@ -367,7 +370,8 @@ class GroupList(LineScroll, Shell):
             digits = digits_apart(row.total for row in group.completions)
             most = self._lines_each(group, first=number == 0)
             names = group.functions or self._names
-            look = CompletionLayout(names, width, most, large, digits)
+            scores = zip(*(row.rewards for row in group.completions), strict=False)
+            look = CompletionLayout(names, width, most, large, digits, tuple(map(digits_apart, scores)))
             other = number > 0 and group.functions != self._groups[number - 1].functions
             if (large or number == 0 or other) and look.columns:
                 lines.append(names_line(look))

@@ -215,13 +215,13 @@ class FunctionTable(LinePane):
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
         self._rows: tuple[FunctionRow, ...] = ()
-        self._seen = False
+        self._nothing = ""
 
-    def show(self, rows: tuple[FunctionRow, ...], *, seen: bool) -> None:
-        """Show these functions. `seen` is False until the run has named its functions."""
-        if rows != self._rows or seen != self._seen:
+    def show(self, rows: tuple[FunctionRow, ...], nothing: str) -> None:
+        """Show these functions, or `nothing` without any."""
+        if rows != self._rows or nothing != self._nothing:
             taller = len(rows) != len(self._rows)
-            self._rows, self._seen = rows, seen
+            self._rows, self._nothing = rows, nothing
             self.changed(layout=taller)
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
@@ -234,8 +234,7 @@ class FunctionTable(LinePane):
         name_width = max(8, width - 1 - figures - (curve + 2 if curve else 0) - 1)
         lines: list[Line] = [self._heading(width, name_width)]
         if not self._rows:
-            waits = "No reward function is recorded yet." if self._seen else "Waiting for the run."
-            return [*lines, [Span(f"  {waits}", "dim")]]
+            return [*lines, [Span(f"  {self._nothing}", "dim")]]
         digits = digits_for([row.mean for row in self._rows])
         room = max(1, height - 1)
         shown = self._rows if len(self._rows) <= room else self._rows[: room - 1]
