@@ -21,6 +21,7 @@ from grpo_tui.config.live_settings import at_step, probe_change, waiting
 from grpo_tui.core import probe_changes
 from grpo_tui.core.commands import Outcome
 from grpo_tui.core.schedule import FACT, Scheduled, scheduled_from, waiting_in
+from grpo_tui.core.stages import one_per_stage
 from grpo_tui.core.text import safe
 from grpo_tui.present.charts import way_on
 from grpo_tui.present.events import scheduled_row, setting_row
@@ -71,7 +72,7 @@ def _history(parsed: Any, root: Path) -> int:
         print_json(
             [asdict(change) for change in changes] + [_coming(one) for one in waiting], ascii_only=True
         )
-    for change in () if parsed.json else changes:
+    for change in () if parsed.json else one_per_stage(changes):
         at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(change.at))
         print(f"step {change.step:<6,} {at}  {setting_row(change).text}")
     for one in () if parsed.json else waiting:

@@ -7,6 +7,7 @@ from typing import Any
 
 from grpo_tui.config.resolve import inspect_stage, startable
 from grpo_tui.config.run_config import RunConfig
+from grpo_tui.config.trl_fields import load_fields
 from grpo_tui.core.stages import StageNow
 
 
@@ -81,6 +82,18 @@ def next_stage(now: StageNow, step: int, because: str, *, size: int | None = 1) 
     """
     base = RunConfig.from_json(now.base)
     return _begun(base, (*now.starts, step), because, size=size, force=False)
+
+
+def settings_changed(base: RunConfig, place: int) -> list[tuple[str, Any, Any]]:
+    """Return key, old and new value of the settings that differ from the stage before."""
+    before, now = (base.section.stages[at].set for at in (place - 1, place))
+    found = []
+    for key in {**now, **before}:
+        usual = base.raw.get(key, base.setting(key) if key in load_fields() else None)
+        old, new = before.get(key, usual), now.get(key, usual)
+        if old != new:
+            found.append((key, old, new))
+    return found
 
 
 def _begun(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from grpo_tui.core.exchange import plain, rebuilt
+from grpo_tui.core.schedule import BY_RESUME
 
 if TYPE_CHECKING:
     from grpo_tui.core.records import SettingChanged
@@ -72,6 +73,18 @@ class StageNow:
 def stage_start(changes: Sequence[SettingChanged]) -> int:
     """Return the step after which the newest stage began. Earlier rewards can have another meaning."""
     return next((change.step for change in reversed(changes) if change.name == SETTING), 0)
+
+
+def one_per_stage(changes: Sequence[SettingChanged]) -> list[SettingChanged]:
+    """Return changes without what a stage changed as it began, which the line of the stage names."""
+    began = {(change.attempt, change.step) for change in changes if change.name == SETTING}
+    return [
+        change
+        for change in changes
+        if change.name == SETTING
+        or change.by not in ("config", BY_RESUME)
+        or (change.attempt, change.step) not in began
+    ]
 
 
 def stage_from(body: Any) -> StageNow | None:

@@ -268,10 +268,18 @@ def _title(key: str) -> str:
     return one_line(describe(key).title, 48)
 
 
-def chart_view(key: str, series: Mapping[str, Series], marks: Sequence[Mark], end: int) -> ChartView:
-    """Return one metric as a chart; `end` is the last step of its axis."""
+def chart_view(
+    key: str, series: Mapping[str, Series], marks: Sequence[Mark], end: int, stage: int = 0
+) -> ChartView:
+    """Return one metric as a chart.
+
+    Args:
+        end: The last step of its axis.
+        stage: The step after which the newest stage began. Changes are those within it.
+    """
     own = series.get(key) or Series()
-    change = own.change(CHANGE_STEPS)
+    judged = own.since(stage) if stage else own
+    change = judged.change(CHANGE_STEPS)
     digits = digits_for([own.last])
     note, short = _note(key, series)
     buckets = own.buckets
@@ -281,7 +289,7 @@ def chart_view(key: str, series: Mapping[str, Series], marks: Sequence[Mark], en
         value=compact(own.last),
         change=change,
         change_text="" if change is None else _change_text(change, own.last, digits),
-        moves=trend(own.recent) != "flat",
+        moves=trend(judged.recent) != "flat",
         note=note,
         note_short=short,
         buckets=buckets,

@@ -9,7 +9,7 @@ from grpo_tui.core import probe_changes
 from grpo_tui.core.commands import BESIDE, Command, Outcome
 from grpo_tui.core.records import CheckpointSaved, SettingChanged
 from grpo_tui.core.schedule import FACT, Scheduled, scheduled_from
-from grpo_tui.core.stages import END
+from grpo_tui.core.stages import END, one_per_stage
 from grpo_tui.core.text import one_line, prompt_text
 from grpo_tui.present.formatting import changed, plural, setting, size
 from grpo_tui.present.glyphs import state_sign
@@ -61,7 +61,7 @@ def event_rows(
     most: int | None = MOST_EVENTS,
 ) -> tuple[EventRow, ...]:
     """Return all events, newest first, at most `most`."""
-    rows = [setting_row(change) for change in settings]
+    rows = [setting_row(change) for change in one_per_stage(settings)]
     rows += [scheduled_row(one, live=live) for one in schedule]
     newest = max(checkpoints, key=lambda saved: saved.at, default=None)
     rows += [_checkpoint_row(saved, saving=live and saved is newest) for saved in checkpoints]

@@ -35,7 +35,7 @@ from grpo_tui.present.events import alert_rows, event_rows
 from grpo_tui.present.formatting import stage_words
 from grpo_tui.present.group_card import GroupFold
 from grpo_tui.present.hardware_view import hardware_view, rank_rows
-from grpo_tui.present.series import FLAT, FLAT_BOTTOM, FLAT_TOP, Series, StepFold
+from grpo_tui.present.series import FLAT, FLAT_BOTTOM, FLAT_TOP, Series, StepFold, aligned
 from grpo_tui.present.train_view import (
     ChartView,
     EventRow,
@@ -320,10 +320,12 @@ class RunState:
 
     def _of_stage(self, series: Series) -> Series:
         """Return the values of the newest stage that has any. A reward can mean something else in each."""
-        last = series.last_step or 0
-        changes = lasting(self._delta.settings, self._delta.attempts)
-        start = stage_start([change for change in changes if change.step < last])
+        start = self._stage_start(series.last_step or 0)
         return series.since(start) if start else series
+
+    def _stage_start(self, last: int) -> int:
+        changes = lasting(self._delta.settings, self._delta.attempts)
+        return stage_start([change for change in changes if change.step < last])
 
     def view(
         self,
@@ -417,7 +419,8 @@ class RunState:
         keys = chart_keys(self._series)
         if keys and live and "reward" not in self._series:
             keys = ["reward", *keys]  # reserve its place until step 1
-        self._charts = tuple(chart_view(key, self._series, marks, end) for key in keys)
+        stage = self._stage_start(last_step)
+        self._charts = tuple(chart_view(key, self._series, marks, end, stage) for key in keys)
         return self._charts
 
     def _function_rows(self) -> tuple[FunctionRow, ...]:
@@ -428,10 +431,10 @@ class RunState:
         names = distinct_names(function.name for function in functions)
         shares = self._groups.shares(names, weights, normalized=self._normalized())
         means = self._groups.function_means(names)
-        rows = []
+        axis, rows = self._series["reward"].buckets if "reward" in self._series else (), []
         for index, function in enumerate(functions):
             series = self._series.get(f"rewards/{function.name}/mean")
-            trend = tuple(b.mean for b in series.buckets) if series else ()
+            trend = aligned(series.buckets, axis) if series else ()
             average = means[index]
             if average is None and series is not None:
                 average = series.last

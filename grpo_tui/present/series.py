@@ -281,6 +281,24 @@ def _append(series: Mapping[str, Series], stats: Iterable[StepStat]) -> None:
             series[key].append(stat.step, getattr(stat, name), stat.at)
 
 
+def aligned(stretches: Sequence[SeriesBucket], axis: Sequence[SeriesBucket]) -> tuple[float | None, ...]:
+    """Return the mean of a metric in each stretch of another; None where the metric was not logged.
+
+    Without another metric, return the means of the metric's own stretches.
+    """
+    found: list[float | None] = []
+    start = 0
+    for part in axis or stretches:
+        while start < len(stretches) and stretches[start].last < part.first:
+            start += 1
+        end = start
+        while end < len(stretches) and stretches[end].first <= part.last:
+            end += 1
+        means = [one.mean for one in stretches[start:end] if one.mean is not None]
+        found.append(sum(means) / len(means) if means else None)
+    return tuple(found)
+
+
 def band_around(
     buckets: Sequence[SeriesBucket], spread: Sequence[SeriesBucket]
 ) -> tuple[tuple[float, float] | None, ...]:

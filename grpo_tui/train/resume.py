@@ -165,7 +165,12 @@ class Resuming:
         saved_at = marker.get("saved_at")
         self._saved_at = float(saved_at) if saved_at is not None and is_number(saved_at) else math.inf
         self._about: dict[str, Any] = marker.get("about") or {}
+        stage = session.stage
+        self._begins = stage is not None and stage.start == self._step
+        """Whether a stage begins at the checkpoint, which is of the stage before."""
         self._live: dict[str, Any] = marker.get("live") or {}
+        if self._begins:
+            self._live.pop("max_steps", None)
         now = session.checkpoints.description
         self._now: dict[str, Any] = now["settings"]
         self._about_now: dict[str, Any] = now["about"]
@@ -259,7 +264,12 @@ class Resuming:
                 reader.close()
         rows, planned = self._session.ranks.from_first((found, planned))
         schedule = scheduled_from(planned)
-        history = without_left([SettingChanged(*row) for row in rows], schedule)
+        stage = self._session.stage
+        history = [
+            change
+            for change in without_left([SettingChanged(*row) for row in rows], schedule)
+            if stage is None or change.name != "max_steps" or change.step > stage.start
+        ]
         schedule = resumed_at(self._step, schedule, history)
         return without_left(history, schedule), schedule
 
@@ -387,10 +397,12 @@ class Resuming:
     def _config_says(self, name: str, old: Any) -> None:
         """Report a setting changed by this resume. It is recorded once a step was made with it."""
         new = self._now[name]
-        self._changes.append((name, old, new))
+        ends_stage = name == "max_steps" and self._session.stage is not None
+        if not (ends_stage and self._begins):
+            self._changes.append((name, old, new))
         self._session.settings.replaced({name})
-        if name == "max_steps" and self._session.stage is not None:
-            return  # the end of the stage
+        if ends_stage:
+            return
         self._note(f"{name} is {shown(new)}, as the config says; it was {shown(old)}")
 
     def _say_what_stays(self) -> None:
@@ -457,7 +469,7 @@ class Resuming:
         rates = compat.follow_schedule(trainer) or rates
         if rates:
             rate = compat.learning_rate(trainer)
-            if rate != old_rate and not has_new_optimizer(self._checkpoint):
+            if rate != old_rate and not self._begins and not has_new_optimizer(self._checkpoint):
                 self._record("learning_rate", old_rate, rate, BY_RESUME)
             self._note(f"learning_rate is {short(rate)}{describe_schedule(trainer)}")
         self._session.controller.change_by_schedule()

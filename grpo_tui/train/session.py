@@ -35,6 +35,7 @@ from grpo_tui.core.stages import DONE, SETTING, StageNow
 from grpo_tui.core.stages import FACT as STAGE
 from grpo_tui.core.text import shell_word
 from grpo_tui.health.live import LiveVerdict
+from grpo_tui.present.formatting import changed
 from grpo_tui.store.checkpoints import newest_usable
 from grpo_tui.store.layout import RunFolder, hold, where
 from grpo_tui.store.live import (
@@ -324,8 +325,8 @@ class Session:
         print(f"grpo-tui: stage {now.place + 1} of {len(now.names)}: {now.name}", flush=True)
         if self._resumed_from == now.start and now.place:
             old, new = now.names[now.place - 1], now.name
-            at = time.time()
-            self.put(SettingChanged(self.attempt, now.start, at, SETTING, old, new, BY_CONFIG, now.because))
+            why, at = "; ".join(filter(None, (now.because, _changes_of(now)))), time.time()
+            self.put(SettingChanged(self.attempt, now.start, at, SETTING, old, new, BY_CONFIG, why))
 
     def _resumed_by(self) -> str:
         """Return the command that resumes this run; empty when the user's script trains it."""
@@ -458,6 +459,17 @@ class Session:
         if self.controller.stopped:
             return "stopped"
         return DONE if self.controller.more_stages else "finished"
+
+
+def _changes_of(now: StageNow) -> str:
+    """Return what a stage changes, for the history."""
+    from grpo_tui.config.run_config import RunConfig
+    from grpo_tui.config.stages import settings_changed
+
+    return ", ".join(
+        key.removeprefix("grpo_tui.") if key.startswith("grpo_tui.") else changed(key, old, new)
+        for key, old, new in settings_changed(RunConfig.from_json(now.base), now.place)
+    )
 
 
 def checkpoint_step(checkpoint: Path) -> int:

@@ -16,6 +16,7 @@ from grpo_tui.core.stages import DONE, stage_from
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.health.reading import begin
 from grpo_tui.present.events import whole_history
+from grpo_tui.present.formatting import setting
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import read_heartbeat
 from grpo_tui.store.read_series import metric_rows
@@ -74,6 +75,8 @@ def test_a_stage_ends_by_its_condition_and_the_next_trains_with_its_own_settings
     assert [rows[step]["learning_rate"] for step in (stage_2, last)] == pytest.approx([RATE, RATE / 2])
     (why,) = (text for text in told if text.startswith("stage format → correctness"))
     assert "rewards/format/mean is " in why
+    assert f"; learning_rate {setting(0.0002)} → {setting(RATE)}, rewards)" in why
+    assert not [text for text in told if text.startswith(("learning_rate", "max_steps", "reward_weights"))]
 
     look = read_status(run)
     assert (look.state, look.step, look.total_steps) == ("finished", last, last)
@@ -102,6 +105,19 @@ def test_a_killed_run_goes_on_in_the_stage_it_was_in(run: Path) -> None:
     assert "finished at step 12" in again.stdout
     over = grpo_tui("train", run, "--resume", check=2)
     assert "--set grpo_tui.stages.1.steps=18" in over.stderr
+
+
+def test_the_stage_after_one_that_was_shortened_live_has_its_own_length(run: Path) -> None:
+    first, second = {"steps": 60}, {"steps": 40}  # with 20 steps of the first, both end at step 60
+    grpo_tui("train", DEMO_CONFIG, "--run-dir", run, "--detach", *settings(first, second))
+    at_step(run, 2)
+    grpo_tui("set", run, "max_steps=20")
+    until(lambda: read_status(run).step > 22, "a step of the second stage")
+    kill_all(run)
+    resumed = grpo_tui("train", run, "--resume", "--headless")
+    assert "stage 2 of 2: correctness" in resumed.stdout
+    assert "finished at step 60" in resumed.stdout
+    assert starts(run) == (0, 20)
 
 
 def test_a_stage_that_ends_without_a_supervisor_is_followed_by_the_next_at_a_resume(run: Path) -> None:
