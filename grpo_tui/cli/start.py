@@ -36,6 +36,7 @@ from grpo_tui.store.checkpoints import (
     copy,
     judge,
     newest_usable,
+    reference_of,
     refused_at_resume,
 )
 from grpo_tui.store.connection import DamagedError, NewerError, RunDatabaseError
@@ -302,8 +303,11 @@ def _resumed(parsed: Any, asked: str, *, by_key: bool = False) -> Start:
         now, stage = stage_at(
             config, earlier.stage, verdict.step, marker=marker, size=size, force=parsed.force
         )
+    with reported(LookupError):
+        reference_of(folder, stage)
+    without = new or (stage is not None and stage.new_optimizer and stage.start == verdict.step)
     refusal = adapter_mismatch(verdict.path, now.model_args) or refused_at_resume(
-        verdict.path, now.grpo, new_optimizer=new
+        verdict.path, now.grpo, new_optimizer=without
     )
     if refusal:
         raise CommandError(refusal)
@@ -483,7 +487,11 @@ def _go(start: Start, *, headless: bool, detach: bool) -> int:
     try:
         row, attempt = known(folder)
         if _forks(start.spec):
-            copy(Path(str(start.spec.forked_from)), folder.root, optimizer=not start.new_optimizer)
+            parent = Path(str(start.spec.forked_from))
+            copy(parent, folder.root, optimizer=not start.new_optimizer)
+            reference = reference_of(RunFolder(parent.parent), start.spec.stage)
+            if reference is not None and reference != parent:
+                copy(reference, folder.root)
         launch(folder, start.spec)
     except RunFolderBusy as error:
         raise CommandError(str(error)) from error

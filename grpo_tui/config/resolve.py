@@ -35,7 +35,7 @@ from grpo_tui.config.run_config import ConfigError, RunConfig
 from grpo_tui.config.section import SECTION_KEYS, Section, Stage
 from grpo_tui.config.section_reader import read_section
 from grpo_tui.config.settings import Settings
-from grpo_tui.config.stages_reader import LENGTHS
+from grpo_tui.config.stages_reader import LENGTHS, start_findings
 from grpo_tui.config.trl_fields import (
     TARGETS,
     FieldInfo,
@@ -292,6 +292,7 @@ def _stage_findings(
     for place, stage in enumerate(inspected.settings.section.stages):
         found = _stage(copy.deepcopy(document), inspected.file, places, world_size, stage)
         yield from of_stage(found.findings, inspected.findings, document, place, stage)
+        yield from start_findings(found.settings, ("grpo_tui", "stages", place), stage)
 
 
 def of_stage(

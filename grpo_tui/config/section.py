@@ -29,7 +29,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Literal
 
 from grpo_tui.core.exchange import rebuilt
 
@@ -208,6 +208,8 @@ class Stage:
         steps: Number of steps; None for a stage that ends by a condition.
         until: Condition on a metric, as `core.conditions` parses it.
         at_most: Most steps when `until` is given.
+        reference: What the KL is measured from: the run's base model, or the policy as the stage began.
+        optimizer: Whether the stage keeps the optimizer's state or begins with an empty one.
     """
 
     name: str
@@ -215,6 +217,8 @@ class Stage:
     steps: int | None = None
     until: str | None = None
     at_most: int | None = None
+    reference: Literal["base", "stage start"] = "base"
+    optimizer: Literal["kept", "new"] = "kept"
 
     @property
     def limit(self) -> int:

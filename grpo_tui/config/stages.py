@@ -93,6 +93,11 @@ def settings_changed(base: RunConfig, place: int) -> list[tuple[str, Any, Any]]:
         old, new = before.get(key, usual), now.get(key, usual)
         if old != new:
             found.append((key, old, new))
+    earlier, stage = base.section.stages[place - 1 : place + 1]
+    if earlier.reference != stage.reference:
+        found.append(("reference", earlier.reference, stage.reference))
+    if stage.optimizer == "new":
+        found.append(("optimizer", "kept", "new"))
     return found
 
 
@@ -108,5 +113,10 @@ def _begun(
         later=sum(stage.limit for stage in stages[place + 1 :]),
         base=base.to_json(),
         because=because,
+        references=tuple(
+            start if stage.reference == "stage start" else 0
+            for start, stage in zip(starts, stages, strict=False)
+        ),
+        new_optimizer=stages[place].optimizer == "new",
     )
     return config, now

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from grpo_tui.config.meant import nearest
 from grpo_tui.config.run_config import is_secret
 from grpo_tui.config.section import STAGE_KEYS, Stage
 from grpo_tui.config.section_parts import warn_of_unknown
 from grpo_tui.config.trl_fields import load_fields
-from grpo_tui.core.findings import Fix
+from grpo_tui.core.findings import Finding, Fix
+from grpo_tui.core.text import one_line
 
 if TYPE_CHECKING:
     from grpo_tui.config.section_reader import KeyPath, SectionValues
+    from grpo_tui.config.settings import Settings
 
 KEY = "grpo_tui.stages"
 ALIASES = {
@@ -24,6 +27,8 @@ ALIASES = {
     "when": "until",
 }
 """Common wrong names of the keys."""
+CHOICES = {"reference": ("base", "stage start"), "optimizer": ("kept", "new")}
+"""Values of the keys that take one of two, the default first."""
 LENGTHS = ("max_steps", "num_train_epochs")
 SAME = (
     "output_dir", "run_name", "resume_from_checkpoint", "deepspeed", "fsdp", "fsdp_config", "optim", "env",
@@ -62,8 +67,15 @@ def _stages(values: SectionValues, items: list[Any]) -> Iterator[Stage]:
         until = _until(values, (*path, "until"), item.get("until"))
         if not _ends(values, path, item):
             continue
+        chosen: dict[str, Any] = {
+            key: _choice(values, (*path, key), item.get(key), known) for key, known in CHOICES.items()
+        }
         yield Stage(
-            name or str(place + 1), _set(values, (*path, "set"), item.get("set")), until=until, **counts
+            name or str(place + 1),
+            _set(values, (*path, "set"), item.get("set")),
+            until=until,
+            **counts,
+            **chosen,
         )
 
 
@@ -72,6 +84,37 @@ def _count(values: SectionValues, path: KeyPath, value: Any) -> int | None:
     if number == 0:
         values.error("section.range", path, f"{KEY}.{path[1]}.{path[2]} must be 1 or more")
     return number
+
+
+def _choice(values: SectionValues, path: KeyPath, value: Any, known: tuple[str, str]) -> Any:
+    if value is None or value in known:
+        return value or known[0]
+    key, near = f"{KEY}.{path[1]}.{path[2]}", nearest(str(value), known)
+    said = f"{key} is {value!r}. Use `{known[0]}` or `{known[1]}`"
+    values.error("section.choice", path, said, Fix(key, near or None))
+    return known[0]
+
+
+def start_findings(settings: Settings, path: KeyPath, stage: Stage) -> Iterator[Finding]:
+    """Yield what contradicts how a stage begins.
+
+    Args:
+        settings: The config as the stage trains it.
+    """
+    why = {}
+    if stage.reference == "stage start":
+        sharded = next((name for name in ("deepspeed", "fsdp") if settings.get(name)), None)
+        if not settings.number("beta"):
+            why["reference"] = "the KL is not computed with beta 0. Set beta in this stage"
+        elif sharded:
+            why["reference"] = f"{sharded} saves the model in parts, which cannot be loaded as a reference"
+    if stage.optimizer == "new" and settings.get("deepspeed"):
+        why["optimizer"] = "DeepSpeed loads the optimizer together with the model"
+    for key, reason in why.items():
+        name, value, line = one_line(stage.name, 40), getattr(stage, key), settings.document.line(*path, key)
+        said = f"stage {name}: `{key}: {value}` is not possible: {reason}, or leave out {key}"
+        field = ".".join(map(str, (*path, key)))
+        yield Finding("section.conflict", "error", field, line, said, Fix(field, None))
 
 
 def _ends(values: SectionValues, path: KeyPath, item: Mapping[str, Any]) -> bool:

@@ -34,6 +34,9 @@ class StageNow:
         later: Most steps of all later stages.
         base: The run's config without the settings of a stage, as JSON.
         because: Why the stage before ended.
+        references: Of each stage so far, the step of the checkpoint that its KL is measured from; 0 for the
+            base model.
+        new_optimizer: Whether the stage begins without the optimizer's state.
     """
 
     names: tuple[str, ...]
@@ -42,6 +45,13 @@ class StageNow:
     later: int = 0
     base: dict[str, Any] = field(default_factory=dict)
     because: str = ""
+    references: tuple[int, ...] = ()
+    new_optimizer: bool = False
+
+    @property
+    def reference(self) -> int:
+        """Step of the checkpoint that the KL is measured from; 0 for the base model."""
+        return self.references[-1] if self.references else 0
 
     @property
     def place(self) -> int:

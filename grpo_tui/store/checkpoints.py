@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from grpo_tui.core.stages import StageNow
 from grpo_tui.store.json_file import open_regular, read_object, write_json
 from grpo_tui.store.layout import RunFolder
 
@@ -106,6 +107,25 @@ SHARDED = ("deepspeed", "fsdp")
 """Settings that shard a model and save it in their own format."""
 BY_METRIC = ("reduce_lr_on_plateau", "greedy")
 """Schedules that count evaluations instead of steps."""
+
+
+def reference_of(folder: RunFolder, stage: StageNow | None) -> Path | None:
+    """Return the checkpoint that the KL of a stage is measured from, None for the base model.
+
+    Raises:
+        LookupError: It is gone or incomplete. The message says what to do.
+    """
+    if stage is None or not stage.reference:
+        return None
+    path = folder.root / f"checkpoint-{stage.reference}"
+    fault = weights_fault(path) if path.is_dir() else "it is gone"
+    if fault:
+        key = f"grpo_tui.stages.{stage.place}.reference"
+        raise LookupError(
+            f"stage {stage.name} measures the KL from {path.name}, but {fault}. Restore that folder, or "
+            f"measure the KL from the base model with --set {key}=base"
+        )
+    return path
 
 
 def has_new_optimizer(checkpoint: Path) -> bool:

@@ -28,11 +28,14 @@ def build_trainer(
     prompts: Prompts,
     output_dir: Path,
     tell: Callable[[str], None] = lambda what: None,
+    reference: Path | None = None,
 ) -> Any:
     """Build the trainer and load the model.
 
     Args:
         output_dir: The run folder, which overrides the config's `output_dir`.
+        reference: Checkpoint that the KL is measured from, instead of the base model. A resume loads the
+            policy's own weights.
     """
     tell("loading torch and TRL")
     from trl import GRPOConfig, GRPOTrainer, ModelConfig, get_peft_config, get_quantization_config
@@ -54,8 +57,9 @@ def build_trainer(
         **(args.model_init_kwargs or {}),
     }
     tell("loading the model")
-    return GRPOTrainer(
-        model=config.model,
+    adapted = bool(model_args.use_peft)
+    trainer = GRPOTrainer(
+        model=config.model if reference is None or adapted else str(reference),
         reward_funcs=[reward.func for reward in rewards],
         args=args,
         train_dataset=prompts.train,
@@ -63,6 +67,11 @@ def build_trainer(
         quantization_config=get_quantization_config(model_args),
         peft_config=get_peft_config(model_args),
     )
+    if reference is not None and adapted:
+        compat.add_reference_adapter(trainer, reference)
+    elif reference is not None:  # TRL loads the policy and its reference from the same folder
+        trainer.model.config._name_or_path = config.model
+    return trainer
 
 
 def reward_sources(rewards: list[LoadedReward], attempt: int) -> list[RewardFunctionInfo]:

@@ -44,6 +44,8 @@ WORDS = ("no space left", "disk quota exceeded", "file too large")
 TORN_WRITE = ("pytorchstreamwriter", "file write failed", "unexpected pos")
 """torch's words for any failed write, without a reason. Under a quota there may be free space left."""
 LITTLE_BYTES = 1 << 20
+REFERENCE = "reference"
+"""Key of the marker's description: step of the checkpoint that the KL of a stage is measured from."""
 
 
 class DiskFull(Exception):
@@ -216,6 +218,7 @@ class Checkpoints:
         self._generates_with_data = False
         self.place = Place()
         """How the data continues after a resume with another batch shape, or after an earlier one."""
+        self._references: frozenset[str] = frozenset()
         self.first_seen = 0
         """Prompts of the first epoch that are not to come again."""
         self.same_order = True
@@ -233,7 +236,7 @@ class Checkpoints:
         # of a later step, left from before a resume, and deletes it before it is complete.
         compat.keep_from_rotation(
             str(self._trainer.args.output_dir),
-            is_kept=lambda path: path.resolve() in self._kept or path.resolve() == self._best,
+            is_kept=lambda path: path.resolve() in (*self._kept, self._best) or path.name in self._references,
             is_newest=lambda path: path.resolve() == self._saving,
         )
 
@@ -245,6 +248,15 @@ class Checkpoints:
             self.saved_step = None
 
         settings.on_change = changed
+
+    def measure_from(self, steps: Sequence[int]) -> None:
+        """Keep the checkpoints that stages measure their KL from. The last one is of the stage that trains.
+
+        Args:
+            steps: Of each stage; 0 for the base model.
+        """
+        self._references = frozenset(f"checkpoint-{step}" for step in steps if step)
+        self.description["about"][REFERENCE] = steps[-1] if steps else 0
 
     def save(self, *, requested: bool) -> Path:
         """Save at the current step, unless an up-to-date checkpoint exists. Return the folder.

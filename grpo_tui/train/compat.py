@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -706,6 +707,17 @@ def note_adapter(trainer: Any) -> None:
     """Note whether the adapter is untrained. Call after building the trainer, before loading anything."""
     added = [p for name, p in trainer.model.named_parameters() if ".lora_B." in name]
     vars(trainer)[_NEW_ADAPTER] = bool(added) and all(p.numel() and not p.any() for p in added)
+
+
+def add_reference_adapter(trainer: Any, checkpoint: Path) -> None:
+    """Measure the KL from this checkpoint's adapter, which TRL looks up as `ref`. It is not saved again."""
+    trainer.model.load_adapter(str(checkpoint), "ref")
+    trainer.model.save_pretrained = partial(trainer.model.save_pretrained, selected_adapters=["default"])
+
+
+def leave_out_optimizer(trainer: Any) -> None:
+    """Resume without the state of the optimizer and its schedule."""
+    wrap(trainer, "_load_optimizer_and_scheduler", lambda original: lambda checkpoint: None)
 
 
 def adapter_was_new(trainer: Any) -> bool:

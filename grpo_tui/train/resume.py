@@ -41,6 +41,7 @@ from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import checkpoint_forked
 from grpo_tui.train import compat
+from grpo_tui.train.checkpoints import REFERENCE
 from grpo_tui.train.data_place import Place, continued, seen_at, shape_of
 from grpo_tui.train.failure import NoStepError
 from grpo_tui.train.settable import SETTABLE
@@ -168,6 +169,10 @@ class Resuming:
         stage = session.stage
         self._begins = stage is not None and stage.start == self._step
         """Whether a stage begins at the checkpoint, which is of the stage before."""
+        self._new_optimizer = has_new_optimizer(checkpoint)
+        if stage is not None and self._begins and stage.new_optimizer:
+            compat.leave_out_optimizer(trainer)
+            self._new_optimizer = True
         self._live: dict[str, Any] = marker.get("live") or {}
         if self._begins:
             self._live.pop("max_steps", None)
@@ -181,11 +186,11 @@ class Resuming:
 
     def prepare(self) -> None:
         """Restore the checkpoint's state and current settings, and hook what follows when training begins."""
-        refusal = refused_at_resume(self._checkpoint, self._now)
+        refusal = refused_at_resume(self._checkpoint, self._now, new_optimizer=self._new_optimizer)
         if refusal:
             raise Refused(refusal)
         print(f"grpo-tui: resuming at step {self._step} from {self._checkpoint.name}", flush=True)
-        if has_new_optimizer(self._checkpoint):
+        if self._new_optimizer:
             self._note("the optimizer starts without state, at this step of the schedule")
         history, self._schedule = self._history()
         changed = self._changed(history)
@@ -317,7 +322,7 @@ class Resuming:
         stale += [
             name
             for name, value in self._about_now.items()
-            if name != REWARD_NAMES and self._about.get(name) != value
+            if name != REWARD_NAMES and self._about.get(name, 0 if name == REFERENCE else None) != value
         ]
         held = self._live.get("beta", self._saved.get("beta"))
         if "beta" in changed and self._now.get("beta") and not held:
@@ -417,7 +422,9 @@ class Resuming:
                 "tokenizer and the reference model do"
             )
         if self._now.get("sync_ref_model"):
-            self._note("sync_ref_model: the reference model starts from the base model again")
+            step = self._about_now.get(REFERENCE)
+            which = f"checkpoint-{step}" if step else "the base model"
+            self._note(f"sync_ref_model: the reference model starts from {which} again")
 
     def _factors(self, history: Iterable[SettingChanged]) -> list[float]:
         """Return the factors applied to the learning rate since the config last changed it."""
@@ -469,7 +476,7 @@ class Resuming:
         rates = compat.follow_schedule(trainer) or rates
         if rates:
             rate = compat.learning_rate(trainer)
-            if rate != old_rate and not self._begins and not has_new_optimizer(self._checkpoint):
+            if rate != old_rate and not self._begins and not self._new_optimizer:
                 self._record("learning_rate", old_rate, rate, BY_RESUME)
             self._note(f"learning_rate is {short(rate)}{describe_schedule(trainer)}")
         self._session.controller.change_by_schedule()

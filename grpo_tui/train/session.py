@@ -319,6 +319,7 @@ class Session:
         schedule_from(self._trainer, now.start)
         self.controller.stage, self.controller.more_stages = now.place, not now.is_last
         self.settings.later_steps = now.later
+        self.checkpoints.measure_from(now.references)
         if self.rank:
             return
         self.fact(STAGE, now.to_fact())

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from grpo_tui.config.section import OnRule
 from grpo_tui.core.stages import DONE, END
 from grpo_tui.present.formatting import plural
+from grpo_tui.store.checkpoints import reference_of
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import RankFile
@@ -171,8 +172,9 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder, early: list[int])
 
     rewards, prompts = _loaded(session, spec, config)
     memory = PeakMemory()
+    reference = reference_of(folder, spec.stage)
     trainer = build_trainer(
-        config, rewards, prompts, folder.root, lambda what: session.phases.tell(loads=what)
+        config, rewards, prompts, folder.root, lambda what: session.phases.tell(loads=what), reference
     )
     sources = reward_sources(rewards, session.attempt)
     session.join(trainer, sources, [reward.params for reward in rewards])

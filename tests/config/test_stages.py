@@ -14,9 +14,10 @@ from grpo_tui.cli.start import _refuse_done
 from grpo_tui.config.export_script import NoSourceError, write_script
 from grpo_tui.config.resolve import inspect_config, load_config
 from grpo_tui.config.run_config import RunConfig
-from grpo_tui.config.stages import first_stage, next_stage, stage_at
+from grpo_tui.config.stages import first_stage, next_stage, settings_changed, stage_at
 from grpo_tui.core.stages import stage_from
-from grpo_tui.store.checkpoints import Verdict
+from grpo_tui.store.checkpoints import Verdict, reference_of
+from grpo_tui.store.layout import RunFolder
 
 HEAD = """\
 model_name_or_path: a/model
@@ -158,6 +159,16 @@ def test_a_last_stage_is_finished_where_it_was_set_to_end(
             "unknown key overrides in grpo_tui.stages.0. Use set",
         ),
         ("{name: a, steps: 5}\n    - {name: a, steps: 5}", "Two stages are named a"),
+        ("{name: a, steps: 5, reference: stage}", "is 'stage'. Use `base` or `stage start`"),
+        ("{name: a, steps: 5, optimizer: reset}", "is 'reset'. Use `kept` or `new`"),
+        (
+            "{name: a, steps: 5, reference: stage start}",
+            "stage a: `reference: stage start` is not possible: the KL is not computed with beta 0. Set beta",
+        ),
+        (
+            "{name: a, steps: 5, reference: stage start, set: {beta: 0.1, fsdp: true}}",
+            "fsdp saves the model in parts",
+        ),
     ],
 )
 def test_a_stage_that_cannot_train_is_refused_with_its_line(tmp_path: Path, stage: str, said: str) -> None:
@@ -177,6 +188,35 @@ def test_a_length_of_the_whole_run_and_a_metric_of_no_stage_are_warned_of(tmp_pa
     )  # fmt: skip
     assert (length.fix and (length.fix.field, length.fix.value)) == ("max_steps", None)
     assert metric.message.startswith("TRL logs no metric named solved, so its condition only holds if")
+
+
+def test_the_reference_of_a_stage_is_the_checkpoint_that_it_began_with(tmp_path: Path) -> None:
+    how = "set: {beta: 0.1}, reference: stage start"
+    base = load(
+        tmp_path,
+        f"""\
+    - {{name: a, steps: 9, {how}}}
+    - {{name: b, steps: 9, {how}, optimizer: new}}
+    - {{name: c, steps: 9}}
+    """,
+    )
+    now = first_stage(base)[1]
+    found = [now]
+    for step in (9, 18):
+        now = next_stage(now, step, "")[1]  # type: ignore[arg-type]
+        found.append(now)
+    assert [(one.reference, one.new_optimizer) for one in found if one] == [(0, False), (9, True), (0, False)]
+    assert now.references == (0, 9, 0)
+    assert settings_changed(base, 1) == [("optimizer", "kept", "new")]
+    assert settings_changed(base, 2) == [("beta", 0.1, 0.0), ("reference", "stage start", "base")]
+
+    checkpoint = tmp_path / "checkpoint-9"
+    with pytest.raises(LookupError, match="measures the KL from checkpoint-9, but it is gone"):
+        reference_of(RunFolder(tmp_path), found[1])
+    checkpoint.mkdir()
+    with pytest.raises(LookupError, match="checkpoint-9, but it contains no weights"):
+        reference_of(RunFolder(tmp_path), found[1])
+    assert reference_of(RunFolder(tmp_path), found[2]) is None
 
 
 def test_a_script_of_stages_is_refused(tmp_path: Path) -> None:

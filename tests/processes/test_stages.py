@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import closing
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from grpo_tui.core.stages import DONE, stage_from
 from grpo_tui.demo import DEMO_CONFIG
@@ -23,7 +25,7 @@ from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import read_spec
 from grpo_tui.store.status import read_status
-from tests.processes.runs import SMALL, at_step, end, grpo_tui, left, state, until
+from tests.processes.runs import SMALL, at_step, command, end, grpo_tui, left, state, until
 
 FORMAT = [{"name": "format", "source": "rewards.py:format_reward"}]
 RATE = 1e-4
@@ -118,6 +120,49 @@ def test_the_stage_after_one_that_was_shortened_live_has_its_own_length(run: Pat
     assert "stage 2 of 2: correctness" in resumed.stdout
     assert "finished at step 60" in resumed.stdout
     assert starts(run) == (0, 20)
+
+
+@pytest.mark.parametrize("adapter", [(), ("use_peft=true", "lora_target_modules=all-linear")])
+def test_a_stage_measures_the_kl_from_its_start_also_after_a_resume(
+    run: Path, adapter: tuple[str, ...]
+) -> None:
+    how = {"reference": "stage start", "optimizer": "new", "set": {"learning_rate": RATE, "beta": 0.05}}
+    words = settings({"steps": 3}, {"steps": 30, **how})
+    more = ("learning_rate=1e-3", "save_total_limit=1", *adapter)
+    words += [word for setting in more for word in ("--set", setting)]
+    grpo_tui("train", DEMO_CONFIG, "--run-dir", run, "--detach", *words)
+    at_step(run, 5)
+    saved = command(run, "checkpoint")["step"]
+    at_step(run, saved + 2)
+    kill_all(run)
+    before = rows(run)
+    assert before[4]["kl"] == pytest.approx(0.0, abs=1e-6)
+    assert before[saved + 1]["kl"] > 1e-5
+    assert before[4]["learning_rate"] == pytest.approx(RATE)
+
+    grpo_tui("train", run, "--resume", "--headless")
+    assert f"resuming at step {saved} from" in (run / "train.log").read_text()
+    again = rows(run)
+    assert max(again) == 33
+    assert again[saved + 1] == before[saved + 1]
+    assert (run / "checkpoint-3").is_dir(), "rotation keeps the reference"
+    assert not (run / "checkpoint-33" / "ref").exists()
+    state = torch.load(run / "checkpoint-33" / "optimizer.pt", weights_only=True)["state"]
+    assert {int(one["step"]) for one in state.values()} == {30}, "the optimizer began with the stage"
+
+    shutil.rmtree(run / "checkpoint-3")
+    gone = grpo_tui("train", run, "--resume", "--set", "grpo_tui.stages.1.steps=60", check=2)
+    assert "stage correctness measures the KL from checkpoint-3, but it is gone" in gone.stderr
+
+
+def rows(run: Path) -> dict[int, dict[str, Any]]:
+    """Return the logged values by step, without timings."""
+    with closing(RunReader(run / "run.db")) as reader:
+        found = {step: values for _, step, values in metric_rows(reader) if "learning_rate" in values}
+    return {
+        step: {key: value for key, value in values.items() if "time" not in key and "runtime" not in key}
+        for step, values in found.items()
+    }
 
 
 def test_a_stage_that_ends_without_a_supervisor_is_followed_by_the_next_at_a_resume(run: Path) -> None:
