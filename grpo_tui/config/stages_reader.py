@@ -63,20 +63,15 @@ def _stages(values: SectionValues, items: list[Any]) -> Iterator[Stage]:
         name = values.text((*path, "name"), item.get("name"))
         if not name:
             values.error("section.missing", path, f"{KEY}.{place} needs a name")
-        counts = {key: _count(values, (*path, key), item.get(key)) for key in ("steps", "at_most")}
+        more: dict[str, Any] = {
+            key: _count(values, (*path, key), item.get(key)) for key in ("steps", "at_most")
+        }
         until = _until(values, (*path, "until"), item.get("until"))
         if not _ends(values, path, item):
             continue
-        chosen: dict[str, Any] = {
-            key: _choice(values, (*path, key), item.get(key), known) for key, known in CHOICES.items()
-        }
-        yield Stage(
-            name or str(place + 1),
-            _set(values, (*path, "set"), item.get("set")),
-            until=until,
-            **counts,
-            **chosen,
-        )
+        more |= {key: _choice(values, (*path, key), item.get(key), known) for key, known in CHOICES.items()}
+        given = _set(values, (*path, "set"), item.get("set"))
+        yield Stage(name or str(place + 1), given, until=until, **more)
 
 
 def _count(values: SectionValues, path: KeyPath, value: Any) -> int | None:
