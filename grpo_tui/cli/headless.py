@@ -21,6 +21,7 @@ from rich.cells import cell_len
 from grpo_tui.cli.errors import FAILED, OK, REFUSED, CommandError
 from grpo_tui.cli.plain import drop_output
 from grpo_tui.core.evaluations import FACT, GAIN, HIGH, LOW, PREFIX, Evaluations
+from grpo_tui.core.stages import stage_start
 from grpo_tui.core.text import filled, one_line, shorten
 from grpo_tui.present.before_after import read_before_after
 from grpo_tui.present.charts import way_on
@@ -29,7 +30,7 @@ from grpo_tui.present.formatting import LARGE, compact, stage_words
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder, hold, where
 from grpo_tui.store.read_series import metric_rows
-from grpo_tui.store.reader import RunReader
+from grpo_tui.store.reader import RunReader, lasting
 from grpo_tui.store.status import ENDED, Status, read_status
 
 POLL_S = 0.2
@@ -209,6 +210,8 @@ def describe_evaluation(step: int, values: dict[str, Any]) -> str:
 
 
 def _summary(root: Path, reader: RunReader, state: str, rewards: list[tuple[int, float]]) -> None:
+    start = stage_start(lasting(reader.settings(), reader.attempts()))
+    rewards = [(step, reward) for step, reward in rewards if step > start]
     if rewards:
         first, last = _mean([r for _, r in rewards[:1]]), _mean([r for _, r in rewards[-10:]])
         print(
