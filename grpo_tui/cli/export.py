@@ -14,7 +14,7 @@ from grpo_tui.cli.errors import OK, REFUSED, CommandError, reported
 from grpo_tui.cli.saved_run import saved_run
 from grpo_tui.cli.words import refuse_unused
 from grpo_tui.config.draft_file import DraftFileError, write_text
-from grpo_tui.config.export_script import NoSourceError, exportable, installed_versions, write_script
+from grpo_tui.config.export_script import NoSourceError, exportable, installed_versions, write_scripts
 from grpo_tui.config.resolve import inspect_config, inspect_saved
 from grpo_tui.config.run_config import ConfigError, RunConfig
 from grpo_tui.core import probe_changes
@@ -121,21 +121,27 @@ def export(parsed: Any) -> int:
         return _bundle(parsed)
     refuse_unused(parsed, "without --format bundle", "--with-model", "--trust")
     target: Path = parsed.output or Path("train.py")
-    if parsed.output is not None and os.path.lexists(target):
-        raise CommandError(f"{target} already exists and was left unchanged. Choose another file")
     how = "grpo-tui train" if parsed.format == "config" else "python"
     if parsed.format == "config":
-        text = config_as_ended(parsed.config, parsed.overrides, parsed.output)
+        texts = {target: config_as_ended(parsed.config, parsed.overrides, parsed.output)}
     else:
-        with reported(NoSourceError):
+        with reported(NoSourceError, ConfigError):
             config = _config(parsed.config, parsed.overrides)
-            text = write_script(config, target, installed_versions())
+            texts = write_scripts(config, target, installed_versions())
     if parsed.output is None:
-        sys.stdout.write(text)
+        if len(texts) > 1:
+            raise CommandError(
+                "A config with stages becomes one script per stage. Name them with -o train.py"
+            )
+        sys.stdout.write(texts[target])
         return OK
+    for path in texts:
+        if os.path.lexists(path):
+            raise CommandError(f"{path} already exists and was left unchanged. Choose another file")
     with reported(DraftFileError):
-        write_text(target, text)
-    print(f"{target}: {len(text.splitlines())} lines. Train with `{how} {shell_word(target)}`")
+        for path, text in texts.items():
+            write_text(path, text)
+            print(f"{path}: {len(text.splitlines())} lines. Train with `{how} {shell_word(path)}`")
     return OK
 
 

@@ -315,8 +315,8 @@ def add_export_command(commands: Commands) -> None:
         "--format",
         choices=("script", "config", "bundle"),
         default="script",
-        help="script: a train.py; config: the config of a run with what was set while it trained; bundle: "
-        "all that is needed to train a run again, as a folder or .zip",
+        help="script: a train.py, or one per stage; config: the config of a run with what was set while it "
+        "trained; bundle: all that is needed to train a run again, as a folder or .zip",
     )
     export.add_argument(
         "-o",

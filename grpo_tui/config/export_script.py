@@ -14,17 +14,19 @@ import shlex
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grpo_tui.config.packages import versions_of
 from grpo_tui.config.paths import DATA_SUFFIXES, split_file_source
+from grpo_tui.config.resolve import inspect_stage
 from grpo_tui.config.rules_vllm import server_command
 from grpo_tui.config.run_config import ConfigError, RunConfig
 from grpo_tui.config.section import AnswerSpec, Section
 from grpo_tui.config.settings import Settings
 from grpo_tui.config.trl_fields import FACTORIES, SCRIPT_NAMES, TRL_NAMES
+from grpo_tui.core.conditions import parse
 from grpo_tui.core.findings import errors_of
 from grpo_tui.core.text import named_texts, one_line
 
@@ -621,19 +623,36 @@ def installed_versions() -> dict[str, str]:
     return versions_of(("trl", "transformers", "datasets"))
 
 
-def write_script(config: RunConfig, target: Path, versions: dict[str, str] | None = None) -> str:
+def write_scripts(config: RunConfig, target: Path, versions: dict[str, str] | None = None) -> dict[Path, str]:
+    """Return the source of the scripts that train as configured, by path: one, or one per stage.
+
+    Args:
+        target: Path of the only script. Those of stages have the number of the stage in their names.
+
+    Raises:
+        NoSourceError: A reward of this package cannot be copied.
+        ConfigError: A stage cannot train.
+    """
+    found = {}
+    for place in range(len(config.section.stages)):
+        path = target.with_name(f"{target.stem}_{place + 1}{target.suffix}")
+        of_stage = exportable(inspect_stage(config, place, world_size=None))
+        found[path] = write_script(of_stage, path, versions, place)
+    return found or {target: write_script(config, target, versions)}
+
+
+def write_script(
+    config: RunConfig, target: Path, versions: dict[str, str] | None = None, place: int | None = None
+) -> str:
     """Return the source of a script that trains as configured.
 
     Args:
         target: Path of the script. File names are relative to its folder.
+        place: Position of the stage whose config it is, from 0; None for a config without stages.
 
     Raises:
-        NoSourceError: A reward of this package cannot be copied, or the config has stages.
+        NoSourceError: A reward of this package cannot be copied.
     """
-    if config.section.stages:
-        raise NoSourceError(
-            "a script cannot train the stages of grpo_tui.stages. Start them with grpo-tui train"
-        )
     script = Script(target.parent)
     kept = RunConfig.from_json({**config.to_record(), "raw": {}})  # removes secrets
     add_data(script, kept)
@@ -641,8 +660,8 @@ def write_script(config: RunConfig, target: Path, versions: dict[str, str] | Non
     secret = sorted(
         key for part in (kept.grpo, kept.env) for key, value in part.items() if value == _LEFT_OUT
     )
-    main = _main(script, kept)
-    doc = _docstring(script, kept, target.name, versions or {}, secret)
+    main = _main(script, kept, place)
+    doc = _docstring(script, kept, target.name, versions or {}, secret, place)
     env = {key: value for key, value in kept.env.items() if value != _LEFT_OUT}
     before = ""
     if env:
@@ -651,7 +670,12 @@ def write_script(config: RunConfig, target: Path, versions: dict[str, str] | Non
 
 
 def _docstring(
-    script: Script, config: RunConfig, target: str, versions: dict[str, str], secret: list[str]
+    script: Script,
+    config: RunConfig,
+    target: str,
+    versions: dict[str, str],
+    secret: list[str],
+    place: int | None,
 ) -> str:
     name = config.path.name if config.path is not None else "a config"
     gpus = f"CUDA_VISIBLE_DEVICES={','.join(config.section.gpus)} " if config.section.gpus else ""
@@ -665,6 +689,10 @@ def _docstring(
         "",
         f"Written by grpo-tui{f' for {written}' if written else ''}. Needs TRL and what the rewards import.",
     ]
+    if place is not None:
+        after = ". It starts from the last checkpoint of the stage before" if place else ""
+        stages = config.section.stages
+        lines.insert(1, f"Stage {place + 1} of {len(stages)}: {stages[place].name}{after}.")
     if config.grpo.get("use_vllm") and config.grpo.get("vllm_mode") == "server":
         lines.append(f"Start the vLLM server first: {server_command(Settings.of_config(config))}")
     if secret:
@@ -673,7 +701,7 @@ def _docstring(
     return "\n".join(safe) + "\n"
 
 
-def _main(script: Script, config: RunConfig) -> str:
+def _main(script: Script, config: RunConfig, place: int | None) -> str:
     script.imports |= {("trl", "GRPOConfig"), ("trl", "GRPOTrainer")}
     settings = {key: value for key, value in config.grpo.items() if value != _LEFT_OUT}
     resume = settings.pop("resume_from_checkpoint", None)
@@ -683,11 +711,13 @@ def _main(script: Script, config: RunConfig) -> str:
         before = config.reward_count - len(weights)
         settings["reward_weights"] = [1.0] * before + weights
     settings["model_init_kwargs"] = {**_model_kwargs(config), **(settings.get("model_init_kwargs") or {})}
+    part = _Part() if place is None else _stage_part(script, config, place, settings)
     lines = [
         "def main():",
         '    """Train and save the model."""',
+        *part.before,
         "    train_dataset, eval_dataset = prompts()",
-        f"    args = GRPOConfig(\n{arguments(settings, 8)}    )",
+        f"    args = GRPOConfig(\n{arguments(settings, 8)}{part.length}    )",
     ]
     more = ""
     if config.model_args.get("use_peft") or any(config.model_args.get(f"load_in_{n}bit") for n in (4, 8)):
@@ -698,17 +728,65 @@ def _main(script: Script, config: RunConfig) -> str:
             "        quantization_config=get_quantization_config(model_config),\n"
             "        peft_config=get_peft_config(model_config),\n"
         )
+    start = part.start or (literal(resume) if resume is not None else "")
     lines += [
-        "    trainer = GRPOTrainer(",
-        f"        model={literal(config.model)},",
+        f"    trainer = {part.trainer}(",
+        f"        model={part.model or literal(config.model)},",
         "        reward_funcs=rewards(),",
         "        args=args,",
         "        train_dataset=train_dataset,",
         f"        eval_dataset=eval_dataset,\n{more}    )",
-        f"    trainer.train({'' if resume is None else f'resume_from_checkpoint={literal(resume)}'})",
+        *part.after,
+        f"    trainer.train({f'resume_from_checkpoint={start}' if start else ''})",
         "    trainer.save_model(args.output_dir)",
     ]
     return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """How the script of a stage differs from that of a run without stages."""
+
+    before: tuple[str, ...] = ()
+    length: str = ""
+    trainer: str = "GRPOTrainer"
+    model: str = ""
+    start: str = ""
+    after: tuple[str, ...] = ()
+
+
+def _stage_part(script: Script, config: RunConfig, place: int, settings: dict[str, Any]) -> _Part:
+    """Return what trains a stage, and move its folder and length out of `settings`."""
+    stage, folder = config.section.stages[place], settings["output_dir"]
+    settings["output_dir"] = f"{folder}/stage-{place + 1}"
+    settings.pop("max_steps", None)
+    script.need(_TEXTS["STAGE"], "functools")
+    script.imports.add(("transformers", "TrainerCallback"))
+    words, after = ["trainer"], []
+    if stage.until is not None:
+        script.copy("grpo_tui.core.conditions.Watched")
+        after.append(f"    until = {call('Condition', asdict(parse(stage.until)))}")
+        words.append("until=Watched(until)")
+    if place and stage.optimizer == "new":
+        words.append("new_optimizer=True")
+    after.append(f"    trainer.add_callback(Stage({', '.join(words)}))")
+    if not place:
+        return _Part((), f"        max_steps={stage.limit},\n", "StageTrainer", after=tuple(after))
+    script.need(_TEXTS["LAST_CHECKPOINT"], "os")
+    script.imports.add(("transformers.trainer_utils", "get_last_checkpoint"))
+    before = (
+        f"    start = last_checkpoint({literal(f'{folder}/stage-{place}')})",
+        '    first = int(start.rpartition("-")[2])',
+    )
+    after.insert(0, "    trainer.first = first")
+    model = ""
+    if stage.reference == "stage start" and config.model_args.get("use_peft"):
+        script.need(_TEXTS["REFERENCE"], "functools")
+        after.append("    add_reference(trainer, start)")
+    elif stage.reference == "stage start":
+        model = "start"
+    length = f"        max_steps=first + {stage.limit},\n"
+    return _Part(before, length, "StageTrainer", model, "start", tuple(after))
 
 
 def _model_kwargs(config: RunConfig) -> dict[str, Any]:

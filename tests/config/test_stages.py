@@ -11,7 +11,6 @@ import pytest
 
 from grpo_tui.cli.errors import CommandError
 from grpo_tui.cli.start import _refuse_done
-from grpo_tui.config.export_script import NoSourceError, write_script
 from grpo_tui.config.resolve import inspect_config, load_config
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.stages import first_stage, next_stage, settings_changed, stage_at
@@ -217,8 +216,3 @@ def test_the_reference_of_a_stage_is_the_checkpoint_that_it_began_with(tmp_path:
     with pytest.raises(LookupError, match="checkpoint-9, but it contains no weights"):
         reference_of(RunFolder(tmp_path), found[1])
     assert reference_of(RunFolder(tmp_path), found[2]) is None
-
-
-def test_a_script_of_stages_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(NoSourceError, match="stages"):
-        write_script(load(tmp_path), tmp_path / "train.py")

@@ -6,6 +6,8 @@ import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -211,6 +213,43 @@ def test_every_stage_is_checked_before_the_first_starts(tmp_path: Path, run: Pat
 
     seeds = grpo_tui("train", DEMO_CONFIG, "--run-dir", run, *words, "--seeds", "1,2", check=2)
     assert "--seeds does not train stages" in seeds.stderr
+
+
+@pytest.mark.parametrize("adapter", [(), ADAPTER])
+def test_the_scripts_of_the_stages_train_as_the_run_does(
+    tmp_path: Path, run: Path, adapter: tuple[str, ...]
+) -> None:
+    how = {"reference": "stage start", "optimizer": "new"} if adapter else {}
+    condition = {"until": "rewards/format/mean > -9 over 2 steps", "at_most": 60}
+    own = {"learning_rate": RATE, "beta": 0.05, "grpo_tui.rewards": FORMAT}
+    stages = [
+        {"name": "first", "steps": 4, "set": {"grpo_tui.rewards": FORMAT}},
+        {"name": "second", "steps": 4, "set": {"learning_rate": RATE, "beta": 0.05}, **how},
+        {"name": "third", "set": own, **condition},
+    ]
+    theirs = tmp_path / "theirs"
+    words = (*SMALL, "lr_scheduler_type=linear", f"grpo_tui.stages={json.dumps(stages)}", *adapter)
+    given = [word for pair in words for word in ("--set", pair)]
+    grpo_tui("export", DEMO_CONFIG, *given, "--set", f"output_dir={theirs}", "-o", tmp_path / "train.py")
+    for number in (1, 2, 3):
+        script = tmp_path / f"train_{number}.py"
+        done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[-3000:]
+    logged = [
+        json.loads((theirs / f"stage-{number}" / f"checkpoint-{step}" / "trainer_state.json").read_text())
+        for number, step in ((1, 4), (2, 8), (3, 10))
+    ]
+    history = {row["step"]: row for row in logged[-1]["log_history"]}
+    assert list(history) == list(range(1, 11)), "a condition ends the last stage"
+
+    two = [word.replace(json.dumps(stages), json.dumps(stages[:2])) for word in given]
+    grpo_tui("train", DEMO_CONFIG, "--run-dir", run, *two, "--headless")
+    for step, ours in rows(run).items():
+        assert {"loss", "reward", "rewards/format/mean", "learning_rate"} <= set(ours)
+        assert ("kl" in ours) is (step > 4)
+        assert {key: history[step][key] for key in ours if key in history[step]} == pytest.approx(
+            {key: value for key, value in ours.items() if key in history[step]}, nan_ok=True
+        )
 
 
 def kill_all(run: Path) -> None:

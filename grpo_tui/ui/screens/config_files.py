@@ -418,21 +418,24 @@ class ConfigFiles:
     def _write_script(self, path: Path, request: ConfigRequest, text: str) -> None:
         """Write the script. Runs in a thread, because TRL's fields may have to be read first."""
         from grpo_tui.config.draft_file import DraftFileError, write_text
-        from grpo_tui.config.export_script import NoSourceError, exportable, installed_versions, write_script
+        from grpo_tui.config.export_script import NoSourceError, exportable, installed_versions, write_scripts
         from grpo_tui.config.resolve import inspect_config
         from grpo_tui.config.run_config import ConfigError
 
         say = self.screen.app.notify
         try:
             found = inspect_config(request.path, request.overrides, world_size=None, text=text)
-            write_text(path, write_script(exportable(found), path, installed_versions()))
+            texts = write_scripts(exportable(found), path, installed_versions())
+            for one, written in texts.items():
+                write_text(one, written)
         except (ConfigError, NoSourceError, DraftFileError, OSError) as error:
             word = one_line(str(error), 300)
             self.screen.app.call_later(partial(say, word, severity="error", timeout=15))
             return
-        name = one_line(from_here(path), 60)
+        names = [one_line(from_here(one), 60) for one in texts]
+        commands = " && ".join(f"python {shell_word(name)}" for name in names)
         self.screen.app.call_later(
-            partial(say, f"Wrote {name}: `python {shell_word(name)}` trains with TRL alone.")
+            partial(say, f"Wrote {', '.join(names)}: `{commands}` trains with TRL alone.")
         )
 
     def offer_kept(self, draft: Draft, path: Path) -> None:
