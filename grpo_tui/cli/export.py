@@ -14,7 +14,8 @@ from grpo_tui.cli.errors import OK, REFUSED, CommandError, reported
 from grpo_tui.cli.saved_run import saved_run
 from grpo_tui.cli.words import refuse_unused
 from grpo_tui.config.draft_file import DraftFileError, write_text
-from grpo_tui.config.export_script import NoSourceError, exportable, installed_versions, write_scripts
+from grpo_tui.config.export_script import NoSourceError, exportable, installed_versions
+from grpo_tui.config.export_stages import write_scripts
 from grpo_tui.config.resolve import inspect_config, inspect_saved
 from grpo_tui.config.run_config import ConfigError, RunConfig
 from grpo_tui.core import probe_changes

@@ -13,20 +13,18 @@ import pprint
 import shlex
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grpo_tui.config.packages import versions_of
 from grpo_tui.config.paths import DATA_SUFFIXES, split_file_source
-from grpo_tui.config.resolve import inspect_stage
 from grpo_tui.config.rules_vllm import server_command
 from grpo_tui.config.run_config import ConfigError, RunConfig
 from grpo_tui.config.section import AnswerSpec, Section
 from grpo_tui.config.settings import Settings
 from grpo_tui.config.trl_fields import FACTORIES, SCRIPT_NAMES, TRL_NAMES
-from grpo_tui.core.conditions import parse
 from grpo_tui.core.findings import errors_of
 from grpo_tui.core.text import named_texts, one_line
 
@@ -186,6 +184,19 @@ def _names_in(tree: ast.AST) -> list[str]:
 WIDTH = 110
 _TEXTS = named_texts(Path(__file__).with_suffix(".txt"))
 """Functions that a script may need."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """How the script of a stage differs from that of a run without stages: lines and expressions."""
+
+    about: str = ""
+    before: tuple[str, ...] = ()
+    length: str = ""
+    trainer: str = "GRPOTrainer"
+    model: str = ""
+    start: str = ""
+    after: tuple[str, ...] = ()
 
 
 class Script:
@@ -623,32 +634,17 @@ def installed_versions() -> dict[str, str]:
     return versions_of(("trl", "transformers", "datasets"))
 
 
-def write_scripts(config: RunConfig, target: Path, versions: dict[str, str] | None = None) -> dict[Path, str]:
-    """Return the source of the scripts that train as configured, by path: one, or one per stage.
-
-    Args:
-        target: Path of the only script. Those of stages have the number of the stage in their names.
-
-    Raises:
-        NoSourceError: A reward of this package cannot be copied.
-        ConfigError: A stage cannot train.
-    """
-    found = {}
-    for place in range(len(config.section.stages)):
-        path = target.with_name(f"{target.stem}_{place + 1}{target.suffix}")
-        of_stage = exportable(inspect_stage(config, place, world_size=None))
-        found[path] = write_script(of_stage, path, versions, place)
-    return found or {target: write_script(config, target, versions)}
-
-
 def write_script(
-    config: RunConfig, target: Path, versions: dict[str, str] | None = None, place: int | None = None
+    config: RunConfig,
+    target: Path,
+    versions: dict[str, str] | None = None,
+    part_of: Callable[[Script], Part] = lambda script: Part(),
 ) -> str:
     """Return the source of a script that trains as configured.
 
     Args:
         target: Path of the script. File names are relative to its folder.
-        place: Position of the stage whose config it is, from 0; None for a config without stages.
+        part_of: Returns what the script of a stage has besides, and adds the functions it needs.
 
     Raises:
         NoSourceError: A reward of this package cannot be copied.
@@ -660,8 +656,9 @@ def write_script(
     secret = sorted(
         key for part in (kept.grpo, kept.env) for key, value in part.items() if value == _LEFT_OUT
     )
-    main = _main(script, kept, place)
-    doc = _docstring(script, kept, target.name, versions or {}, secret, place)
+    part = part_of(script)
+    main = _main(script, kept, part)
+    doc = _docstring(script, kept, target.name, versions or {}, secret, part.about)
     env = {key: value for key, value in kept.env.items() if value != _LEFT_OUT}
     before = ""
     if env:
@@ -675,7 +672,7 @@ def _docstring(
     target: str,
     versions: dict[str, str],
     secret: list[str],
-    place: int | None,
+    about: str,
 ) -> str:
     name = config.path.name if config.path is not None else "a config"
     gpus = f"CUDA_VISIBLE_DEVICES={','.join(config.section.gpus)} " if config.section.gpus else ""
@@ -684,15 +681,12 @@ def _docstring(
     written = ", ".join(f"{package} {version}" for package, version in versions.items())
     lines = [
         f"Train {config.model} with GRPO as configured in {name}.",
+        *([about] if about else []),
         "",
         f"Start it:  {gpus}{launcher} {target}",
         "",
         f"Written by grpo-tui{f' for {written}' if written else ''}. Needs TRL and what the rewards import.",
     ]
-    if place is not None:
-        after = ". It starts from the last checkpoint of the stage before" if place else ""
-        stages = config.section.stages
-        lines.insert(1, f"Stage {place + 1} of {len(stages)}: {stages[place].name}{after}.")
     if config.grpo.get("use_vllm") and config.grpo.get("vllm_mode") == "server":
         lines.append(f"Start the vLLM server first: {server_command(Settings.of_config(config))}")
     if secret:
@@ -701,7 +695,7 @@ def _docstring(
     return "\n".join(safe) + "\n"
 
 
-def _main(script: Script, config: RunConfig, place: int | None) -> str:
+def _main(script: Script, config: RunConfig, part: Part) -> str:
     script.imports |= {("trl", "GRPOConfig"), ("trl", "GRPOTrainer")}
     settings = {key: value for key, value in config.grpo.items() if value != _LEFT_OUT}
     resume = settings.pop("resume_from_checkpoint", None)
@@ -711,7 +705,6 @@ def _main(script: Script, config: RunConfig, place: int | None) -> str:
         before = config.reward_count - len(weights)
         settings["reward_weights"] = [1.0] * before + weights
     settings["model_init_kwargs"] = {**_model_kwargs(config), **(settings.get("model_init_kwargs") or {})}
-    part = _Part() if place is None else _stage_part(script, config, place, settings)
     lines = [
         "def main():",
         '    """Train and save the model."""',
@@ -741,52 +734,6 @@ def _main(script: Script, config: RunConfig, place: int | None) -> str:
         "    trainer.save_model(args.output_dir)",
     ]
     return "\n".join(lines)
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """How the script of a stage differs from that of a run without stages."""
-
-    before: tuple[str, ...] = ()
-    length: str = ""
-    trainer: str = "GRPOTrainer"
-    model: str = ""
-    start: str = ""
-    after: tuple[str, ...] = ()
-
-
-def _stage_part(script: Script, config: RunConfig, place: int, settings: dict[str, Any]) -> _Part:
-    """Return what trains a stage, and move its folder and length out of `settings`."""
-    stage, folder = config.section.stages[place], settings["output_dir"]
-    settings["output_dir"] = f"{folder}/stage-{place + 1}"
-    settings.pop("max_steps", None)
-    script.need(_TEXTS["STAGE"], "functools")
-    script.imports.add(("transformers", "TrainerCallback"))
-    words, after = ["trainer"], []
-    if stage.until is not None:
-        script.copy("grpo_tui.core.conditions.Watched")
-        after.append(f"    until = {call('Condition', asdict(parse(stage.until)))}")
-        words.append("until=Watched(until)")
-    if place and stage.optimizer == "new":
-        words.append("new_optimizer=True")
-    after.append(f"    trainer.add_callback(Stage({', '.join(words)}))")
-    if not place:
-        return _Part((), f"        max_steps={stage.limit},\n", "StageTrainer", after=tuple(after))
-    script.need(_TEXTS["LAST_CHECKPOINT"], "os")
-    script.imports.add(("transformers.trainer_utils", "get_last_checkpoint"))
-    before = (
-        f"    start = last_checkpoint({literal(f'{folder}/stage-{place}')})",
-        '    first = int(start.rpartition("-")[2])',
-    )
-    after.insert(0, "    trainer.first = first")
-    model = ""
-    if stage.reference == "stage start" and config.model_args.get("use_peft"):
-        script.need(_TEXTS["REFERENCE"], "functools")
-        after.append("    add_reference(trainer, start)")
-    elif stage.reference == "stage start":
-        model = "start"
-    length = f"        max_steps=first + {stage.limit},\n"
-    return _Part(before, length, "StageTrainer", model, "start", tuple(after))
 
 
 def _model_kwargs(config: RunConfig) -> dict[str, Any]:

@@ -20,8 +20,8 @@ from grpo_tui.config.export_script import (
     SourceParts,
     import_lines,
     write_script,
-    write_scripts,
 )
+from grpo_tui.config.export_stages import write_scripts
 from grpo_tui.config.presets import presets
 from grpo_tui.config.resolve import inspect_config
 from grpo_tui.core.prompt_memory import prompt_hash

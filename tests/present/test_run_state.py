@@ -154,7 +154,6 @@ def test_changes_of_charts_and_the_gain_are_those_of_the_stage_that_trains(run: 
     def settle(attempt: int, names: list[str]) -> TrainView:
         for index, name in enumerate(names):
             run.write(r.RewardFunctionInfo(attempt, index, name, 1.0, "", "", ""))
-        run.now("update")
         return Watcher(run.folder.root).look()
 
     train(1, 30, 0.9, "other")
@@ -163,7 +162,7 @@ def test_changes_of_charts_and_the_gain_are_those_of_the_stage_that_trains(run: 
     run.write(r.SettingChanged(2, 30, run.at(30.5), STAGE, "format", "correctness", "config"))
     train(31, 60, 0.2, "rewards/correctness/mean", attempt=2)
     run.write(r.Fact("before_after", {"rows": [{"before": "1", "after": "2"}]}))
-    run.write(r.AttemptEnded(2, run.at(60), "finished", 60))
+    run.write(r.AttemptEnded(2, run.at(60), "finished", 60, 0))
     view = settle(2, ["format", "correctness"])
     (reward,) = (chart for chart in view.charts if chart.key == "reward")
     assert reward.change == pytest.approx(0.0)

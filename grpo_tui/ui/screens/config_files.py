@@ -418,7 +418,8 @@ class ConfigFiles:
     def _write_script(self, path: Path, request: ConfigRequest, text: str) -> None:
         """Write the script. Runs in a thread, because TRL's fields may have to be read first."""
         from grpo_tui.config.draft_file import DraftFileError, write_text
-        from grpo_tui.config.export_script import NoSourceError, exportable, installed_versions, write_scripts
+        from grpo_tui.config.export_script import NoSourceError, exportable, installed_versions
+        from grpo_tui.config.export_stages import write_scripts
         from grpo_tui.config.resolve import inspect_config
         from grpo_tui.config.run_config import ConfigError
 
