@@ -206,7 +206,7 @@ def test_every_reward_of_the_library_can_be_copied_together() -> None:
 def test_the_script_of_every_preset_is_python_with_readable_lines(preset) -> None:
     config = inspect_config(preset.path, world_size=None).config
     texts = write_scripts(config, preset.path.parent / "train.py")
-    assert len(texts) == len(config.section.stages) or 1
+    assert len(texts) == (len(config.section.stages) or 1)
     for text in texts.values():
         names = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
         assert {"GRPOTrainer", "GRPOConfig", "prompts", "rewards"} <= names
@@ -266,6 +266,13 @@ def test_the_command_prints_writes_and_refuses(tmp_path: Path, capsys: pytest.Ca
     assert main(["export", file, "--format", "script", "-o", str(script)]) == 0
     assert main(["export", file, "--format", "script", "-o", str(script)]) == 2
     assert "already exists" in capsys.readouterr().err
+    stages = ["--set", "grpo_tui.stages=[{name: a, steps: 1}, {name: b, steps: 2}]"]
+    assert main(["export", file, *stages]) == 2
+    assert "one script per stage. Name them with -o train.py" in capsys.readouterr().err
+    (tmp_path / "s_2.py").write_text("mine")
+    assert main(["export", file, *stages, "-o", str(tmp_path / "s.py")]) == 2
+    assert "s_2.py already exists" in capsys.readouterr().err
+    assert not (tmp_path / "s_1.py").exists()
     assert main(["export", str(tmp_path), "--format", "script"]) == 2
     assert "no run here" in capsys.readouterr().err
 
