@@ -353,6 +353,7 @@ class RunState:
             step=step,
             total_steps=status.total_steps,
             stage=one_line(stage_words(status.stage), 60) if status.stage is not None else "",
+            stage_start=self._stage_start(reward.last_step or 0),
             step_time_s=self._usual("step_time"),
             tokens_per_s=self._usual(TOKENS_PER_SECOND),
             eta_s=self._eta(status, step, self._usual("step_time")),

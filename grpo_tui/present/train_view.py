@@ -135,6 +135,8 @@ class TrainView:
     total_steps: int | None = None
     stage: str = ""
     """The stage that trains, such as `stage 1 of 2: format`; empty for a run without stages."""
+    stage_start: int = 0
+    """Step after which the newest stage with a reward began."""
     step_time_s: float | None = None
     tokens_per_s: float | None = None
     """Prompt and completion tokens of all ranks per second of step time, over the newest steps."""

@@ -167,6 +167,7 @@ def test_changes_of_charts_and_the_gain_are_those_of_the_stage_that_trains(run: 
     (reward,) = (chart for chart in view.charts if chart.key == "reward")
     assert reward.change == pytest.approx(0.0)
     assert not reward.moves
+    assert view.stage_start == 30
     assert view.before_after is not None
     assert view.before_after.gain == pytest.approx(0.0)
 

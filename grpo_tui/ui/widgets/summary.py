@@ -95,7 +95,7 @@ def _change(view: TrainView) -> list[Span]:
 def _over(view: TrainView) -> list[Span]:
     if view.reward_change is None:
         return []
-    return [Span(f" in {plural(min(20, max(1, view.step - 1)), 'step')}", "dim")]
+    return [Span(f" in {plural(min(20, max(1, view.step - view.stage_start - 1)), 'step')}", "dim")]
 
 
 def _progress(view: TrainView, width: int) -> list[Span]:
