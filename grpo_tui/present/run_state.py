@@ -341,8 +341,7 @@ class RunState:
         Args:
             waiting: Commands sent from here, with outcomes, that `run.db` may not have yet.
         """
-        delta, reward = self._delta, self._series.get("reward", Series())
-        judged = self._judged["reward"]
+        delta, reward, judged = self._delta, self._series.get("reward", Series()), self._judged["reward"]
         step = max(status.step, reward.last_step or 0) if status.live else status.step
         return TrainView(
             name=self.name,

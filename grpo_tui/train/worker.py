@@ -172,10 +172,8 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder, early: list[int])
 
     rewards, prompts = _loaded(session, spec, config)
     memory = PeakMemory()
-    reference = reference_of(folder, spec.stage)
-    trainer = build_trainer(
-        config, rewards, prompts, folder.root, lambda what: session.phases.tell(loads=what), reference
-    )
+    reference, tell = reference_of(folder, spec.stage), lambda what: session.phases.tell(loads=what)
+    trainer = build_trainer(config, rewards, prompts, folder.root, tell, reference)
     sources = reward_sources(rewards, session.attempt)
     session.join(trainer, sources, [reward.params for reward in rewards])
     if spec.drill == "nan":
