@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,10 +69,16 @@ def build_trainer(
         peft_config=get_peft_config(model_args),
     )
     if reference is not None and adapted:
-        compat.add_reference_adapter(trainer, reference)
+        _add_reference_adapter(trainer, reference)
     elif reference is not None:  # TRL loads the policy and its reference from the same folder
         trainer.model.config._name_or_path = config.model
     return trainer
+
+
+def _add_reference_adapter(trainer: Any, checkpoint: Path) -> None:
+    """Measure the KL from this checkpoint's adapter, which TRL looks up as `ref`. It is not saved again."""
+    trainer.model.load_adapter(str(checkpoint), "ref")
+    trainer.model.save_pretrained = partial(trainer.model.save_pretrained, selected_adapters=["default"])
 
 
 def reward_sources(rewards: list[LoadedReward], attempt: int) -> list[RewardFunctionInfo]:

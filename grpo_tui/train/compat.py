@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -707,12 +706,6 @@ def note_adapter(trainer: Any) -> None:
     """Note whether the adapter is untrained. Call after building the trainer, before loading anything."""
     added = [p for name, p in trainer.model.named_parameters() if ".lora_B." in name]
     vars(trainer)[_NEW_ADAPTER] = bool(added) and all(p.numel() and not p.any() for p in added)
-
-
-def add_reference_adapter(trainer: Any, checkpoint: Path) -> None:
-    """Measure the KL from this checkpoint's adapter, which TRL looks up as `ref`. It is not saved again."""
-    trainer.model.load_adapter(str(checkpoint), "ref")
-    trainer.model.save_pretrained = partial(trainer.model.save_pretrained, selected_adapters=["default"])
 
 
 def leave_out_optimizer(trainer: Any) -> None:
