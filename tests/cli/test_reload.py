@@ -253,6 +253,7 @@ def test_a_list_that_cannot_be_loaded_or_read_is_refused_in_words(
     main(["reload", str(run), "--check", "--json"])
     notes = json.loads(capsys.readouterr().out)["notes"]
     assert any("its list of rewards is not read: my.yaml:" in note for note in notes), notes
+    Path("brief.py").write_text(ADDED)
     file.write_text(f"{text}    - {{name: short, source: 'brief.py:brief'}}\n")
     spec = read_spec(run / "run.json")
     stage = StageNow(("one",), (0,), 5, 0, dict(spec.config))
