@@ -91,7 +91,7 @@ def _groups(reader: RunReader, one: Evaluation) -> dict[str, StoredGroup]:
 def _answered(group: StoredGroup, found: Evaluations) -> Answered:
     members, judge, right = group.completions, found.judge, None
     if judge is not None:
-        scores = [one.rewards[judge] if judge < len(one.rewards) else None for one in members]
+        scores = [one.rewards[judge] if 0 <= judge < len(one.rewards) else None for one in members]
         right = sum(score is not None and score >= found.least - EPSILON for score in scores)
     text = one_line(members[0].text, MOST_TEXT) if members else ""
     return Answered(text, right, mean(one.total for one in members))

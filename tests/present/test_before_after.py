@@ -1,0 +1,33 @@
+"""The answers of two evaluations are read by prompt, also from a record that somebody else has written."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from grpo_tui.core.evaluations import FACT, Evaluations
+from grpo_tui.present.before_after import read_before_after
+from grpo_tui.store.reader import RunReader
+from tests.ui.recorded_run import PAIRS, SAMPLES, recorded
+
+
+@pytest.mark.parametrize(("judge", "right"), [(0, SAMPLES), (None, None), (-1, 0), (-9, 0), (99, 0)], ids=str)
+def test_right_completions_are_counted_by_the_reward_that_decides(
+    tmp_path: Path, judge: int | None, right: int | None
+) -> None:
+    run = recorded(tmp_path / "run", "evaluated")
+    run.close()
+    with closing(RunReader(run.folder.database)) as reader:
+        found = Evaluations.from_json(reader.fact(FACT))
+        assert found is not None
+        shown = read_before_after(reader, replace(found, judge=judge))
+        assert shown is not None
+        assert len(shown.pairs) == PAIRS
+        assert (shown.pairs[0].gold, shown.pairs[0].after.right) == ("7", right)
+        older = replace(found, done=tuple(replace(one, batch=None) for one in found.done))
+        assert read_before_after(reader, older) is None
+        assert read_before_after(reader, replace(found, done=found.done[:1])) is None
+        assert read_before_after(reader, None) is None
