@@ -23,6 +23,9 @@ from tests import PATIENCE_S
 
 SMALL = ("per_device_train_batch_size=16", "num_generations=4", "save_steps=1000", "max_completion_length=20")
 """Settings that make a step of the shipped demo take some 60 ms."""
+PACED = f"{Path(__file__).with_name('paced.py')}:correctness"
+LIVING = (*SMALL, "max_steps=4000", f"grpo_tui.rewards.0.source={PACED}")
+"""And those of a run that goes on until it is stopped, and leaves the machine to others between its steps."""
 STEERING = ("abort-reward", "checkpoint", "pause", "resume", "sample", "set", "stop", "tokens")
 
 
@@ -56,10 +59,10 @@ def grpo_tui(
     return done
 
 
-def start(run: Path, *overrides: str, config: Path = DEMO_CONFIG) -> None:
-    """Start a small run in the background."""
-    settings = [word for pair in (*SMALL, *overrides) for word in ("--set", pair)]
-    grpo_tui("train", config, "--run-dir", run, "--detach", *settings)
+def start(run: Path, *overrides: str) -> None:
+    """Start a run in the background that goes on until it is stopped."""
+    settings = [word for pair in (*LIVING, *overrides) for word in ("--set", pair)]
+    grpo_tui("train", DEMO_CONFIG, "--run-dir", run, "--detach", *settings)
 
 
 def until(question: Callable[[], Any], what: str, timeout_s: float = PATIENCE_S) -> Any:

@@ -8,7 +8,7 @@ import pytest
 
 from grpo_tui.demo import DEMO_DIR, DEMO_MODEL
 from grpo_tui.store.reader import RunReader
-from tests.processes.runs import SMALL, at_step, command, grpo_tui, left, state
+from tests.processes.runs import PACED, SMALL, at_step, command, grpo_tui, left, state
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +31,7 @@ def test_lora_trains_changes_temperature_stops_and_resumes_and_rows_held_out_are
         + "use_peft: true\nlora_r: 4\nlora_target_modules: q_proj,v_proj\nbeta: 0.01\nmax_steps: 4000\n"
         + "logging_steps: 1\neval_strategy: steps\neval_steps: 2\nper_device_eval_batch_size: 8\n"
         + f"grpo_tui:\n  dataset: {DEMO_DIR / 'task.py'}:train_rows\n  holdout: 4\n  rewards:\n"
-        + f"    - {{name: correctness, source: {DEMO_DIR / 'rewards.py'}:correctness, weight: 2.0}}\n"
+        + f"    - {{name: correctness, source: '{PACED}', weight: 2.0}}\n"
     )
     words = [word for pair in SMALL for word in ("--set", pair)]
     grpo_tui("train", config, "--run-dir", run, "--detach", *words)

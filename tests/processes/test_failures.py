@@ -87,7 +87,7 @@ def test_a_wrong_key_is_refused_with_its_line_before_any_process_starts(tmp_path
 
 
 def test_sigterm_while_loading_is_stopped_with_nothing_to_save(run: Path) -> None:
-    start(run, "max_steps=4000")
+    start(run)
     loading = until(
         lambda: (r := read_rank(RunFolder(run).rank(0))) and r.attempt == 1 and r, "its first word"
     )

@@ -33,7 +33,7 @@ def _limit(run: Path, size: int | None) -> None:
 
 @pytest.mark.slow
 def test_a_save_without_room_pauses_the_run_and_is_made_up_for_after_space_was_freed(run: Path) -> None:
-    start(run, "max_steps=4000", "save_steps=20")
+    start(run, "save_steps=20")
     at_step(run, 2)
     assert command(run, "pause")["applied"]  # the disk is full before the next save, however fast it trains
     step = (state(run, "paused").step // 20 + 1) * 20
@@ -65,7 +65,7 @@ def test_a_save_without_room_pauses_the_run_and_is_made_up_for_after_space_was_f
 
 @pytest.mark.slow
 def test_recording_waits_for_room_and_loses_nothing_that_memory_holds(run: Path) -> None:
-    start(run, "max_steps=4000")
+    start(run)
     at_step(run, 2)
     database = RunFolder(run).database
     _limit(run, max(database.stat().st_size, database.with_name("run.db-wal").stat().st_size))

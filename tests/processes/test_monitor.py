@@ -21,13 +21,14 @@ from tests.processes.runs import at_step, command, state, until
 pytestmark = pytest.mark.slow
 
 SCRIPT = """\
-    import sys
+    import sys, time
     from trl import GRPOConfig, GRPOTrainer
     import grpo_tui
     from grpo_tui.demo import DEMO_MODEL
     from grpo_tui.demo.task import train_rows
 
     def shorter(completions, **kwargs):
+        time.sleep(0.2)  # as a judge would take
         return [-float(len(c[0]["content"])) for c in completions]
 
     args = GRPOConfig(

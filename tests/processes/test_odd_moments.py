@@ -22,14 +22,14 @@ from grpo_tui.store.reader import RunReader
 from grpo_tui.store.status import read_status
 from tests import PATIENCE_S
 from tests.family import gone
-from tests.processes.runs import SMALL, Screen, at_step, command, end, state, until
+from tests.processes.runs import LIVING, Screen, at_step, command, end, state, until
 
 pytestmark = pytest.mark.slow
 
 
 def _train(run: Path, how: str) -> list[str]:
     """The command that starts a long run."""
-    settings = [word for pair in (*SMALL, "max_steps=4000") for word in ("--set", pair)]
+    settings = [word for pair in LIVING for word in ("--set", pair)]
     program = [sys.executable, "-m", "grpo_tui", "train"]
     return [*program, str(DEMO_CONFIG), "--run-dir", str(run), how, "--quick-check", *settings]
 

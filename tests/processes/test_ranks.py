@@ -139,7 +139,8 @@ NONSENSE = (
 def _extra(folder: Path, body: str) -> Path:
     path = folder / "own_extra.py"
     path.write_text(
-        "import os, time\ncalls = []\ndef extra(completions, **kwargs):\n    calls.append(1)\n" + body
+        "import os, time\ncalls = []\ndef extra(completions, **kwargs):\n    calls.append(1)\n"
+        "    time.sleep(0.1)  # a judge's pace, which leaves the machine to the test\n" + body
     )
     return path
 
@@ -349,7 +350,7 @@ def test_a_reward_that_hangs_on_the_second_rank_alone_is_aborted_there_and_one_t
     extra = {g.rank: {c.rewards[1] for c in g.completions} for g in second}
     assert extra == {0: {0.5}, 1: {None}}
     assert ended.error is not None
-    cause = "rank 1: reward function 'extra' failed (own_extra.py:8): RuntimeError: judge key missing"
+    cause = "rank 1: reward function 'extra' failed (own_extra.py:9): RuntimeError: judge key missing"
     assert ended.error["cause"] == cause
     pids = [s.pid for r in (0, 1) if (s := read_rank(RunFolder(run).rank(r)))]
     assert len(pids) == 2

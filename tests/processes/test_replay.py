@@ -35,7 +35,7 @@ def look(root: Path, held: Status | None = None) -> tuple[TrainView, Status]:
 
 
 def test_the_state_of_a_real_run_at_a_step_is_the_one_that_was_read_there(run: Path, tmp_path: Path) -> None:
-    start(run, "max_steps=4000", "save_steps=2")
+    start(run, "save_steps=2")
     at_step(run, 3)
     command(run, "pause")
     step = state(run, "paused").step

@@ -29,6 +29,8 @@ from grpo_tui.store.spec import read_spec
 from grpo_tui.store.status import read_status
 from tests.processes.runs import SMALL, at_step, command, end, grpo_tui, left, state, until
 
+pytestmark = pytest.mark.slow
+
 FORMAT = [{"name": "format", "source": "rewards.py:format_reward"}]
 RATE = 1e-4
 ADAPTER = ("use_peft=true", "lora_target_modules=[all-linear]", "lora_dropout=0.0")

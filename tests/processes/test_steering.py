@@ -27,7 +27,7 @@ def _steps(run: Path) -> list[int]:
 def test_a_run_is_paused_sampled_changed_saved_stopped_and_resumed_without_a_gap(run: Path) -> None:
     before = os.umask(0)  # which would let everyone write what the run makes
     try:
-        start(run, "max_steps=4000")
+        start(run)
     finally:
         os.umask(before)
     at_step(run, 2)

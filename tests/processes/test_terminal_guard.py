@@ -27,7 +27,7 @@ from grpo_tui.store.reader import RunReader
 from grpo_tui.store.status import read_status
 from tests import PATIENCE_S
 from tests.family import below, gone, kill
-from tests.processes.runs import SMALL, Screen, at_step, end, grpo_tui, until
+from tests.processes.runs import LIVING, Screen, at_step, end, grpo_tui, until
 
 pytestmark = pytest.mark.slow
 
@@ -106,7 +106,7 @@ class Guarded(Screen):
 def interrupted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, int, str]]:
     """One run that goes on under all that is done to its viewers; how ctrl+c ended its first."""
     run = tmp_path_factory.mktemp("watched") / "a run, ünïcode"
-    settings = [word for pair in (*SMALL, "max_steps=100000") for word in ("--set", pair)]
+    settings = [word for pair in LIVING for word in ("--set", pair)]
     words = ("train", str(DEMO_CONFIG), "--headless", "--quick-check", "--run-dir", str(run), *settings)
     followed = subprocess.Popen(
         [sys.executable, "-m", "grpo_tui", *words],

@@ -7,11 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.present.seed_sets import read_seed_run, sets_of
 from grpo_tui.store.layout import RunFolder
 from tests import PATIENCE_S
 from tests.processes.runs import SMALL, grpo_tui, state, until
+
+pytestmark = pytest.mark.slow
 
 SETTINGS = [word for pair in (*SMALL, "max_steps=2") for word in ("--set", pair)]
 

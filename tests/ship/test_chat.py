@@ -338,7 +338,7 @@ def test_a_run_of_somebody_else_is_refused(
 @pytest.mark.slow
 def test_a_paused_run_answers_too_and_nothing_of_it_changes(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    start(run, "max_steps=4000")
+    start(run)
     try:
         command(run, "pause")
         held = state(run, "paused")

@@ -52,7 +52,7 @@ def test_a_gpu_is_named_as_its_driver_names_it(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.skipif(not free_memory_by_gpu(), reason="needs an NVIDIA GPU")
 def test_on_a_gpu_the_sample_names_the_process_of_the_first_rank(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    start(run, "use_cpu=false", "max_steps=100000")
+    start(run, "use_cpu=false")
     try:
         at_step(run, 2, timeout_s=240)
         status = until(lambda: (s := read_status(run)).hardware and s.hardware.gpus and s, "a sample")
