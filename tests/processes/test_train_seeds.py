@@ -24,41 +24,43 @@ def seed(run: Path, number: int) -> Path:
     return run.with_name(f"{run.name}-seed-{number}")
 
 
-def test_seeds_train_one_after_the_other_and_complete_ones_are_skipped(tmp_path: Path) -> None:
-    run = tmp_path / "first"
-    command = ("train", DEMO_CONFIG, "--run-dir", run, *SETTINGS)
-    done = grpo_tui(*command, "--seeds", "1,2")
-    assert done.stdout.index("seed 1 (1 of 2)") < done.stdout.index("seed 2 (2 of 2)")
-    (both,) = sets_of([read_seed_run(seed(run, number), f"first-seed-{number}") for number in (1, 2)])
-    assert (both.name, both.seeds) == ("first", (1, 2))
-    assert all(one.complete for one in both.runs)
+FAILS_ONCE = """\
+from pathlib import Path
+
+def fails_once(completions, **kwargs):
+    if Path({broken!r}).exists():
+        Path({broken!r}).unlink()
+        raise ValueError("broken on purpose")
+    return [1.0] * len(completions)
+"""
+
+
+def test_seeds_train_one_after_the_other_though_one_fails_and_complete_ones_are_skipped(
+    tmp_path: Path,
+) -> None:
+    run, rewards, broken = tmp_path / "first", tmp_path / "rewards.py", tmp_path / "broken"
+    broken.touch()
+    rewards.write_text(FAILS_ONCE.format(broken=str(broken)))
+    words = ("--set", f"grpo_tui.rewards=['{rewards}:fails_once']")
+    command = ("train", DEMO_CONFIG, "--run-dir", run, *SETTINGS, *words)
+    done = grpo_tui(*command, "--seeds", "1,2", check=1)
+    assert done.stdout.index("seed 1 (1 of 2)") < done.stdout.index("broken on purpose")
+    assert done.stdout.index("broken on purpose") < done.stdout.index("seed 2 (2 of 2)")
+    assert "seed 1: failed" in done.stdout
+    assert "seed 2: complete" in done.stdout
     assert not RunFolder(run).exists()
 
     again = grpo_tui(*command, "--seeds", "2,3")
     assert again.stdout.count("skipped") == 1
     assert "seed 3: complete" in again.stdout
     assert f"grpo-tui seeds {seed(run, 2)} {seed(run, 3)}" in again.stdout
+    (both,) = sets_of([read_seed_run(seed(run, number), f"first-seed-{number}") for number in (2, 3)])
+    assert (both.name, both.seeds) == ("first", (2, 3))
+    assert all(one.complete for one in both.runs)
 
     other = grpo_tui(*command, "--seeds", "3,4", "--set", "learning_rate=0.5", check=2)
     assert f"{seed(run, 3)} holds a run with other settings (learning_rate)" in other.stderr
     assert not seed(run, 4).exists()
-
-
-def test_one_seed_that_fails_leaves_the_others_and_is_the_exit_code(tmp_path: Path) -> None:
-    rewards, broken = tmp_path / "rewards.py", tmp_path / "broken"
-    broken.touch()
-    rewards.write_text(
-        "from pathlib import Path\n\ndef fails_once(completions, **kwargs):\n"
-        f"    if Path({str(broken)!r}).exists():\n        Path({str(broken)!r}).unlink()\n"
-        "        raise ValueError('broken on purpose')\n    return [1.0] * len(completions)\n"
-    )
-    words = ("--set", f"grpo_tui.rewards=['{rewards}:fails_once']")
-    done = grpo_tui(
-        "train", DEMO_CONFIG, "--run-dir", tmp_path / "r", *SETTINGS, *words, "--seeds", "1,2", check=1
-    )
-    assert "seed 1: failed" in done.stdout
-    assert "seed 2: complete" in done.stdout
-    assert "broken on purpose" in done.stdout
 
 
 def test_ctrl_c_starts_no_other_seed_and_the_same_command_goes_on_in_the_background(
