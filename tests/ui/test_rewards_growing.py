@@ -66,9 +66,7 @@ async def test_a_file_is_begun_and_the_next_reward_added_until_one_is_fooled(
         await until(pilot, lambda: "First fix the rewards that are there" in shown(app))
         assert "correctness is fooled by" in shown(app)
         await pilot.press("enter")
-        await until(pilot, lambda: app.screen is screen)
-        await pilot.pause()
-        assert "⚠ probes: " in shown(app)  # also on 80 columns
+        await until(pilot, lambda: app.screen is screen and "⚠ probes: " in shown(app))  # also on 80 columns
         assert "no faults found" not in shown(app)
         assert file.read_text() == broken
         file.write_text(broken.replace("str(right) in answer", "plain(answer) == plain(right)"))

@@ -213,7 +213,7 @@ async def test_samples_are_written_changed_copied_sorted_removed_and_kept(file: 
         await until(pilot, lambda: screen.scored is not None and len(screen.scored.rows) == 7)
         await scored(pilot)
         await pilot.press("s", "down", "enter", "s", "enter")
-        assert "by total, worst first" in shown(app)
+        await until(pilot, lambda: "by total, worst first" in shown(app))
     kept = read_cases(tmp_path / "cases.yaml")
     assert kept.rewards == (f"{file}:right", f"{file}:short")
     assert kept.cases[0].sample.completion == "it is 43"
@@ -328,12 +328,10 @@ async def test_probes_show_what_fools_the_rewards(file: Path) -> None:
         await scored(pilot)
         await pilot.press("p")
         await until(pilot, lambda: isinstance(app.screen, ProbesScreen))
-        await pilot.pause()
-        text = shown(app)
-        assert "looks at the answer" in text
-        assert "accepts what it should reject" in text
+        await until(pilot, lambda: "looks at the answer" in shown(app))
+        assert "accepts what it should reject" in shown(app)
         await pilot.press("escape")
-        assert "⚠ probes: " in shown(app)
+        await until(pilot, lambda: "⚠ probes: " in shown(app))
         await pilot.press("f", "down", "down", "enter")
         await until(pilot, lambda: "probes" in shown(app) and app.screen.scored is not None  # type: ignore[attr-defined]
                     and len(app.screen.scored.rows) > 50)  # type: ignore[attr-defined]  # fmt: skip

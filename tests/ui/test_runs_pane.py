@@ -52,7 +52,7 @@ async def test_enter_opens_the_chosen_run(run: RecordedRun) -> None:
         assert app.view is not None
         assert app.view.name == "older"
         await pilot.press("1")
-        assert "older" in shown(app)
+        await until(pilot, lambda: isinstance(app.screen, RunsScreen) and "older" in shown(app))
         await pilot.press("k", "enter")
         await until(pilot, lambda: app.view is not None and app.view.name == "demo-add")
 
@@ -89,7 +89,7 @@ async def test_the_cursor_stays_with_its_run_in_a_long_list(run: RecordedRun) ->
         await pilot.press(*["j"] * 30)
         chosen = table.selected
         assert chosen is not None
-        assert chosen.name in shown(app)
+        await until(pilot, lambda: chosen.name in shown(app))
         await pilot.press("end", "pagedown")
         assert table.cursor == len(app.rows) - 1
         await pilot.press("up")

@@ -66,7 +66,7 @@ async def test_settings_show_beside_the_charts_with_what_changed_since(run: Reco
         await pilot.press("z", "t")
         await until(pilot, lambda: "now 0.5" in shown(app))
         await pilot.press("t")
-        assert "adder-0.8M" not in shown(app)
+        await until(pilot, lambda: "adder-0.8M" not in shown(app))
 
 
 @pytest.mark.parametrize(("key", "kind"), [("P", "pause"), ("C", "checkpoint")])
@@ -385,7 +385,7 @@ async def test_the_loss_is_said_to_be_no_progress_signal(run: RecordedRun) -> No
                 break
             await pilot.press("right_square_bracket")
             await pilot.pause()
-        assert "not a measure of progress" in shown(app)
+        await until(pilot, lambda: "not a measure of progress" in shown(app))
 
 
 async def test_the_log_takes_the_place_of_the_groups(run: RecordedRun) -> None:
