@@ -24,6 +24,7 @@ from grpo_tui.store.layout import RunFolder, remember
 from grpo_tui.store.spec import RunSpec
 from grpo_tui.store.status import read_status
 from grpo_tui.store.writer import Writer
+from tests.cli.test_every_option import PARSER
 from tests.ui.recorded_run import recorded
 
 
@@ -191,3 +192,27 @@ def test_a_run_without_findings_has_none_to_apply(
     monkeypatch.setattr(doctor, "diagnose", lambda _: Diagnosis((), 2, ()))
     assert main(["doctor", str(tmp_path), "--apply", "policy.kl"]) == 2
     assert "--apply policy.kl: this run has no findings" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("words", "waits"), [([], 60.0), (["--wait", "0"], 0.0), (["--wait", "7"], 7.0)])
+@pytest.mark.parametrize(("code", "writes"), [(0, True), (3, False), (4, False)])
+def test_the_run_is_waited_for_as_typed_and_a_file_is_written_only_if_it_agrees(
+    words: list[str], waits: float, code: int, writes: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remedies = (Remedy("a rate", "learning_rate", 1e-5, live=True), Remedy("longer", "max_steps", 9))
+    finding = Finding("policy.kl", "error", None, None, "said", None, 1, 9, {}, remedies)
+    sent: list[tuple[str, dict[str, Any], float]] = []
+    written: list[Any] = []
+
+    def send(root: Path, kind: str, args: dict[str, Any], wait_s: float, *, as_json: bool) -> int:
+        sent.append((kind, args, wait_s))
+        return code
+
+    monkeypatch.setattr(doctor, "send", send)
+    monkeypatch.setattr(doctor, "read_status", lambda root: SimpleNamespace(live=True))
+    monkeypatch.setattr(doctor, "_write", lambda parsed, root, finding, wanted: written.append(wanted))
+    parsed = PARSER.parse_args(["doctor", "run", "--apply", "policy.kl", *words])
+    assert doctor.apply(parsed, tmp_path, [finding]) == code
+    because = "policy.kl: a rate"
+    assert sent == [("set", {"learning_rate": 1e-5, "because": because, "yes": True}, waits)]
+    assert bool(written) == writes

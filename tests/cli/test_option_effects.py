@@ -294,6 +294,7 @@ HANDED: tuple[tuple[str, str, Callable[[Taken], Any], Any], ...] = (
     ("tokens RUN --group 3 --from live", "tokens._policy", lambda t: t.args[1], "live"),
     ("tokens RUN --group 3 --wait 7 --base", "tokens.TokenAsker.ask",
      lambda t: (t.args[0]._patience_s, t.named), (7.0, {"base": True})),
+    ("tokens RUN --group 3 --wait 0", "tokens.TokenAsker.ask", lambda t: t.args[0]._patience_s, 0.0),
     ("tokens RUN --group 3", "tokens.TokenAsker.ask",
      lambda t: (t.args[0]._patience_s, t.named), (60.0, {"base": False})),
     ("tokens RUN --group 3 --prompt", "tokens.safe", lambda t: t.args, ("THE PROMPT",)),
@@ -358,7 +359,8 @@ HANDED: tuple[tuple[str, str, Callable[[Taken], Any], Any], ...] = (
     ("set RUN --undo=3 --because no", STEERED, lambda t: t.args[1:], ("undo", {"count": 3, "because": "no"})),
     *((f"{name} RUN", STEERED, lambda t: t.args[1:], (name.replace("-", "_"), {}))
       for name in UNSAID),
-    *((f"{line} --wait 7", "steer.Mailbox.wait", lambda t: t.args[2], 7.0) for line in STEERING),
+    *((f"{line} --wait {s:g}", "steer.Mailbox.wait", lambda t: t.args[2], s)
+      for line in STEERING for s in (7.0, 0.0)),
     *((f"{line} --json", "steer.print_json", lambda t: t.args[0]["applied"], True) for line in STEERING),
 )  # fmt: skip
 """A command, what it calls in a module of the command line, and what it says there of what was typed."""

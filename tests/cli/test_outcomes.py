@@ -18,6 +18,7 @@ from grpo_tui.cli.main import main
 from grpo_tui.config.resolve import load_config
 from grpo_tui.core import records as r
 from grpo_tui.demo import DEMO_CONFIG
+from grpo_tui.preflight.static import Launch
 from grpo_tui.store.checkpoints import MARKER
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.json_file import write_json
@@ -422,3 +423,34 @@ def test_a_standstill_is_said_once_and_the_end_sums_up_the_newest_ten_steps(
     assert lines[1] == (
         "first mean reward 1.000 (step 1)   last mean reward 9.500 (mean of the last 10 steps)   gain +8.500"
     )
+
+
+def test_the_data_of_a_run_that_began_is_not_checked_again_and_that_of_a_new_one_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = _run(tmp_path / "run", {}, "max_steps=8")
+    remember(folder.root)
+    asked: list[tuple[str, bool, bool]] = []
+
+    def check(
+        inspected: object, launch: Launch, path: Path, *, quick: bool, force: bool, told: object
+    ) -> list[str]:
+        assert launch.resume, "the folder was looked at already"
+        asked.append((str(launch.root), quick, force))
+        return []
+
+    monkeypatch.setattr("grpo_tui.cli.check.before_start", check)
+    monkeypatch.setattr("grpo_tui.cli.start.launch", lambda folder, spec: None)
+    fork, new = str(tmp_path / "fork"), str(tmp_path / "new")
+    for words in (
+        [str(folder.root), "--resume"],
+        [str(folder.root), "--resume", "--force"],
+        [str(folder.root), "--resume", "--run-dir", fork],
+        [str(DEMO_CONFIG), "--run-dir", new],
+        [str(DEMO_CONFIG), "--run-dir", new, "--quick-check"],
+    ):
+        assert main(["train", *words, "--detach"]) == 0
+    root = str(folder.root)
+    assert asked == [
+        (root, True, False), (root, True, True), (fork, True, False), (new, False, False), (new, True, False)
+    ]  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,13 +20,16 @@ from grpo_tui.core import records as r
 from grpo_tui.core.commands import Command, Outcome
 from grpo_tui.core.stages import StageNow
 from grpo_tui.demo import DEMO_MODEL
+from grpo_tui.rewards import reload_check
 from grpo_tui.rewards.lab import Lab
 from grpo_tui.rewards.reload_check import file_hash
 from grpo_tui.rewards.scoring import config_of_functions
+from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import remember
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import RunSpec, read_spec
+from grpo_tui.store.writer import Writer
 from tests.ui.recorded_run import RecordedRun
 
 OLD = """\
@@ -123,6 +127,12 @@ def test_a_case_a_probe_or_a_broken_file_refuses_and_only_checks_can_be_forced(
     assert "case “right” (cases.yaml:3): right expected at least 1, got 0" in said
     assert "probe " in said
     assert "or add --force" in said
+    assert [main(["reload", str(run), "--check", *words]) for words in ([], ["--json"], ["--force"])] == [
+        3,
+        3,
+        0,
+    ]
+    capsys.readouterr()
     assert sent == []
     assert main(["reload", str(run), "--force"]) == 0
     assert any("case “right”" in text for text in sent[0][1]["forced"])
@@ -262,4 +272,5 @@ def test_a_list_that_cannot_be_loaded_or_read_is_refused_in_words(
     said = capsys.readouterr().err
     assert "a run with stages takes its list when it starts" in said
     assert "my.yaml --run-dir" in said
+from grpo_tui.store.writer import Writer
     assert sent == []

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from grpo_tui.cli import train_seeds
+from grpo_tui.cli import start, train_seeds
 from grpo_tui.cli.errors import CommandError
 from grpo_tui.cli.train_seeds import Job
+from tests.cli.test_every_option import PARSER, options
 
 
 def series(
@@ -86,3 +87,50 @@ def test_a_second_command_for_the_same_seeds_is_refused(tmp_path: Path) -> None:
             pass
     with train_seeds._only_one(tmp_path / "r"):
         pass
+
+
+REFUSED = ("smoke", "drill", "resume", "keep", "json", "optimizer")
+"""Options of `train` that a series does not take."""
+ALL = (
+    "train my.yaml --seeds 3,1 --detach --set a=1 --set b=2 --run-dir r --gpus 0,1 --force --trust "
+    "--quick-check --launcher"
+)
+
+
+def test_the_series_in_the_background_is_the_one_that_was_typed() -> None:
+    """Each option that a series takes is given with a value of its own."""
+    typed = PARSER.parse_args([*ALL.split(), "accelerate launch --num_processes 2"])
+    plain = PARSER.parse_args(["train", "my.yaml"])
+    known = {action.dest for action in options(("train",))}
+    given = {name for name in known if vars(typed)[name] != vars(plain)[name]}
+    assert given == known - {*REFUSED, "headless", "config"}
+    anew = {"detach": False, "headless": True, "quick_check": True}
+    assert vars(PARSER.parse_args(train_seeds._words(typed))) == vars(typed) | anew
+    for name in ("force", "trust"):  # what was not typed is not added
+        without = argparse.Namespace(**vars(typed) | {name: False})
+        assert vars(PARSER.parse_args(train_seeds._words(without)))[name] is False
+    bare = PARSER.parse_args(["train", "my.yaml", "--seeds", "1", "--detach"])
+    assert vars(PARSER.parse_args(train_seeds._words(bare))) == vars(bare) | anew
+
+
+@pytest.mark.parametrize(("typed", "checked"), [(False, False), (True, False), (False, True), (True, True)])
+@pytest.mark.parametrize("has_checkpoint", [False, True])
+def test_the_data_is_checked_once_unless_it_was_not_to_be(
+    typed: bool, checked: bool, has_checkpoint: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A seed that ended early is resumed from its folder, with no setting of this command."""
+    parsed = PARSER.parse_args(["train", "my.yaml", "--seeds", "1", *["--quick-check"] * typed])
+    job = train_seeds._job(parsed, 1, tmp_path / "r")
+    monkeypatch.setattr(train_seeds, "_complete", lambda job: False)
+    monkeypatch.setattr(train_seeds, "newest_usable", lambda folder: (has_checkpoint or None, []))
+    monkeypatch.setattr(start, "prepared", lambda given: ("new", given))
+    monkeypatch.setattr(start, "resumed", lambda given: ("resumed", given))
+    monkeypatch.setattr(start, "followed", lambda found: found)
+    how, given = train_seeds._train(job, quick=checked)
+    assert given.quick_check == (typed or checked)
+    own = (
+        ("resumed", job.root, None, [], "")
+        if has_checkpoint
+        else ("new", Path("my.yaml"), job.root, ["seed=1"], None)
+    )
+    assert (how, given.config, given.run_dir, given.overrides, given.resume) == own

@@ -185,6 +185,27 @@ def test_scale_over_the_batch_is_taken_batch_by_batch(run: RecordedRun, lab: Lab
     assert [group["prompt"] for group in printed] == ["2 + 2?"], "only its advantages change"
 
 
+@pytest.mark.parametrize(
+    ("settings", "in_part"),
+    [
+        ({"scale_rewards": "group"}, False),
+        ({"scale_rewards": "none"}, False),
+        ({"scale_rewards": "batch"}, True),
+        ({"multi_objective_aggregation": "normalize_then_sum"}, True),
+    ],
+)
+def test_what_needs_the_whole_batch_says_that_it_has_a_part(
+    settings: dict[str, str], in_part: bool, run: RecordedRun, lab: Lab
+) -> None:
+    reader = RunReader(run.folder.database)
+    groups = reader.groups()
+    reader.close()
+    assert lab.config is not None
+    lab.config = replace(lab.config, grpo={**lab.config.grpo, **settings})
+    found = what_if(lab, groups, BY_ATTEMPT, recorded_weights=WEIGHTS)
+    assert (IN_PART in found.notes) == in_part
+
+
 def test_a_group_of_two_ranks_is_told_as_one(run: RecordedRun, lab: Lab) -> None:
     """TRL divides a group where a rank gets fewer completions: each part alone can be flat."""
     parts = [("6", 2.5), ("66666", 2.0), ("7", 0.5), ("77777", 0.0)]
