@@ -1,0 +1,278 @@
+"""What comparing, chatting and pushing hand on: every model for consent, every option for the result."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import huggingface_hub
+import pytest
+from huggingface_hub import constants
+
+from grpo_tui.config import load_config
+from grpo_tui.config.run_config import RunConfig
+from grpo_tui.demo import DEMO_CONFIG
+from grpo_tui.rewards.comparison import Answers
+from grpo_tui.rewards.generating import Chatted, ChosenRows, DatasetRow, Generated
+from grpo_tui.rewards.lab import Lab, LabError
+from grpo_tui.rewards.samples import Sample
+from grpo_tui.rewards.score_report import FunctionInfo, FunctionScore
+from grpo_tui.ship import chat, compare, push
+from grpo_tui.ship.chat import Chat, LiveRun
+from grpo_tui.ship.compare import CompareOptions
+from grpo_tui.ship.kept import KeptComparison
+from grpo_tui.ship.policies import Policy
+from grpo_tui.ship.push import PushError, Upload, upload
+
+POLICIES = [Policy(name, f"models/{name}") for name in ("one", "two", "three")]
+
+
+@pytest.fixture(scope="module")
+def config() -> RunConfig:
+    return load_config(DEMO_CONFIG)
+
+
+# -- consent ----------------------------------------------------------------------------------------
+
+
+class Asked(BaseException):
+    """Consent to the code of the last model."""
+
+
+def _compare(config: RunConfig) -> None:
+    compare.compare(Lab(), config, POLICIES, CompareOptions(), None)
+
+
+def _chat(config: RunConfig) -> None:
+    Chat(Lab(), config, POLICIES)
+
+
+@pytest.mark.parametrize(("module", "begin"), [(compare, _compare), (chat, _chat)])
+def test_the_code_of_every_model_is_asked_about(
+    module: Any, begin: Callable[[RunConfig], None], config: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models: list[str] = []
+
+    def required(config: RunConfig) -> None:
+        models.append(config.model)
+        if config.model == POLICIES[-1].model:
+            raise Asked
+
+    monkeypatch.setattr(module, "required", required)
+    with pytest.raises(Asked):
+        begin(config)
+    assert models == [policy.model for policy in POLICIES]
+
+
+# -- comparing --------------------------------------------------------------------------------------
+
+OTHER = {"rows": 7, "samples": 3, "seed": 5, "held": True, "correct": "f", "prompts": "a.jsonl"}
+KEPT_TOGETHER = ("correct", "prompts")
+"""Results by judge are in one file. Prompts are part of the config."""
+
+
+def test_a_comparison_is_continued_only_with_the_same_options(config: RunConfig) -> None:
+    def key(options: CompareOptions, policies: list[Policy] = POLICIES, config: RunConfig = config) -> str:
+        return str(compare._header(config, policies, options)["key"])
+
+    assert {field.name for field in fields(CompareOptions)} == set(OTHER)
+    before = key(CompareOptions())
+    same = [
+        name for name, value in OTHER.items() if key(replace(CompareOptions(), **{name: value})) == before
+    ]
+    assert same == list(KEPT_TOGETHER)
+    assert key(CompareOptions(seed=int(config.setting("seed")))) == before, "the config's seed, typed"
+    assert key(CompareOptions(), POLICIES[::-1]) != before
+    for name in ("model", "adapter", "tokenizer"):
+        changed = [replace(POLICIES[0], **{name: "another"}), *POLICIES[1:]]
+        assert key(CompareOptions(), changed) != before
+    assert key(CompareOptions(), config=replace(config, grpo={**config.grpo, "temperature": 0.5})) != before
+
+
+ANSWER = Answers(("2",), (1,), (False,), ((1.0,),))
+
+
+def test_the_seed_of_a_block_is_that_of_its_place_whatever_was_answered_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = tuple(DatasetRow(n, f"{n}?", {}) for n in range(1, 6))
+    asked: list[tuple[tuple[int, ...], int, int]] = []
+
+    def answers(rows: list[DatasetRow], samples: int, seed: int) -> Any:
+        asked.append((tuple(row.number for row in rows), samples, seed))
+        return SimpleNamespace(engine="e", device="cpu", temperature=1.0, max_tokens=9)
+
+    monkeypatch.setattr(compare, "_scored", lambda lab, generated: [ANSWER] * len(asked[-1][0]))
+    generator: Any = SimpleNamespace(answers=answers, tell=None)
+    options = CompareOptions(samples=3)
+    lab: Any = None
+    with KeptComparison(tmp_path / "a.jsonl", {"key": "a"}) as kept:
+        kept.add(0, {2: ANSWER, 3: ANSWER}, {})
+        for policy in (0, 1):
+            compare._answer(
+                lab, generator, policy, ChosenRows(rows, True, ()), options, 100, kept, 2, lambda now: None
+            )
+    first, second, third = ((1, 2), 3, 100), ((3, 4), 3, 106), ((5,), 3, 112)
+    assert asked == [first, third, first, second, third]
+
+
+@pytest.mark.parametrize("torn", ['{"policy": 0, "ro', '{"policy": 0, "row": 1}\n', "\x00\n"])
+def test_what_follows_a_torn_line_is_read_again(torn: str, tmp_path: Path) -> None:
+    file, header = tmp_path / "a.jsonl", {"comparison": 1, "key": "a"}
+    with KeptComparison(file, header) as kept:
+        kept.add(0, {0: ANSWER}, {"engine": "e"})
+    with file.open("a") as more:
+        more.write(torn)
+    with KeptComparison(file, header) as kept:
+        assert set(kept.answers) == {(0, 0)}
+        kept.add(0, {1: ANSWER}, {"engine": "e"})
+    with KeptComparison(file, header) as kept:
+        assert set(kept.answers) == {(0, 0), (0, 1)}
+    assert [len(json.loads(line)) > 0 for line in file.read_text().splitlines()] == [True] * 3
+
+
+def test_each_completion_keeps_its_own_scores() -> None:
+    """Of two rows with two completions each, by two functions."""
+    samples = tuple(Sample("p", f"{n}", {}, truncated=n == 2) for n in range(4))
+    generated: Any = SimpleNamespace(samples=samples, count=2, tokens=(5, 6, 7, 8))
+    functions = [
+        FunctionScore(FunctionInfo(at, f"f{at}", 1.0, "function", ""), scores)
+        for at, scores in enumerate(((0.0, 1.0, 2.0, float("nan")), (None, 5.0, 6.0, 7.0)))
+    ]
+    lab: Any = SimpleNamespace(score=lambda samples, repeat_limit_s: SimpleNamespace(functions=functions))
+    assert compare._scored(lab, generated) == [
+        Answers(("0", "1"), (5, 6), (False, False), ((0.0, None), (1.0, 5.0))),
+        Answers(("2", "3"), (7, 8), (True, False), ((2.0, 6.0), (None, 7.0))),
+    ]
+    assert {"samples", "count", "tokens"} <= {field.name for field in fields(Generated)}
+
+
+# -- chatting ---------------------------------------------------------------------------------------
+
+
+class Model:
+    """A model that answers with the number of turns it sees."""
+
+    def __init__(
+        self, config: RunConfig, tell: Any, *, adapter: str = "", tokenizer: str | None = None
+    ) -> None:
+        self.asked: list[tuple[Any, Any]] = []
+        self.closed = False
+
+    def opening(self) -> tuple[bool, list[Any], str]:
+        return True, [{"role": "system", "content": "Add."}], ""
+
+    def row(self, which: Any) -> Any:
+        if which == 9:
+            return None
+        return (
+            ([{"role": "user", "content": f"row {which}"}], {"answer": "4"})
+            if isinstance(which, int)
+            else None
+        )
+
+    def chat(self, prompt: Any, seed: Any, tell: Any) -> Chatted:
+        self.asked.append(([one["content"] for one in prompt], seed))
+        text = str(len(prompt))
+        return Chatted([{"role": "assistant", "content": text}], text, 1, False)
+
+    def close(self) -> None:
+        self.closed = True
+
+    stop = go_on = close
+
+
+@pytest.fixture
+def talk(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> Iterator[Chat]:
+    def no_lab(config: Any) -> None:
+        raise LabError("no lab")
+
+    monkeypatch.setattr(chat, "Generator", Model)
+    monkeypatch.setattr(chat, "required", lambda config: None)
+    lab: Any = SimpleNamespace(load=no_lab)
+    with Chat(lab, config, POLICIES[:2], 7) as made:
+        yield made
+
+
+def test_a_row_begins_a_conversation_and_a_question_continues_it(talk: Chat) -> None:
+    first, second = (one.child for one in talk._speakers)
+    assert isinstance(first, Model)
+    assert isinstance(second, Model)
+    talk.ask("a")
+    talk.ask("b")
+    talk.seed = 8
+    row = talk.ask_row(3)
+    talk.ask("c")
+    talk.new()
+    talk.asked = 1
+    talk.ask("d")
+    expected = [
+        (["Add.", "a"], 7),
+        (["Add.", "a", "2", "b"], 7),
+        (["row 3"], 8),
+        (["Add.", "row 3", "1", "c"], 8),
+        (["Add.", "d"], 8),
+    ]
+    assert (row.row, row.text, row.first) == ({"answer": "4"}, "row 3", True)
+    assert [seed for _, seed in first.asked] == [seed for _, seed in expected]
+    assert [asked[-1] for asked, _ in first.asked] == [asked[-1] for asked, _ in expected]
+    assert first.asked[2] == expected[2], "nothing of the conversation before"
+    assert first.asked[4] == expected[4]
+    assert second.asked == first.asked[:4], "each has its own history, and the second was turned off"
+    with pytest.raises(chat.GenerateError, match="the training data has no row 9"):
+        talk.ask_row(9)
+
+
+def test_a_live_run_is_asked_once_with_the_seed_and_answers_as_a_model_does(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[Any] = []
+
+    def ask_live(root: Path, kind: str, args: Any, tell: Any, cancel: Any) -> Any:
+        asked.append((root, kind, args))
+        return {"completions": [{"text": "4", "tokens": 3, "truncated": True}], "temperature": 0.7}
+
+    monkeypatch.setattr(chat, "ask_live", ask_live)
+    live = chat._Live(LiveRun("run@live", tmp_path), lambda now: None)
+    for prompt, completion in (("2+2", "4"), ([{"role": "user"}], [{"role": "assistant", "content": "4"}])):
+        told: list[str] = []
+        found = live.chat(prompt, 5, told.append)
+        assert asked.pop() == (tmp_path, "sample", {"prompt": prompt, "count": 1, "seed": 5})
+        assert (found.completion, found.text, found.tokens, found.truncated) == (completion, "4", 3, True)
+        assert (found.seed, found.temperature, told) == (5, 0.7, ["4"])
+
+
+# -- pushing ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("private", [False, True])
+@pytest.mark.parametrize(
+    ("update", "fails", "made"),
+    [(False, "create", False), (False, "commit", True), (True, "create", False), (True, "commit", False)],
+)
+def test_only_a_repository_that_this_push_made_is_said_to_be_empty(
+    update: bool, fails: str, made: bool, private: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    calls: list[tuple[str, dict[str, Any]]] = []
+
+    def call(name: str, **words: Any) -> None:
+        calls.append((name, words))
+        if name == fails:
+            raise RuntimeError("no")
+
+    api = SimpleNamespace(
+        create_repo=lambda repo, **words: call("create", **words),
+        create_commit=lambda repo, **words: call("commit", **words),
+    )
+    monkeypatch.setattr(huggingface_hub, "HfApi", lambda: api)
+    monkeypatch.setattr(huggingface_hub, "get_token", lambda: "x")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(push, "_operations", lambda planned: [])
+    with pytest.raises(PushError) as refused:
+        upload(Upload(tmp_path, "me/first", private, (), (), ""), update=update)
+    assert ("me/first exists now and is empty: --update continues" in str(refused.value)) == made
+    assert calls[0] == ("create", {"private": private, "exist_ok": update})
