@@ -272,5 +272,43 @@ def test_a_list_that_cannot_be_loaded_or_read_is_refused_in_words(
     said = capsys.readouterr().err
     assert "a run with stages takes its list when it starts" in said
     assert "my.yaml --run-dir" in said
-from grpo_tui.store.writer import Writer
+    assert sent == []
+
+
+def test_it_is_judged_as_the_run_trains_now(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the rewards of the stage that trains, the weights set last, and the newest groups."""
+    stage = StageNow(("a", "b"), (0, 1), 5, base=config_of_functions(["gone.py:other"]).to_json())
+    RunSpec(config_of_functions(["rewards.py:right"]).to_json(), stage=stage).write(run / "run.json")
+    with closing(open_writer(run / "run.db")) as connection:
+        changes = [r.SettingChanged(2, n, float(n), "reward_weights", [n], [n + 1.0]) for n in (1, 2, 3)]
+        rows = (r.Completion(0, "no", (0.0,), 0.0, 0.0, 3, False),)
+        later = r.Group(0, "8?", {"answer": "8"}, rows)
+        Writer(connection).write([*changes, r.GenerationBatch(2, 2, 0, "train", 2, 2, 9e9, (later,))])
+    judged: dict[str, Any] = {}
+
+    def what_if(lab: Lab, root: Path, groups: list[int], *, weights: list[float], tell: Any) -> Any:
+        judged.update(groups=groups, weights=weights, names=[one.name for one in lab.functions])
+        return SimpleNamespace(functions=(), reordered=0, groups=())
+
+    monkeypatch.setattr(reload_check, "what_if_of_run", what_if)
+    with closing(RunReader(run / "run.db")) as reader:
+        newest = max(group.id for group in reader.groups(limit=10))
+    main(["reload", str(run), "--check", "--groups", "1", "--json"])
+    assert judged == {"groups": [newest], "weights": [4.0], "names": ["right"]}
+
+
+def test_a_file_that_is_edited_during_the_check_is_not_loaded_even_with_force(
+    run: Path, sent: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("rewards.py").write_text(BOTH)
+
+    def what_if(*_: Any, **__: Any) -> Any:
+        Path("rewards.py").write_text(BOTH + "# later\n")
+        return SimpleNamespace(functions=(), reordered=0, groups=())
+
+    monkeypatch.setattr(reload_check, "what_if_of_run", what_if)
+    assert main(["reload", str(run), "--force", "--json"]) == 3
+    said = capsys.readouterr().err
+    assert "rewards.py was edited while it was checked. Reload again" in said
+    assert "--force" not in said
     assert sent == []

@@ -310,6 +310,7 @@ UNUSABLE = {
     "def variety(completions, **kwargs):\n    return [1\n": "variety.py:2",
     "raise SystemExit(3)\n": "SystemExit",
     "def variety(completions, gold, **kwargs):\n    return []\n": "needs gold",
+    f"with open(__file__, 'a') as file:\n    file.write('# more')\n{NEW}": "is not the file that was checked",
     OLD: "no file of the rewards has changed",
 }
 
