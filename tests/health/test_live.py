@@ -9,15 +9,17 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
 from grpo_tui.cli.look import describe
 from grpo_tui.cli.main import main
 from grpo_tui.core import records as r
+from grpo_tui.health.doctor import Doctor
+from grpo_tui.health.facts import Settings
 from grpo_tui.health.live import LiveVerdict
-from grpo_tui.health.reading import diagnose
+from grpo_tui.health.reading import begin, diagnose, doctor_before
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.read_series import metric_rows
@@ -283,3 +285,44 @@ def test_prompts_that_were_never_solved_are_named_while_the_run_trains(training:
     )
     go(20, solved=1)
     assert "signal.prompts-unsolved" not in training.ids()  # fewer than three are left
+
+
+@pytest.mark.parametrize(("outcome", "counts"), [("ok", False), ("error", True), ("aborted", True)])
+def test_calls_that_gave_no_scores_are_counted_live_and_afterwards(
+    outcome: Any, counts: bool, training: Training
+) -> None:
+    assert {"ok", "error", "aborted"} == set(get_args(get_type_hints(r.RewardCall)["outcome"]))
+    for step in range(1, 16):
+        batch, *rest = step_records(1, step, "mixed")
+        training.write([r.RewardCall(1, step, 0, 0.0, 0.1, outcome), batch, *rest])
+    found = ["machine.reward-fails"] if counts else []
+    assert training.ids() == found
+    training.step = 15
+    training.end()
+    with closing(RunReader(training.folder.database)) as reader:
+        assert [finding.id for finding in diagnose(reader).findings] == found
+
+
+def test_only_the_stage_that_trains_is_judged(training: Training) -> None:
+    for step, to in ((5, "b"), (9, "c")):
+        training.go("unscored", step - training.step)
+        training.write([r.SettingChanged(1, step, 0.0, "stage", "a", to)])
+    training.go("mixed", 6)
+    with closing(RunReader(training.folder.database)) as reader:
+        _, observations = begin(reader)
+        seen = [(one.first_step, len(one.groups)) for one in observations]
+        resumed = doctor_before(reader, 13)
+    assert seen == [(step, 4) for step in range(10, 16)]
+    assert (resumed.state.step, resumed.state.courses["reward"].count) == (12, 3)
+    assert "signal.unscored" not in [one.id for one in resumed.open_findings()]
+
+
+@pytest.mark.parametrize(
+    ("before", "is_cause"), [(-1, False), (0, False), (1, True), (10, True), (11, False)]
+)
+def test_a_change_is_a_cause_only_of_what_begins_soon_after_it(before: int, is_cause: bool) -> None:
+    """A setting changed after step 20 is in force from step 21 on."""
+    doctor = Doctor(Settings())
+    doctor.changes += [r.SettingChanged(1, 20, 0.0, "beta", 0.0, 0.1)]
+    assert (doctor._cause("policy.kl", 20 + before) is not None) == is_cause
+    assert doctor._cause("machine.slow-step", 20 + before) is None

@@ -163,3 +163,38 @@ def test_reward_models_are_parted_from_functions_with_their_weights() -> None:
     assert kept.grpo["reward_weights"] == [2.0, 3.0, 5.0, 6.0]
     assert kept.reward_count == 4
     assert split_models(kept)[0] == kept
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_each_stage_is_checked_as_the_whole_is(
+    ranks: int, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the ranks, the GPUs and the parts of the start, and in the processes that are there already."""
+    stages = "  stages:\n    - {name: a, set: {learning_rate: 1.0e-5}, steps: 5}\n    - {name: b, steps: 5}\n"
+    text = source.read_text().replace("max_steps: 20\n", "")
+    source.write_text(text + stages)
+    found: list[tuple[int | None, Any]] = []
+    more: list[dict[str, Any]] = []
+    machines: list[str | None] = []
+
+    def static(inspected: Any, start: Launch, machine: Any) -> Preflight:
+        found.append((inspected.settings.world_size, inspected.settings.get("learning_rate")))
+        return Preflight(None, ())
+
+    whole = run._check
+
+    def checked(inspected: Any, start: Any, **given: Any) -> Preflight:
+        given.pop("tell", None)
+        more.append(given)
+        return whole(inspected, start, **given)
+
+    monkeypatch.setattr(run, "static_check", static)
+    monkeypatch.setattr(run, "_check", checked)
+    monkeypatch.setattr(run, "reach_findings", lambda *words: [])
+    monkeypatch.setattr(run, "this_machine", lambda env: machines.append(env.get("CUDA_VISIBLE_DEVICES")))
+    start = Launch(root=tmp_path / "run", gpus=("3", "GPU-a"))
+    check(inspect_config(source, world_size=ranks), start, parts=("static",))
+    (_, rate), *_ = found
+    assert found == [(ranks, rate), (ranks, 1e-5), (ranks, rate)]
+    assert more[0] == more[1] == more[2]
+    assert machines == ["3,GPU-a"] * 3

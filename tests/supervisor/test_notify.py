@@ -28,7 +28,7 @@ from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import RankFile
 from grpo_tui.store.spec import RunSpec
-from grpo_tui.store.status import read_status
+from grpo_tui.store.status import Status, read_status
 from grpo_tui.store.writer import Writer
 from grpo_tui.supervisor import launch, notify, notify_child
 from grpo_tui.supervisor.notify import PAUSED, Notifier, notify_of
@@ -275,6 +275,38 @@ def test_nobody_is_told_of_a_trial_or_by_what_is_no_setting() -> None:
     assert notify_of(RunSpec(config, smoke=True)) is None
     assert notify_of(RunSpec({"section": {"notify": {"on": 5}}})) is None
     assert notify_of(RunSpec({})) is None
+
+
+@pytest.mark.parametrize(
+    ("state", "ended", "titles"),
+    [
+        ("starting", False, []),
+        ("starting", True, ["error at step 2", "ended at step 3"]),
+        ("training", False, ["error at step 2"]),
+        ("finished", True, ["error at step 2", "finished at step 3"]),
+    ],
+)
+def test_what_is_left_of_an_earlier_start_is_not_told_while_the_next_one_loads(
+    state: str, ended: bool, titles: list[str], folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.root.mkdir()
+    found = Finding("policy.kl", "error", None, None, "kl", first_step=2, last_step=3)
+    monkeypatch.setattr(notify, "read_status", lambda root: Status(state=state, step=3, findings=(found,)))
+    sent: list[str] = []
+    monkeypatch.setattr(Notifier, "_send", lambda self, message: sent.append(message.title))
+    Notifier(folder, Notify(on=("error", "end"), webhook="https://here/x"))._look(ended)
+    assert sent == [f"run: {title}" for title in titles]
+
+
+def test_what_a_command_that_hangs_has_started_is_killed_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notify_child, "LIMIT_S", 0.5)
+    pids = tmp_path / "pids"
+    facts = dict.fromkeys(notify_child.VARIABLES.values())
+    notify_child._run(f"sleep 600 & echo $! > {pids}; sleep 600", facts)
+    child = int(pids.read_text())
+    _until(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE)
 
 
 SPARES = """

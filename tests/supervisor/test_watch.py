@@ -11,11 +11,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
 
-from grpo_tui.core.records import AttemptStarted
+from grpo_tui.core.records import AttemptEnded, AttemptStarted
+from grpo_tui.core.stages import DONE
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import RankFile, RankState, read_rank
@@ -24,7 +27,7 @@ from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import RunSpec
 from grpo_tui.store.status import read_status
 from grpo_tui.store.writer import Writer
-from grpo_tui.supervisor import RunFolderBusy, adopt, launch, take_lock
+from grpo_tui.supervisor import RunFolderBusy, adopt, launch, take_lock, watch
 from grpo_tui.supervisor.watch import Supervisor
 from tests import PATIENCE_S
 from tests.family import gone, kill
@@ -223,3 +226,50 @@ def _until(true: Callable[[], object]) -> None:
     while not true():
         assert time.monotonic() < end, "it did not come about"
         time.sleep(0.05)
+
+
+@pytest.fixture
+def supervisor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Supervisor:
+    """One that holds the folder and whose training process has just ended. It kills nothing."""
+    made = Supervisor(RunFolder(tmp_path), lock=1)
+    made._child = SimpleNamespace(pid=2**22, wait=lambda: 0)  # type: ignore[assignment]
+    for name in ("kill_session", "kill_marked", "kill_descendants"):
+        monkeypatch.setattr(watch, name, lambda *_: None)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("state", "began", "stopped", "goes_on"),
+    [
+        (DONE, 1.0, False, True),
+        (DONE, 1.0, True, False),
+        (DONE, -1.0, False, False),
+        ("finished", 1.0, False, False),
+        ("stopped", 1.0, False, False),
+        (None, 1.0, False, False),
+    ],
+)
+def test_the_next_stage_follows_only_what_this_process_completed_and_nobody_ended(
+    state: str | None, began: float, stopped: bool, goes_on: bool, supervisor: Supervisor, tmp_path: Path
+) -> None:
+    """`began`: seconds after the process was started."""
+    at = supervisor._started_at + began
+    writer = Writer(open_writer(RunFolder(tmp_path).database))
+    writer.write([AttemptStarted(1, at, "here", 2**22)])
+    if state is not None:
+        writer.write([AttemptEnded(1, at + 1, state, 3)])
+    writer.close()
+    if stopped:
+        supervisor._stop_now = Mailbox(RunFolder(tmp_path).commands).submit("stop_now"), 0.0
+    assert supervisor._stage_done() == goes_on
+
+
+def test_a_message_on_its_way_survives_the_end_of_the_training_process(
+    supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spared: list[Any] = []
+    monkeypatch.setattr(watch, "kill_descendants", lambda pids: spared.append(set(pids)))
+    supervisor._end_processes()
+    supervisor._notifier = SimpleNamespace(senders=lambda: {7, 8})  # type: ignore[assignment]
+    supervisor._end_processes()
+    assert spared == [set(), {7, 8}]
