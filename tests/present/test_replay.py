@@ -198,23 +198,39 @@ def test_a_finding_that_ended_is_open_before_its_end_and_absent_before_it_was_fo
 def test_plans_and_evaluations_are_those_of_the_time(run: RecordedRun) -> None:
     run.advance(10)
     done = Scheduled(4, {"beta": 0.1}, run.at(2.5), state="applied", decided_at=run.at(4.5))
+    never = Scheduled(8, {"beta": 9.0}, run.at(2.6), state="rejected", decided_at=run.at(8.5), reason="no")
     run.write(
-        r.Fact(SCHEDULE, to_json([done])),
+        r.Fact(SCHEDULE, to_json([done, never])),
         r.Fact("evaluations", {"done": [{"step": 0}, {"step": 5}, {"step": 10}]}),
     )
     replayed = start_replay(run.folder.root)
 
-    def facts(step: int) -> tuple[list[str], list[int]]:
+    def facts(step: int) -> tuple[list[Any], list[int]]:
         replayed.go(step - 1)
         with closing(RunReader(run.folder.database)) as reader:
             planned, evaluated = reader.fact(SCHEDULE), reader.fact("evaluations")["done"]
             assert reader.fact("config")["model"] == "/models/adder-0.8M"
-            return [one["state"] for one in planned], [one["step"] for one in evaluated]
+            decided = [(one["state"], one["reason"], one["decided_at"] > 0) for one in planned]
+            return decided, [one["step"] for one in evaluated]
 
+    waits = ("waiting", "", False)
     assert facts(2) == ([], [0])
-    assert facts(3) == (["waiting"], [0])
-    assert facts(6) == (["applied"], [0, 5])
-    assert facts(10) == (["applied"], [0, 5, 10])
+    assert facts(3) == ([waits, waits], [0])
+    assert facts(6) == ([("applied", "", True), waits], [0, 5])
+    assert facts(10) == ([("applied", "", True), ("rejected", "no", True)], [0, 5, 10])
+
+
+def test_how_a_run_ended_is_not_known_at_an_earlier_step(run: RecordedRun) -> None:
+    run.advance(6)
+    run.write(r.AttemptEnded(1, run.at(7), "failed", 6, 1, {"cause": "it raised"}))
+    now = look(run)[1]
+    assert (now.state, bool(now.error)) == ("failed", True)
+    replayed = start_replay(run.folder.root, 3)
+    for step, state in ((3, "training"), (5, "training"), (6, "failed")):
+        replayed.go(step - 1)
+        then = look(run)[1]
+        assert (then.state, then.step, bool(then.error), then.hardware) == (state, step, step == 6, None)
+        assert then.supervised
 
 
 def test_a_replay_writes_nothing_sends_no_command_and_leaves_other_threads_the_present(

@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from grpo_tui.core.records import AttemptEnded, AttemptStarted
-from grpo_tui.store.checkpoints import MARKER, copy, has_new_optimizer, judge, newest_usable, remove
+from grpo_tui.store.checkpoints import (
+    MARKER,
+    copy,
+    has_new_optimizer,
+    judge,
+    newest_usable,
+    refused_at_resume,
+    remove,
+)
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.status import read_status
@@ -195,3 +203,37 @@ def test_a_copy_without_the_optimizer_is_complete_and_its_origin_keeps_its_own(t
     assert not has_new_optimizer(checkpoint)
     assert (checkpoint / MARKER).read_text() == marker
     assert judge(checkpoint).usable
+
+
+@pytest.mark.parametrize(
+    ("saved", "asked", "new", "had_new", "refusal"),
+    [
+        ({"optim": "sgd"}, {"optim": "adafactor"}, False, False, "optim cannot change from sgd to adafactor"),
+        ({"optim": "sgd"}, {"optim": "adafactor"}, True, False, ""),
+        ({"optim": "sgd"}, {"optim": "adafactor"}, False, True, ""),
+        ({"optim": "sgd"}, {"optim": "sgd"}, False, False, ""),
+        ({"optim": "sgd"}, {}, False, False, ""),
+        ({"optim": "adamw_torch"}, {"optim": "adamw_torch_fused"}, False, False, ""),
+        ({"optim": "adamw_torch"}, {"optim": "sgd"}, False, False, "optim cannot change"),
+        ({"lr_scheduler_type": "linear"}, {"lr_scheduler_type": "cosine"}, False, False, ""),
+        *(
+            ({"lr_scheduler_type": old}, {"lr_scheduler_type": new}, False, False, "lr_scheduler_type cannot")
+            for old, new in (("linear", "greedy"), ("reduce_lr_on_plateau", "linear"))
+        ),
+        ({"lr_scheduler_type": "linear"}, {"lr_scheduler_type": "greedy"}, False, True, ""),
+        ({"fsdp": "full_shard"}, {"fsdp": ""}, False, False, "was saved with it"),
+        ({"fsdp": ""}, {"fsdp": "full_shard"}, False, False, "was saved without it"),
+        ({"deepspeed": None}, {"deepspeed": "ds.json"}, True, True, "deepspeed cannot change"),
+        ({"deepspeed": "a.json"}, {"deepspeed": "b.json"}, False, False, ""),
+    ],
+)
+def test_what_a_checkpoint_holds_decides_what_may_change_at_a_resume(
+    saved: dict[str, object], asked: dict[str, object], new: bool, had_new: bool, refusal: str, tmp_path: Path
+) -> None:
+    """`had_new`: a fork has left the optimizer's state out of it."""
+    marker = {"settings": saved} | ({"optimizer": "new"} if had_new else {})
+    (tmp_path / MARKER).write_text(json.dumps(marker))
+    assert has_new_optimizer(tmp_path) is had_new
+    said = refused_at_resume(tmp_path, asked, new_optimizer=new)
+    assert refusal in said
+    assert bool(refusal) == bool(said)

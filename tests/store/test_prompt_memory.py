@@ -13,6 +13,7 @@ from grpo_tui.cli.main import main
 from grpo_tui.cli.prompts import TABLE_ROWS
 from grpo_tui.core import records as r
 from grpo_tui.core.prompt_memory import classify, prompt_hash
+from grpo_tui.core.statistics import SAME
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.prompt_memory import groups_of_prompt, prompt_memories, with_prompts
 from grpo_tui.store.reader import RunReader
@@ -34,6 +35,8 @@ from grpo_tui.store.writer import Writer
         ([(8, 8), (0, 8), (8, 8)], "unstable", 1, 1),
         ([(0, 1), (1, 1), (1, 1)], "unstable", 0, 1),  # one completion proves nothing
         ([(0, 2), (0, 2), (1, 2), (2, 2), (2, 2)], "learned", 0, 1),  # thirds of two visits
+        ([(0, 8), (8, 8), (0, 8), (8, 8)], "unstable", 1 / 2, 1 / 2),  # of 4 visits a third is 2
+        ([(0, 8)] * 3 + [(8, 8)] * 4, "learned", 0, 1),  # of 7 it is 3
     ],
 )
 def test_a_prompt_has_the_class_that_its_visits_show(
@@ -139,3 +142,17 @@ def test_the_hash_of_a_prompt_is_that_of_its_words() -> None:
     read = [{"content": [{"text": "hi", "type": "text", "image": None}], "name": None, "role": "user"}]
     assert prompt_hash(asked) == prompt_hash(read)
     assert len({prompt_hash(one) for one in (asked, "hi", [{"role": "system", "content": "hi"}])}) == 3
+
+
+@pytest.mark.parametrize(("below", "right"), [(0.0, True), (SAME / 2, True), (SAME * 2, False), (0.5, False)])
+def test_a_total_that_rounding_moved_from_the_highest_is_right(
+    below: float, right: bool, tmp_path: Path
+) -> None:
+    """As where the other rules compare totals."""
+    groups = [group(0, "top", [1.0]), group(1, "low", [0.0]), group(2, "asked", [1.0 - below])]
+    with closing(open_writer(tmp_path / "run.db")) as database:
+        start = r.AttemptStarted(1, 0.0, "here", 1)
+        Writer(database).write([start, r.GenerationBatch(1, 1, 0, "train", 1, 1, 0.0, tuple(groups))])
+    with closing(RunReader(tmp_path / "run.db")) as reader:
+        found = {prompt: one.first for one, prompt in with_prompts(reader, prompt_memories(reader).prompts)}
+    assert found == {"top": 1.0, "low": 0.0, "asked": float(right)}
