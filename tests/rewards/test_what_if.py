@@ -202,7 +202,7 @@ def test_what_needs_the_whole_batch_says_that_it_has_a_part(
     reader.close()
     assert lab.config is not None
     lab.config = replace(lab.config, grpo={**lab.config.grpo, **settings})
-    found = what_if(lab, groups, BY_ATTEMPT, recorded_weights=WEIGHTS)
+    found = what_if(lab, groups, recorded_weights=RECORDED)
     assert (IN_PART in found.notes) == in_part
 
 
