@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -172,10 +172,12 @@ def _end_of(root: Path, status: Status) -> Message:
     error = status.error or {}
     cause = str(error.get("cause") or error.get("message") or "")
     state = status.state if status.state in ENDED else "ended"  # the end was not recorded (disk full)
-    with closing(RunReader(RunFolder(root).database)) as reader:
-        rule = rule_that_stopped(reader) if state == "stopped" else None
-        known = (*status.findings, *closed_findings(reader))
-    text, finding = explained(f"stopped by {ON}: {rule}", known) if rule is not None else (steps, None)
+    text, finding = steps, None
+    if state == "stopped":
+        with suppress(RunDatabaseError), closing(RunReader(RunFolder(root).database)) as reader:
+            if rule := rule_that_stopped(reader):
+                known = (*status.findings, *closed_findings(reader))
+                text, finding = explained(f"stopped by {ON}: {rule}", known)
     return _message(root, status, f"{root.name}: {state} at step {status.step}", cause or text, finding)
 
 

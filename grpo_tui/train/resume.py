@@ -349,12 +349,12 @@ class Resuming:
             self._note(f"{planned_words(one)} still waits")
         last = {s.name: s for s in history if s.name in SETTABLE}
         names = self._about_now[REWARD_NAMES]
-        if (weights := last.get("reward_weights")) is not None and len(weights.new or ()) != len(names):
-            del last["reward_weights"]  # of another list
-        if self._about.get(REWARD_NAMES, names) != names:
-            dropped = last.pop("reward_weights", None)
+        others, weights = self._about.get(REWARD_NAMES, names) != names, last.get("reward_weights")
+        if others:
             self._live.pop("reward_weights", None)
-            if dropped is not None and dropped.by != BY_CONFIG:
+        if weights is not None and (others or len(weights.new or ()) != len(names)):
+            del last["reward_weights"]
+            if others and weights.by != BY_CONFIG:
                 self._note("the reward functions changed: reward_weights are those of the config")
         for name in changed:
             before = last.get(name)

@@ -284,6 +284,7 @@ def test_nobody_is_told_of_a_trial_or_by_what_is_no_setting() -> None:
         ("starting", True, ["error at step 2", "ended at step 3"]),
         ("training", False, ["error at step 2"]),
         ("finished", True, ["error at step 2", "finished at step 3"]),
+        ("stopped", True, ["error at step 2", "stopped at step 3"]),
     ],
 )
 def test_what_is_left_of_an_earlier_start_is_not_told_while_the_next_one_loads(

@@ -266,8 +266,8 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
             summary.busy = line
         summary.weighing = self.on_weights
         summary.changed()
-        parts = ["weights"] if self.on_weights else ["scored"] if self.scored is not None else []
-        parts += ["empty"] if self._request is None else []
+        empty = ["empty"] if self._request is None else []
+        parts = ["weights"] if self.on_weights else ["scored"] if self.scored is not None else empty
         footer.parts = (*parts, *(["busy"] if len(line) > 1 else []))
         footer.show(None if self.beside_run else self.shell.view)
 
