@@ -246,7 +246,7 @@ def test_another_list_of_rewards_waits_for_the_cycle_and_then_equals_a_resume_wi
     assert _steps(rows, 4) != _steps(plain, 4)
     assert _steps(rows, 0)[:4] == _steps(plain, 0)[:4], "the batch under way keeps its advantages"
     shutil.copytree(before / "checkpoint-4", again / "checkpoint-4")
-    weighted = BASE | {"reward_weights": [0.5, 1.0]}
+    weighted = BASE | {"reward_weights": [0.5, 1.0], "log_completions": True}
     resumed, same, _ = run_recorded(again, config=new, resume=again / "checkpoint-4", **weighted)
     assert _steps(rows, 4) == _steps(resumed, 4)
     assert weights == same
