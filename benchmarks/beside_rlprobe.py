@@ -33,14 +33,14 @@ def ours(folder: Path) -> list[str]:
 
 def main() -> None:
     """Make the runs, judge them, and print the table."""
-    theirs = import_module("rlprobe.doctor").diagnose
-    made = import_module("rlprobe.testing.synth")
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--into", type=Path, help="keep the recordings here")
     given = parser.parse_args()
+    theirs = import_module("rlprobe.doctor").diagnose
+    made = import_module("rlprobe.testing.synth")
     into = given.into or Path(tempfile.mkdtemp(prefix="grpo-tui-rlprobe-"))
     os.environ.setdefault("GRPO_TUI_CACHE_DIR", str(into / "cache"))
     print("| Run | rlprobe | grpo-tui (first step) |", "|---|---|---|", sep="\n")
