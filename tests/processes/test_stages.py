@@ -116,16 +116,16 @@ def test_a_killed_run_goes_on_in_the_stage_it_was_in(run: Path) -> None:
 
 
 def test_the_stage_after_one_that_was_shortened_live_has_its_own_length(run: Path) -> None:
-    first, second = {"steps": 60}, {"steps": 40}  # with 20 steps of the first, both end at step 60
+    first, second = {"steps": 70}, {"steps": 30}  # with 40 steps of the first, both end at step 70
     grpo_tui("train", DEMO_CONFIG, "--run-dir", run, "--detach", *settings(first, second))
     at_step(run, 2)
-    grpo_tui("set", run, "max_steps=20")
-    until(lambda: read_status(run).step > 22, "a step of the second stage")
+    grpo_tui("set", run, "max_steps=40")
+    until(lambda: read_status(run).step > 42, "a step of the second stage")
     kill_all(run)
     resumed = grpo_tui("train", run, "--resume", "--headless")
     assert "stage 2 of 2: correctness" in resumed.stdout
-    assert "finished at step 60" in resumed.stdout
-    assert starts(run) == (0, 20)
+    assert "finished at step 70" in resumed.stdout
+    assert starts(run) == (0, 40)
 
 
 @pytest.mark.parametrize("adapter", [(), ADAPTER])
