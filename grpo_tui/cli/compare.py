@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,27 +39,46 @@ def compare(parsed: Any) -> int:
     options = ship.CompareOptions(
         parsed.rows, parsed.samples, parsed.seed, parsed.held, parsed.correct, prompts
     )
-    names = [policy.name for policy in policies]
     say = _tell_progress if parsed.progress else show_progress
-
-    def tell(name: str, now: Progress) -> None:
-        say(f"{name} ({names.index(name) + 1} of {len(names)}): {progress(now)}")
-
-    try:
-        with reported(LabError, GenerateError, JudgeError, KeptError), Lab(limit_s=parsed.timeout) as lab:
-            say("loading torch…")
-            body = ship.compare(lab, config, policies, options, run, tell)
-    except KeyboardInterrupt:
-        show_progress("")
-        complain("interrupted. What was generated is kept: the same command continues")
+    body = run_comparison(config, policies, options, run, say, parsed.timeout)
+    if body is None:
         return INTERRUPTED
-    finally:
-        show_progress("")
     if parsed.json:
         print_json(body)
     else:
         print_text(report(body, terminal_width()))
     return FAILED if any(one["word"] == "worse" for one in body["verdict"]) else OK
+
+
+def run_comparison(
+    config: RunConfig,
+    policies: Sequence[Policy],
+    options: ship.CompareOptions,
+    run: Path | None,
+    say: Callable[[str], None],
+    limit_s: float,
+) -> dict[str, Any] | None:
+    """Compare policies, and return the result; None when interrupted.
+
+    Args:
+        run: Run that keeps the comparison; None for none.
+        limit_s: Seconds that a reward call may take.
+    """
+    names = [policy.name for policy in policies]
+
+    def tell(name: str, now: Progress) -> None:
+        say(f"{name} ({names.index(name) + 1} of {len(names)}): {progress(now)}")
+
+    try:
+        with reported(LabError, GenerateError, JudgeError, KeptError), Lab(limit_s=limit_s) as lab:
+            say("loading torch…")
+            return ship.compare(lab, config, policies, options, run, tell)
+    except KeyboardInterrupt:
+        show_progress("")
+        complain("interrupted. What was generated is kept: the same command continues")
+        return None
+    finally:
+        show_progress("")
 
 
 def _tell_progress(text: str) -> None:

@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,16 +50,23 @@ def follow(root: Path, after_row: int = 0, after_attempt: int = 0) -> int:
         after_row: Logged rows up to this one are skipped.
         after_attempt: Notes on the resume of attempts up to this one are skipped.
     """
+    follower = Follower(root, after_row, after_attempt)
+    code, left = until_left(lambda: _follow(follower))
+    return leave(root, code) if left else code
+
+
+def until_left(work: Callable[[], int]) -> tuple[int, bool]:
+    """Return the exit code of `work`, and whether it is that of a user who left instead."""
     before = signal.signal(signal.SIGTERM, _terminate) if _in_main_thread() else None
     try:
-        return _follow(root, after_row, after_attempt)
+        return work(), False
     except KeyboardInterrupt:
-        return _leave(root, INTERRUPTED)
+        return INTERRUPTED, True
     except _Terminated:
-        return _leave(root, TERMINATED)
+        return TERMINATED, True
     except BrokenPipeError:
         drop_output()
-        return _leave(root, READER_GONE)
+        return READER_GONE, True
     finally:
         if before is not None:
             signal.signal(signal.SIGTERM, before)
@@ -77,7 +84,7 @@ def _in_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
-def _leave(root: Path, code: int) -> int:
+def leave(root: Path, code: int) -> int:
     """Say whether training continues. Return `code`, or the run's own if it ended and the reader is gone."""
     try:
         state = read_status(root).state
@@ -96,47 +103,83 @@ def _leave(root: Path, code: int) -> int:
     return EXIT[state] if state in ENDED and code == READER_GONE else code
 
 
-def _follow(root: Path, after_row: int, after_attempt: int) -> int:
-    reader = _wait_for_database(root)
-    held = hold(root)
-    row, rewards = after_row, []
-    said = ""
-    told: Sequence[Any] = ()
-    stage: Any = None
-    while True:
-        name = where(held)
+def say(line: str) -> None:
+    """Print a line at once."""
+    print(line, flush=True)
+
+
+class Follower:
+    """Prints the progress of one run. `say` prints a line of it."""
+
+    def __init__(
+        self,
+        root: Path,
+        after_row: int = 0,
+        after_attempt: int = 0,
+        say: Callable[[str], None] = say,
+    ) -> None:
+        self.root, self._row, self._after_attempt, self._say = root, after_row, after_attempt, say
+        self._reader: RunReader | None = None
+        self._held: Any = None
+        self._rewards: list[tuple[int, float]] = []
+        self._standing = ""
+        self._told: Sequence[Any] = ()
+        self._stage: Any = None
+
+    def poll(self) -> int | None:
+        """Print what is new. Return the exit code when the run has ended.
+
+        Raises:
+            CommandError: It ended before it recorded anything.
+        """
+        if self._reader is None:
+            self._reader = _database(self.root)
+            if self._reader is None:
+                return None
+            self._held = hold(self.root)
+        name = where(self._held)
         if name is None:
-            print(f"{root} was deleted, so the run can no longer be followed", file=sys.stderr, flush=True)
+            gone = f"{self.root} was deleted, so the run can no longer be followed"
+            print(gone, file=sys.stderr, flush=True)
             return FAILED
-        if name != root.resolve():
-            root = name
+        if name != self.root.resolve():
+            self.root = name
             print(f"the run folder is {one_line(str(name))} now", file=sys.stderr, flush=True)
-        look = read_status(root, reader)
-        state = look.state  # read before the rows, so that none is missed at the end
-        if state != "starting" and look.stage not in (None, stage):  # until then it is that of before
-            stage = look.stage
-            print(one_line(stage_words(stage)), flush=True)
-        notes = _resumed_notes(reader, after_attempt)
-        if notes and notes != told:
-            told = notes
-            print("\n".join(f"note: {one_line(str(note))}" for note in told), flush=True)
-        for number, step, values in metric_rows(reader, after_row=row):
-            row = number
+        look = read_status(self.root, self._reader)
+        self._look_at(look, self._reader)  # the state is read before the rows: none is missed at the end
+        if look.state not in ENDED:
+            return None
+        for line in _summary(self.root, self._reader, look.state, self._rewards):
+            self._say(line)
+        return EXIT[look.state]
+
+    def _look_at(self, look: Status, reader: RunReader) -> None:
+        if look.state != "starting" and look.stage not in (None, self._stage):  # until then that of before
+            self._stage = look.stage
+            self._say(one_line(stage_words(look.stage)))
+        notes = _resumed_notes(reader, self._after_attempt)
+        if notes and notes != self._told:
+            self._told = notes
+            for note in notes:
+                self._say(f"note: {one_line(str(note))}")
+        for number, step, values in metric_rows(reader, after_row=self._row):
+            self._row = number
             line = describe_row(step, values) or describe_evaluation(step, values)
             if line:
-                print(line, flush=True)
+                self._say(line)
             reward = values.get("reward")
             if isinstance(reward, int | float) and math.isfinite(reward):
-                rewards.append((step, float(reward)))
-        if state in ENDED:
-            break
-        now = _standstill(root, look)
-        said, before = now.replace(f" at step {look.step}", "", 1), said
-        if now and said != before:  # do not repeat the reason at every step
-            print(now, flush=True)
+                self._rewards.append((step, float(reward)))
+        now = _standstill(self.root, look) if look.state not in ENDED else ""
+        self._standing, before = now.replace(f" at step {look.step}", "", 1), self._standing
+        if now and self._standing != before:  # do not repeat the reason at every step
+            self._say(now)
+
+
+def _follow(follower: Follower) -> int:
+    while (code := follower.poll()) is None:
         time.sleep(POLL_S)
-    _summary(root, reader, state, rewards)
-    return EXIT[state]
+    return code
 
 
 def _resumed_notes(reader: RunReader, after_attempt: int) -> Sequence[Any]:
@@ -158,20 +201,18 @@ def _standstill(root: Path, look: Status) -> str:
     return f"{look.state} at step {look.step}{reasons}" if reasons or look.state == "stalled" else ""
 
 
-def _wait_for_database(root: Path) -> RunReader:
-    while True:
-        try:
-            reader = RunReader(RunFolder(root).database)
-            if reader.attempts():
-                return reader
-            reader.close()
-        except RunDatabaseError:
-            pass
-        look = read_status(root)
-        if look.state in ENDED:
-            cause = (look.error or {}).get("cause") or f"see {RunFolder(root).log}"
-            raise CommandError(f"{root}: the run ended before it recorded anything: {cause}", FAILED)
-        time.sleep(POLL_S)
+def _database(root: Path) -> RunReader | None:
+    """Return the record of a run, None until its training process has begun it."""
+    with contextlib.suppress(RunDatabaseError):
+        reader = RunReader(RunFolder(root).database)
+        if reader.attempts():
+            return reader
+        reader.close()
+    look = read_status(root)
+    if look.state in ENDED:
+        cause = (look.error or {}).get("cause") or f"see {RunFolder(root).log}"
+        raise CommandError(f"{root}: the run ended before it recorded anything: {cause}", FAILED)
+    return None
 
 
 def describe_row(step: int, values: dict[str, Any]) -> str:
@@ -209,29 +250,29 @@ def describe_evaluation(step: int, values: dict[str, Any]) -> str:
     return f"{line}  gain {gain:+.3f} (95 %: {low:+.3f} to {high:+.3f})"
 
 
-def _summary(root: Path, reader: RunReader, state: str, rewards: list[tuple[int, float]]) -> None:
+def _summary(root: Path, reader: RunReader, state: str, rewards: list[tuple[int, float]]) -> Iterator[str]:
     start = stage_start(lasting(reader.settings(), reader.attempts()))
     rewards = [(step, reward) for step, reward in rewards if step > start]
     if rewards:
         first, last = _mean([r for _, r in rewards[:1]]), _mean([r for _, r in rewards[-10:]])
-        print(
+        yield (
             f"first mean reward {first:.3f} (step {rewards[0][0]})   last mean reward {last:.3f} "
             f"(mean of the last {min(10, len(rewards))} steps)   gain {last - first:+.3f}"
         )
     evaluations = Evaluations.from_json(reader.fact(FACT))
     if evaluations is not None:
-        print(verdict(evaluations)[1])
+        yield verdict(evaluations)[1]
     answers = read_before_after(reader, evaluations)
     for pair in answers.pairs[:SHOWN_PAIRS] if answers else ():
         asked = f"  {filled(shorten(pair.prompt, 24), 24)} gold {pair.gold}   "
-        print(f"{asked}before {shorten(pair.before.text, 60)}")
-        print(f"{filled('', cell_len(asked))}after  {shorten(pair.after.text, 60)}")
+        yield f"{asked}before {shorten(pair.before.text, 60)}"
+        yield f"{filled('', cell_len(asked))}after  {shorten(pair.after.text, 60)}"
     look = read_status(root, reader)
-    print(f"{state} at step {look.step}; {one_line(str(root))}")
+    yield f"{state} at step {look.step}; {one_line(str(root))}"
     if look.error:
-        print(f"cause: {one_line(str(look.error.get('cause') or look.error.get('message')))}")
+        yield f"cause: {one_line(str(look.error.get('cause') or look.error.get('message')))}"
     if state in ("failed", "crashed", "stopped"):
-        print(way_on(look, str(root)))
+        yield way_on(look, str(root))
 
 
 def _mean(values: list[float]) -> float:

@@ -103,7 +103,7 @@ COMMANDS = (
     "pause", "resume", "checkpoint", "stop", "abort-reward", "set", "reload", "sample", "evaluate",
     "check", "score", "baseline", "probe", "cases", "rewards", "new", "config", "metrics", "log",
     "completions", "course", "prompts", "doctor", "tokens", "whatif", "data", "export", "plan", "gpus",
-    "compare", "chat", "seeds", "checkpoints", "merge", "push", "card", "report", "reproduce",
+    "compare", "chat", "seeds", "race", "checkpoints", "merge", "push", "card", "report", "reproduce",
 )  # fmt: skip
 
 
@@ -166,6 +166,7 @@ SERVED: dict[str, str] = {
     "config": "config:config",
     "export": "export:export",
     "seeds": "seeds:show_seeds",
+    "race": "race:race",
     "checkpoints": "checkpoints:checkpoints",
     "merge": "merge:merge",
     "push": "push:push",

@@ -27,6 +27,7 @@ from grpo_tui.cli.parser_ship import (
     add_compare_command,
     add_merge_command,
     add_push_command,
+    add_race_command,
     add_report_command,
     add_reproduce_command,
     add_seeds_command,
@@ -85,6 +86,7 @@ def build_parser(
         ("score", "baseline", "probe", "cases", "rewards", "whatif"): add_reward_commands,
         ("compare",): add_compare_command,
         ("seeds",): add_seeds_command,
+        ("race",): add_race_command,
         ("chat",): add_chat_command,
         ("new",): add_new_command,
         ("config",): add_config_command,
@@ -179,7 +181,8 @@ def _train_command(commands: Commands) -> None:
         "--seeds",
         type=seed_list,
         metavar="N,N",
-        help="one run for each seed, one after the other, in FOLDER-seed-N; complete ones are skipped",
+        help="one run for each seed, one after the other or one on each GPU, in FOLDER-seed-N; complete ones "
+        "are skipped",
     )
     add_placing(train)
     add_start_check(train)
@@ -609,6 +612,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "grpo-tui compare runs/first",
         "grpo-tui compare base runs/first@200 runs/first --rows 200 --samples 8",
         "grpo-tui compare merged --config my.yaml --held --json",
+    ),
+    "race": (
+        "grpo-tui race runs/first@200 --steps 50 --branch learning_rate=1e-6",
+        "grpo-tui race runs/first --steps 50 --branch 'beta=0.04' --branch 'both: beta=0.04 temperature=0.8'",
     ),
     "seeds": (
         "grpo-tui seeds runs/first-seed-*",

@@ -62,6 +62,49 @@ def add_compare_command(commands: Commands) -> None:
     compare.add_argument("--progress", action="store_true", help=argparse.SUPPRESS)  # for the screen
 
 
+def add_race_command(commands: Commands) -> None:
+    """Add `race`."""
+    command = commands.add_parser(
+        "race",
+        help="continue one checkpoint with different settings for some steps: which change helps",
+        epilog=(
+            "Each branch is a fork in RUN-STEP-NAME with the schedule of the whole run, so it can go on. "
+            "The same command continues a race. Exit codes: 0 better or not shown, 1 a branch is worse than "
+            "the control, 2 usage error or failure, 3 code to confirm first or a branch was stopped, 130 "
+            "interrupted. See docs/after-training.md."
+        ),
+    )
+    command.add_argument(
+        "checkpoint", metavar="RUN[@STEP]", help="where the branches start (default: the newest checkpoint)"
+    )
+    command.add_argument(
+        "--steps", type=positive, required=True, metavar="N", help="optimizer steps of each branch"
+    )
+    command.add_argument(
+        "--branch",
+        action="append",
+        default=[],
+        metavar="'[NAME:] K=V …'",
+        help="settings of one branch, with optimizer=new to empty the optimizer; repeat it for others",
+    )
+    command.add_argument(
+        "--branches", type=path, metavar="FILE", help="YAML file that maps names of branches to settings"
+    )
+    command.add_argument(
+        "--no-control", action="store_true", help="no unchanged branch: compare with the checkpoint instead"
+    )
+    command.add_argument("--rows", type=positive, default=100, metavar="N", help="prompts (default 100)")
+    command.add_argument(
+        "--samples", type=positive, default=4, metavar="N", help="completions per prompt (default 4)"
+    )
+    command.add_argument("--correct", metavar="NAME[>=X]", help="as in compare")
+    command.add_argument("--gpus", metavar="N,N", help="train one branch on each of these GPUs")
+    command.add_argument("--detach", action="store_true", help="start in the background, with a log file")
+    add_time_limit(command)
+    add_trust(command)
+    command.add_argument("--json", action="store_true", help="the documented JSON object")
+
+
 def add_seeds_command(commands: Commands) -> None:
     """Add `seeds`."""
     command = commands.add_parser(

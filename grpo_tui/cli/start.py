@@ -135,14 +135,9 @@ def resumed(parsed: Any) -> Start:
     return _checked(_resumed(parsed, parsed.resume), parsed)
 
 
-def detached(start: Start) -> int:
-    """Start a run and return at once."""
-    return _go(start, headless=True, detach=True)
-
-
 def config_of_new(parsed: Any) -> RunConfig:
     """Return the config for the arguments of `train`."""
-    return _config(parsed, world_size(_launcher(parsed)))[0]
+    return _config(parsed, world_size(launcher_of(parsed)))[0]
 
 
 def followed(start: Start) -> int:
@@ -237,7 +232,7 @@ def _anew_or_by_key(parsed: Any) -> Start:
 
 
 def _new(parsed: Any) -> Start:
-    launcher = _launcher(parsed)
+    launcher = launcher_of(parsed)
     config, source = _config(parsed, world_size(launcher))
     root = _root_of(parsed, config, source)
     with reported(ConfigError):
@@ -251,7 +246,7 @@ def _new(parsed: Any) -> Start:
     return Start(_fresh(root), spec, config)
 
 
-def _launcher(parsed: Any) -> tuple[str, ...]:
+def launcher_of(parsed: Any) -> tuple[str, ...]:
     """Return the launcher's command line: of `--launcher`, of the run that is resumed, or of the config."""
     if parsed.launcher is not None:
         return launcher_words(parsed.launcher)
@@ -278,7 +273,7 @@ def _resumed(parsed: Any, asked: str, *, by_key: bool = False) -> Start:
     earlier = _earlier(parsed.config if parsed.config.is_dir() else root_of_new(parsed))
     asked_here = parsed.launcher is not None or _asks_for_other(parsed, earlier, "launcher")
     launcher = () if asked_here else earlier.launcher
-    launcher = launcher or _launcher(parsed)
+    launcher = launcher or launcher_of(parsed)
     config, source = _config(parsed, world_size(launcher))
     folder = source or RunFolder((parsed.run_dir or config.run_root).absolute())
     into = folder
@@ -296,7 +291,7 @@ def _resumed(parsed: Any, asked: str, *, by_key: bool = False) -> Start:
         _refuse_live(folder.root)
         if given:
             raise CommandError(ONLY_FORKS)
-    verdict, notes = _checkpoint(folder, asked, by_key)
+    verdict, notes = checkpoint_of(folder, asked, by_key)
     new, size = given == "new", world_size(launcher)
     marker = read_object(verdict.path / MARKER) or {}
     with reported(ConfigError):
@@ -376,7 +371,8 @@ def _earlier(root: Path | None) -> RunSpec:
         return RunSpec({})
 
 
-def _checkpoint(folder: RunFolder, asked: str, by_key: bool) -> tuple[Verdict, list[str]]:
+def checkpoint_of(folder: RunFolder, asked: str, by_key: bool = False) -> tuple[Verdict, list[str]]:
+    """Return a run's checkpoint of a step or folder, by default the newest usable one, with notes."""
     if asked:
         path = Path(asked) if Path(asked).is_dir() else folder.root / f"checkpoint-{asked}"
         if not path.is_dir():
@@ -476,6 +472,19 @@ def _go(start: Start, *, headless: bool, detach: bool) -> int:
     from grpo_tui.cli.headless import follow
 
     folder = start.folder
+    row, attempt = launched(start)
+    if detach:
+        run = shell_word(folder.root)
+        print(f"training in {one_line(str(folder.root))}. Watch it with `grpo-tui attach {run}`")
+        return OK
+    if headless or not has_screen("a line per step"):
+        return follow(folder.root, after_row=row, after_attempt=attempt)
+    return show(folder.root)
+
+
+def launched(start: Start) -> tuple[int, int]:
+    """Start the training process. Return what `known` returned before."""
+    folder = start.folder
     try:
         str(folder.root).encode()
     except UnicodeEncodeError:
@@ -499,13 +508,7 @@ def _go(start: Start, *, headless: bool, detach: bool) -> int:
         raise CommandError(
             f"{folder.root}: {error.strerror}. Choose another folder with --run-dir"
         ) from error
-    if detach:
-        run = shell_word(folder.root)
-        print(f"training in {one_line(str(folder.root))}. Watch it with `grpo-tui attach {run}`")
-        return OK
-    if headless or not has_screen("a line per step"):
-        return follow(folder.root, after_row=row, after_attempt=attempt)
-    return show(folder.root)
+    return row, attempt
 
 
 def known(folder: RunFolder) -> tuple[int, int]:

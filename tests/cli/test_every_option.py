@@ -169,16 +169,16 @@ def test_set_chooses_launcher_gpus_and_folder_of_a_run_as_the_options_do(
     other = ["--set", f"output_dir={tmp_path / 'second'}"]
     launched = ["--set", f"grpo_tui.launcher={LAUNCHER}"]
     parsed = PARSER.parse_args(["train", str(run), *other])
-    assert start._launcher(parsed) == ("torchrun", "--nproc_per_node", "4")
+    assert start.launcher_of(parsed) == ("torchrun", "--nproc_per_node", "4")
     assert start.root_of_new(parsed) == tmp_path / "second"
     parsed = PARSER.parse_args(["train", str(run), *launched])
-    assert start._launcher(parsed) == tuple(LAUNCHER.split())
+    assert start.launcher_of(parsed) == tuple(LAUNCHER.split())
     assert start.root_of_new(parsed) == run
     assert config_of_plan(PARSER.parse_args(["plan", str(run), *launched]))[1] == tuple(LAUNCHER.split())
     asked: list[tuple[RunSpec, Any]] = []
     monkeypatch.setattr(start, "placed", lambda spec, config, gpus: asked.append((spec, config)) or spec)
     monkeypatch.setattr(
-        start, "_checkpoint", lambda *_: (start.Verdict(run / "checkpoint-5", 5, True, ""), [])
+        start, "checkpoint_of", lambda *_: (start.Verdict(run / "checkpoint-5", 5, True, ""), [])
     )
     start._resumed(PARSER.parse_args(["train", str(run), "--set", "grpo_tui.gpus=[1]"]), "5")
     spec, config = asked[0]
@@ -225,6 +225,13 @@ SAMPLES: dict[str, tuple[str, ...]] = {
     "train CONFIG --drill fire": ("fire", "hung-reward"),
     "train CONFIG --drill nan --smoke": ("--drill", "--smoke"),
     "train CONFIG --drill nan --detach": ("--drill", "--detach"),
+    "race RUN --steps 4": ("--branch",),
+    "race RUN --steps 4 --branch x": ("x is not a setting", "K=V"),
+    "race RUN --steps 4 --branch a: --json": ("no setting",),
+    "race RUN --steps 4 --branch a=1 --branch a=1": ("two branches", "NAME: K=V"),
+    "race RUN --steps 4 --branch optimizer=old": ("optimizer", "new or kept"),
+    "race RUN --steps 4 --branch a=1 --json --detach": ("--json", "--detach"),
+    "race gone@4 --steps 4 --branch a=1": ("gone@4", "no such run"),
     "train CONFIG --seeds 1,2 --drill nan": ("--seeds", "--drill"),
     "train CONFIG --optimizer new --smoke": ("--optimizer", "--resume [STEP] --run-dir"),
     "train RUN --resume --optimizer kept": ("--optimizer", "--resume [STEP] --run-dir"),

@@ -1,38 +1,83 @@
-"""How a series of seeds ends: what starts after a failure, a stop or an error, and the exit code."""
+"""How a series of runs ends: what starts after a failure, a stop or an error, and the exit code."""
 
 from __future__ import annotations
 
 import argparse
+import os
+from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from grpo_tui.cli import start, train_seeds
+from grpo_tui.cli import series, start, train_seeds
 from grpo_tui.cli.errors import CommandError
-from grpo_tui.cli.train_seeds import Job
+from grpo_tui.cli.series import Job, Places, Series, only_one, places_of
+from grpo_tui.cli.start import Start
+from grpo_tui.cli.train_seeds import _leave, _told
+from grpo_tui.config.resolve import load_config
+from grpo_tui.demo import DEMO_CONFIG
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.spec import RunSpec
 from tests.cli.test_every_option import PARSER, options
 
+CONFIG = load_config(DEMO_CONFIG)
 
-def series(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ends: list[int | CommandError], begun: bool = False
-) -> tuple[int, list[int]]:
-    """The exit code of a series whose seeds end so, and the seeds that were started."""
-    jobs = [Job(seed, tmp_path / f"r-seed-{seed}", argparse.Namespace()) for seed in range(1, len(ends) + 1)]
-    started: list[int] = []
 
-    def train(job: Job, *, quick: bool) -> int:
-        assert quick == bool(started)
-        started.append(job.seed)
-        end = ends[job.seed - 1]
-        if isinstance(end, CommandError):
-            raise end
-        return end
+class Scripted:
+    """Runs that end as a test says, in the order in which they are polled."""
 
-    monkeypatch.setattr(train_seeds, "_train", train)
-    monkeypatch.setattr(train_seeds, "_begun", lambda job: begun)
-    monkeypatch.setattr(train_seeds, "_complete", lambda job: ends[job.seed - 1] == 0)
-    monkeypatch.setattr(train_seeds, "_live", lambda job: ends[job.seed - 1] == 130)
-    return train_seeds._one_after_the_other(jobs), started
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ends: Sequence[Any]) -> None:
+        self.ends, self.started, self.polled = ends, list[int](), list[int]()
+        self.gpus: dict[int, tuple[str, ...]] = {}
+        self.most = 0
+        self._over: set[int] = set()
+        monkeypatch.setattr(series, "Follower", self.follower)
+        monkeypatch.setattr(series.start, "launched", self.launched)
+        monkeypatch.setattr(series.time, "sleep", lambda seconds: None)
+        monkeypatch.setattr(Job, "begun", property(lambda job: self.begun))
+        monkeypatch.setattr(Job, "live", property(lambda job: self.end(job) is KeyboardInterrupt))
+        self.begun = False
+        self.jobs = [
+            Job(f"seed {n}", tmp_path / f"r-seed-{n}", self.prepare(n), lambda n=n: n in self._over)
+            for n in range(1, len(ends) + 1)
+        ]
+
+    def end(self, job: Job) -> Any:
+        number = int(job.name.split()[1])
+        return self.ends[number - 1] if number in self.started else None
+
+    def prepare(self, number: int) -> Any:
+        def prepared(gpu: str | None, quick: bool) -> Any:
+            assert quick == bool(self.started)
+            self.started.append(number)
+            if isinstance(end := self.ends[number - 1], CommandError):
+                raise end
+            return Start(RunFolder(Path(f"r-seed-{number}")), RunSpec({}, gpus=(gpu,) if gpu else ()), CONFIG)
+
+        return prepared
+
+    def launched(self, start: Any) -> tuple[int, int]:
+        self.gpus[int(start.folder.root.name[-1])] = start.spec.gpus
+        return 0, 0
+
+    def follower(self, root: Path, row: int, attempt: int, say: Any) -> Any:
+        number = int(root.name[-1])
+
+        def poll() -> int | None:
+            self.polled.append(number)
+            self.most = max(self.most, len({*self.started} - self._over))
+            if self.polled.count(number) < 2:
+                say(f"step 1 of {number}\nand more")
+                return None
+            end = self.ends[number - 1]
+            if isinstance(end, type):
+                raise end
+            self._over |= {number} if end == 0 else set()
+            return int(end)
+
+        return SimpleNamespace(poll=poll)
 
 
 @pytest.mark.parametrize(
@@ -47,20 +92,25 @@ def series(
             [1, 2],
             ("seed 2: stopped", "seed 3: not started", "Run the same command again to continue."),
         ),
-        ([130, 0, 0], 130, [1], ("seed 1: still training", "seed 2: not started")),
-        ([1, 143, 0], 143, [1, 2], ("seed 1: failed", "seed 2: not complete", "seed 3: not started")),
+        ([KeyboardInterrupt, 0, 0], 130, [1], ("seed 1: still training", "seed 2: not started")),
     ],
 )
 def test_a_failure_leaves_the_others_and_a_stop_ends_the_series(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-    ends: list[int | CommandError],
+    ends: list[Any],
     code: int,
     started: list[int],
     said: tuple[str, ...],
 ) -> None:
-    assert series(monkeypatch, tmp_path, ends) == (code, started)
+    runs = Scripted(monkeypatch, tmp_path, ends)
+    left: list[Path] = []
+    one = Series(runs.jobs, Places(), lambda live, code: left.extend(live))
+    one.train()
+    assert (_told(one), runs.started) == (code, started)
+    assert runs.most <= 1
+    assert left == ([runs.jobs[0].root] if code == 130 else [])
     told = capsys.readouterr()
     assert all(one in told.out for one in said)
     assert ("no room" in told.err) == any(isinstance(end, CommandError) for end in ends)
@@ -71,21 +121,61 @@ def test_a_failure_leaves_the_others_and_a_stop_ends_the_series(
 def test_an_error_before_the_first_start_starts_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    runs = Scripted(monkeypatch, tmp_path, [CommandError("bad config"), 0])
     with pytest.raises(CommandError, match="bad config"):
-        series(monkeypatch, tmp_path, [CommandError("bad config"), 0])
-    assert series(monkeypatch, tmp_path, [CommandError("no checkpoint"), 0], begun=True) == (1, [1, 2])
+        Series(runs.jobs, Places(), _leave).train()
+    assert runs.started == [1]
+    runs = Scripted(monkeypatch, tmp_path, [CommandError("no checkpoint"), 0])
+    runs.begun = True
+    Series(runs.jobs, Places(), _leave).train()
+    assert runs.started == [1, 2]
+
+
+@pytest.mark.parametrize("asked", [None, "4, 7"])
+def test_a_run_trains_on_each_gpu_and_the_next_one_takes_the_gpu_that_is_free(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], asked: str | None
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7" if asked is None else "0")
+    gpu = load_config(DEMO_CONFIG, ["use_cpu=false"])
+    places = places_of(asked, gpu, ())
+    runs = Scripted(monkeypatch, tmp_path, [0, 0, 0])
+    one = Series(runs.jobs, places, _leave)
+    one.train()
+    assert runs.most == 2
+    assert runs.gpus == {1: ("4",), 2: ("7",), 3: ("4",)}
+    said = capsys.readouterr().out
+    assert "seed 2: step 1 of 2\nseed 2: and more" in said
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == ("4,7" if asked is None else "0")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "asked", "launcher"),
+    [
+        ([], None, ()),
+        (["use_cpu=false"], None, ("torchrun", "--nproc_per_node", "2")),
+        (["use_cpu=false", "grpo_tui.gpus=[1]"], None, ()),
+        (["use_cpu=false"], "3", ()),
+        (["use_cpu=false", "use_vllm=true", "vllm_mode=server"], "3,4", ()),
+    ],
+    ids=["CPU", "several ranks", "GPUs in the config", "one GPU", "vLLM server"],
+)
+def test_other_runs_train_one_after_the_other(
+    monkeypatch: pytest.MonkeyPatch, overrides: list[str], asked: str | None, launcher: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    assert places_of(asked, load_config(DEMO_CONFIG, overrides), launcher) == Places()
 
 
 def test_a_second_command_for_the_same_seeds_is_refused(tmp_path: Path) -> None:
-    with train_seeds._only_one(tmp_path / "r"):
+    with only_one(tmp_path / "r", "seeds"):
         with (
             pytest.raises(CommandError, match="Another command is training seeds of"),
-            train_seeds._only_one(tmp_path / "r"),
+            only_one(tmp_path / "r", "seeds"),
         ):
             pass
-        with train_seeds._only_one(tmp_path / "other"):
+        with only_one(tmp_path / "other", "seeds"):
             pass
-    with train_seeds._only_one(tmp_path / "r"):
+    with only_one(tmp_path / "r", "seeds"):
         pass
 
 
@@ -105,12 +195,12 @@ def test_the_series_in_the_background_is_the_one_that_was_typed() -> None:
     given = {name for name in known if vars(typed)[name] != vars(plain)[name]}
     assert given == known - {*REFUSED, "headless", "config"}
     anew = {"detach": False, "headless": True, "quick_check": True}
-    assert vars(PARSER.parse_args(train_seeds._words(typed))) == vars(typed) | anew
+    assert vars(PARSER.parse_args(train_seeds._again(typed))) == vars(typed) | anew
     for name in ("force", "trust"):  # what was not typed is not added
         without = argparse.Namespace(**vars(typed) | {name: False})
-        assert vars(PARSER.parse_args(train_seeds._words(without)))[name] is False
+        assert vars(PARSER.parse_args(train_seeds._again(without)))[name] is False
     bare = PARSER.parse_args(["train", "my.yaml", "--seeds", "1", "--detach"])
-    assert vars(PARSER.parse_args(train_seeds._words(bare))) == vars(bare) | anew
+    assert vars(PARSER.parse_args(train_seeds._again(bare))) == vars(bare) | anew
 
 
 @pytest.mark.parametrize(("typed", "checked"), [(False, False), (True, False), (False, True), (True, True)])
@@ -121,12 +211,10 @@ def test_the_data_is_checked_once_unless_it_was_not_to_be(
     """A seed that ended early is resumed from its folder, with no setting of this command."""
     parsed = PARSER.parse_args(["train", "my.yaml", "--seeds", "1", *["--quick-check"] * typed])
     job = train_seeds._job(parsed, 1, tmp_path / "r")
-    monkeypatch.setattr(train_seeds, "_complete", lambda job: False)
     monkeypatch.setattr(train_seeds, "newest_usable", lambda folder: (has_checkpoint or None, []))
     monkeypatch.setattr(start, "prepared", lambda given: ("new", given))
     monkeypatch.setattr(start, "resumed", lambda given: ("resumed", given))
-    monkeypatch.setattr(start, "followed", lambda found: found)
-    how, given = train_seeds._train(job, quick=checked)
+    how, given = job.prepare(None, checked)
     assert given.quick_check == (typed or checked)
     own = (
         ("resumed", job.root, None, [], "")

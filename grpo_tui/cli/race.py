@@ -1,0 +1,270 @@
+"""`grpo-tui race`: continue one checkpoint with different settings for some steps, and compare the results.
+
+Every branch is a fork with the schedule of the whole run, and stops early without changing it. So any of them
+can go on to the end of the plan.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shlex
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.cli import start
+from grpo_tui.cli.compare import INTERRUPTED, run_comparison
+from grpo_tui.cli.errors import FAILED, OK, USAGE, CommandError, reported
+from grpo_tui.cli.headless import POLL_S, say
+from grpo_tui.cli.plain import print_json, print_text, show_progress, terminal_width
+from grpo_tui.cli.score import wanted_config
+from grpo_tui.cli.series import Job, Series, only_one, places_of, refuse_other, serves
+from grpo_tui.config.document import UnreadableError, read_document
+from grpo_tui.config.run_config import RunConfig
+from grpo_tui.core.text import one_line
+from grpo_tui.present.race_text import CONTROL, START, Branch, Race, report
+from grpo_tui.ship.compare import CompareOptions
+from grpo_tui.ship.policies import PolicyError, resolve
+from grpo_tui.store.checkpoints import TRAINER_STATE, Verdict, judge, newest_usable
+from grpo_tui.store.json_file import read_object
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.mailbox import Mailbox
+from grpo_tui.store.status import read_status
+
+OPTIMIZER = "optimizer="
+"""Begins the word for `--optimizer` among the settings of a branch."""
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One branch as it was asked for. `settings` are `K=V`, of which one may be `optimizer=new`."""
+
+    name: str
+    settings: tuple[str, ...]
+
+
+def race(parsed: Any) -> int:
+    """`grpo-tui race RUN[@STEP]`. Exit 0, 1 when a branch is worse than the control, 2 when one failed."""
+    if parsed.json and parsed.detach:
+        raise CommandError("--json and --detach cannot be combined. Leave one out")
+    wanted = branches_of(parsed)
+    folder, verdict = _parent(parsed.checkpoint)
+    words = _words(parsed, folder, verdict, ())
+    config = start.config_of_new(words)
+    if config.section.stages:
+        raise CommandError("race does not fork stages. Fork the run with `grpo-tui train RUN --resume`")
+    until = _until(config, verdict, parsed.steps)
+    jobs = [_job(parsed, folder, verdict, one, until) for one in wanted]
+    places = places_of(parsed.gpus, config, start.launcher_of(words))
+    own = partial(print, file=sys.stderr, flush=True) if parsed.json else say
+    series = Series(jobs, places, _stop, own)
+    root = _root(folder, verdict, "race")
+    with only_one(root, "branches"):
+        if not parsed.detach:
+            series.train()
+            return _told(parsed, series, Race(folder.root, verdict.step, until, ()), wanted, config)
+    return series.detach(_again(parsed, wanted), root.with_name(f"{root.name}.log"), always=True)
+
+
+# -- what was asked for ----------------------------------------------------------------------------------
+
+
+def branches_of(parsed: Any) -> list[Wanted]:
+    """Return the branches of `--branch` and `--branches`, after the control.
+
+    Raises:
+        CommandError: There is none, or one of them is not a branch.
+    """
+    found = [_read(text) for text in [*parsed.branch, *_of_file(parsed.branches)]]
+    if not found:
+        raise CommandError("Name the settings of a branch, such as --branch 'learning_rate=1e-5'")
+    if not parsed.no_control:
+        found.insert(0, Wanted(CONTROL, ()))
+    names = [one.name for one in found]
+    if twice := next((name for at, name in enumerate(names) if name in names[:at]), None):
+        raise CommandError(f"two branches are called {twice}. Name one with --branch 'NAME: K=V'")
+    return found
+
+
+def _read(text: str) -> Wanted:
+    shown = one_line(text, 80)
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise CommandError(f"--branch {shown}: {error}") from error
+    name = words.pop(0)[:-1] if words and words[0].endswith(":") else None
+    if wrong := next((word for word in words if "=" not in word), None):
+        raise CommandError(f"--branch {shown}: {one_line(wrong, 40)} is not a setting. Write K=V")
+    if not words:
+        raise CommandError(f"--branch {shown}: no setting is changed. Write 'learning_rate=1e-5'")
+    kinds = [word for word in words if word.startswith(OPTIMIZER)]
+    if set(kinds) - {f"{OPTIMIZER}new", f"{OPTIMIZER}kept"}:
+        raise CommandError(f"--branch {shown}: optimizer is new or kept")
+    if name is None:
+        name = re.sub(r"[^A-Za-z0-9._]+", "-", " ".join(words)).strip("-._")[:60]
+    if not NAME.fullmatch(name) or name in (CONTROL, START):
+        raise CommandError(f"--branch {shown}: {one_line(name, 60)} cannot be its name. Write 'NAME: K=V'")
+    return Wanted(name, tuple(words))
+
+
+def _of_file(path: Path | None) -> Iterator[str]:
+    """Yield the branches of a YAML file, which maps names to settings, as `--branch` takes them."""
+    if path is None:
+        return
+    with reported(UnreadableError, before=f"--branches {path}: "):
+        body = read_document(path).values
+    for name, settings in body.items():
+        if not isinstance(settings, Mapping):
+            raise CommandError(f"{path}: {one_line(str(name), 60)} is not a mapping of settings")
+        values = {key: v if isinstance(v, str) else json.dumps(v) for key, v in settings.items()}
+        yield shlex.join([f"{name}:", *(f"{key}={value}" for key, value in values.items())])
+
+
+def _parent(word: str) -> tuple[RunFolder, Verdict]:
+    """Return the run and the checkpoint that `RUN[@STEP]` names; without a step the newest one."""
+    path, (run, _, step) = Path(word).expanduser(), word.rpartition("@")
+    if not RunFolder(path).exists():
+        path = Path(run).expanduser()
+        if not run or not RunFolder(path).exists():
+            raise CommandError(f"{one_line(word, 200)}: no such run. `grpo-tui runs` lists the runs")
+    else:
+        step = ""
+    folder = RunFolder(path.absolute())
+    return folder, start.checkpoint_of(folder, step)[0]
+
+
+def _until(config: RunConfig, verdict: Verdict, steps: int) -> int:
+    """Return the last step of the branches, which is at most the last one of the plan."""
+    total = config.grpo.get("max_steps")
+    if not isinstance(total, int) or total <= 0:
+        total = (read_object(verdict.path / TRAINER_STATE) or {}).get("max_steps")
+    if not isinstance(total, int) or total <= 0:
+        return verdict.step + steps
+    if total <= verdict.step:
+        raise CommandError(
+            f"the run ends at step {total}, so no step is left to race. Name an earlier RUN@STEP"
+        )
+    return min(verdict.step + steps, total)
+
+
+# -- the branches as runs ----------------------------------------------------------------------------------
+
+
+def _root(folder: RunFolder, verdict: Verdict, name: str) -> Path:
+    return folder.root.with_name(f"{folder.root.name}-{verdict.step}-{name}")
+
+
+def _words(parsed: Any, folder: RunFolder, verdict: Verdict, settings: Sequence[str]) -> argparse.Namespace:
+    """Return the arguments of `train` that fork the run."""
+    changes = [word for word in settings if not word.startswith(OPTIMIZER)]
+    kind = next((word.removeprefix(OPTIMIZER) for word in settings if word.startswith(OPTIMIZER)), None)
+    return argparse.Namespace(
+        config=folder.root, overrides=changes, run_dir=None, launcher=None,
+        gpus=parsed.gpus, resume=str(verdict.step), optimizer=kind, quick_check=True, force=False,
+    )  # fmt: skip
+
+
+def _job(parsed: Any, folder: RunFolder, verdict: Verdict, one: Wanted, until: int) -> Job:
+    root = _root(folder, verdict, one.name)
+    words = _words(parsed, folder, verdict, one.settings)
+    with reported(CommandError, before=f"branch {one.name}: " if one.settings else ""):
+        refuse_other(root, start.config_of_new(words), "seed")
+    words.run_dir = root
+    return Job(one.name, root, partial(_prepared, words, until), partial(_complete, root, until))
+
+
+def _prepared(words: argparse.Namespace, until: int, gpu: str | None, quick: bool) -> start.Start:
+    """Return the fork, or its resume if it ended early."""
+    words = argparse.Namespace(**{**vars(words), "gpus": gpu or words.gpus})
+    folder = RunFolder(words.run_dir)
+    if folder.spec.exists() and newest_usable(folder)[0] is not None:
+        words.config, words.run_dir, words.overrides, words.resume = folder.root, None, [], ""
+        words.optimizer = None
+    prepared = start.resumed(words)
+    return replace(prepared, spec=replace(prepared.spec, stop_after=until))
+
+
+def _complete(root: Path, until: int) -> bool:
+    """Return whether a branch has a checkpoint or a final model of its last step."""
+    if not RunFolder(root).exists():
+        return False
+    look = read_status(root)
+    if look.step == until and look.state == "finished":
+        return True
+    path = RunFolder(root).root / f"checkpoint-{until}"
+    return not (look.live and look.step <= until) and path.is_dir() and judge(path).usable
+
+
+def _stop(live: Sequence[Path], code: int) -> None:
+    """Save and stop the branches that train, and wait until they have ended."""
+    for root in live:
+        print(f"stopping {one_line(str(root))} after its step…", file=sys.stderr, flush=True)
+        Mailbox(RunFolder(root).commands).submit("stop")
+    while any(read_status(root).live for root in live):
+        time.sleep(POLL_S)
+
+
+def _again(parsed: Any, wanted: Sequence[Wanted]) -> list[str]:
+    """Return the same command for the background."""
+    words = ["race", str(parsed.checkpoint), "--steps", str(parsed.steps)]
+    for one in wanted:
+        words += ["--branch", shlex.join([f"{one.name}:", *one.settings])] if one.settings else []
+    for option in ("gpus", "rows", "samples", "correct", "timeout"):
+        value = getattr(parsed, option)
+        words += [f"--{option}", str(value)] if value is not None else []
+    return words + ["--no-control"] * parsed.no_control + ["--trust"] * parsed.trust
+
+
+# -- the result ----------------------------------------------------------------------------------------------
+
+
+def _told(parsed: Any, series: Series, found: Race, wanted: Sequence[Wanted], config: RunConfig) -> int:
+    """Compare the branches that are complete, print the result, and return the exit code."""
+    branches = [_ended(series, job, one) for job, one in zip(series.jobs, wanted, strict=True)]
+    found = replace(found, branches=tuple(branches), server=serves(config))
+    if series.left:
+        series.told()
+        return series.left
+    body = _compared(parsed, found)
+    if body is None and sum(one.end == "complete" for one in branches) > parsed.no_control:
+        return INTERRUPTED
+    found = replace(found, body=body)
+    if parsed.json:
+        print_json(found.to_json())
+    else:
+        print_text(report(found, terminal_width()))
+    if any(one.end == "failed" for one in branches):
+        return USAGE
+    return FAILED if any(one["word"] == "worse" for one in (body or {}).get("verdict", ())) else OK
+
+
+def _ended(series: Series, job: Job, one: Wanted) -> Branch:
+    end, why = series.ends.get(job.name, "not started"), series.failed.get(job.name, "")
+    if end == "failed" and job.begun:
+        error = read_status(job.root).error or {}
+        why = str(error.get("cause") or error.get("message") or why)
+    return Branch(one.name, one.settings, job.root, end, why)
+
+
+def _compared(parsed: Any, found: Race) -> dict[str, Any] | None:
+    """Compare the branches with the control, or without one with the checkpoint that they start from.
+
+    Data, rewards and sampling settings are those of the parent.
+    """
+    named = [(one.name, f"{one.root}@{found.until}") for one in found.branches if one.end == "complete"]
+    if CONTROL not in (name for name, _ in named):
+        named.insert(0, (START, f"{found.parent}@{found.step}"))
+    if len(named) < 2:
+        return None
+    config = wanted_config([str(found.parent)], (), None)
+    with reported(PolicyError):
+        policies = [replace(resolve(word), name=name) for name, word in named]
+    options = CompareOptions(parsed.rows, parsed.samples, correct=parsed.correct)
+    return run_comparison(config, policies, options, found.parent, show_progress, parsed.timeout)

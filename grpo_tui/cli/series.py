@@ -1,0 +1,307 @@
+"""Train several runs that belong together: one after the other, or at the same time with one on each GPU.
+
+Running the command again continues the series: complete runs are skipped, a live one is followed to its end,
+and one that ended early is resumed. A run is recognized by its record.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+from grpo_tui.cli import start
+from grpo_tui.cli.errors import FAILED, OK, REFUSED, CommandError
+from grpo_tui.cli.headless import POLL_S, Follower, say, until_left
+from grpo_tui.cli.plain import complain
+from grpo_tui.cli.saved_run import saved_run
+from grpo_tui.config.run_config import RunConfig
+from grpo_tui.core.text import one_line, shell_word
+from grpo_tui.present.seed_sets import settings_apart
+from grpo_tui.store.layout import RunFolder, state_folder
+from grpo_tui.store.spec import read_spec
+from grpo_tui.store.status import read_status
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One run of a series.
+
+    Attributes:
+        name: Such as `seed 1`.
+        prepare: Returns its checked start, or a resume if it ended early. Called with the GPU to name in
+            `--gpus`, or None, and with whether to check only the config.
+        complete: Returns whether nothing is left to train.
+    """
+
+    name: str
+    root: Path
+    prepare: Callable[[str | None, bool], start.Start]
+    complete: Callable[[], bool]
+
+    @property
+    def begun(self) -> bool:
+        """Whether its folder has a record."""
+        return RunFolder(self.root).exists()
+
+    @property
+    def live(self) -> bool:
+        """Whether its training process exists."""
+        return self.begun and read_status(self.root).live
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the runs of a series train at the same time.
+
+    Attributes:
+        gpus: One entry for each run; `("",)` when one run follows the other.
+        asked: Whether `--gpus` names them. Otherwise they come from the environment.
+    """
+
+    gpus: tuple[str, ...] = ("",)
+    asked: bool = False
+
+
+def places_of(asked: str | None, config: RunConfig, launcher: Sequence[str]) -> Places:
+    """Return a place for each GPU of `--gpus`, else of `CUDA_VISIBLE_DEVICES`.
+
+    There is only one place if a run has several ranks, chooses its GPUs itself or does not use any, and if it
+    generates with a vLLM server, whose weights only one run can set.
+    """
+    named = asked or os.environ.get(VISIBLE, "")
+    gpus = tuple(name.strip() for name in named.split(",") if name.strip())
+    chosen = launcher or (not asked and (config.section.gpus or config.setting("use_cpu")))
+    if chosen or serves(config) or len(gpus) < 2:
+        return Places()
+    return Places(gpus, bool(asked))
+
+
+def serves(config: RunConfig) -> bool:
+    """Return whether a vLLM server generates. It draws samples from a random state of its own."""
+    return bool(config.setting("use_vllm")) and config.setting("vllm_mode") == "server"
+
+
+@contextmanager
+def only_one(root: Path, kind: str) -> Iterator[None]:
+    """Keep a second command from training the same series, in which both would start the next run."""
+    folder = state_folder() / "series"
+    folder.mkdir(parents=True, exist_ok=True)
+    name = hashlib.sha256(str(root).encode(errors="surrogateescape")).hexdigest()[:16]
+    with (folder / f"{name}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise CommandError(
+                f"Another command is training {kind} of {root}. Wait for it, or stop its run to end it"
+            ) from None
+        yield
+
+
+def refuse_other(root: Path, wanted: RunConfig, *also: str) -> None:
+    """Refuse a folder whose run has other settings: it would be taken for one of this series."""
+    if not RunFolder(root).spec.exists():
+        return
+    found = saved_run(root)[2]
+    apart = settings_apart(found.to_record(), wanted.to_record())
+    apart = [key for key in also if found.grpo.get(key) != wanted.grpo.get(key)] + apart
+    if apart:
+        raise CommandError(
+            f"{root} holds a run with other settings ({one_line(', '.join(apart), 120)}). Choose another "
+            "folder with --run-dir"
+        )
+
+
+@dataclass(slots=True)
+class Series:
+    """Trains jobs until all have ended, one is stopped, or the user leaves.
+
+    Attributes:
+        leave: Called with the folders of live runs and the exit code when the user leaves.
+        say: Prints a line.
+        ends: How each job ended, by name. Jobs that were not started are missing.
+        left: Exit code if a run was stopped or the user left, else 0.
+        failed: Why a job could not be started, by name.
+    """
+
+    jobs: Sequence[Job]
+    places: Places
+    leave: Callable[[Sequence[Path], int], object]
+    say: Callable[[str], None] = say
+    ends: dict[str, str] = field(default_factory=dict)
+    left: int = OK
+    failed: dict[str, str] = field(default_factory=dict)
+    _checked: bool = False
+    _waiting: list[Job] = field(default_factory=list)
+    _running: dict[str, tuple[Job, Follower]] = field(default_factory=dict)
+
+    def train(self) -> None:
+        """Train the jobs.
+
+        Raises:
+            CommandError: The first one could not be started, for a reason that may stop every one.
+        """
+        self._waiting = sorted(self.jobs, key=lambda job: not job.live)  # what is live keeps its GPU
+        code, left = until_left(self._train)
+        if left:
+            live = [job for job, _ in self._running.values()]
+            self.leave([job.root for job in live if job.live], code)
+            self.left = code
+            for job in live:
+                ended = "complete" if job.complete() else "not complete"
+                self.ends[job.name] = "still training" if job.live else ended
+
+    def _train(self) -> int:
+        free = list(self.places.gpus)
+        while self._waiting or self._running:
+            while self._waiting and free:
+                place = self._begin(self._waiting.pop(0), free)
+                if place is not None:
+                    free.remove(place)
+            for place, (job, follower) in list(self._running.items()):
+                try:
+                    code = follower.poll()
+                except CommandError as error:
+                    code = self._not_trained(job, error)
+                if code is None:
+                    continue
+                del self._running[place]
+                free.append(place)
+                self._ended(job, code)
+            if self._running:
+                time.sleep(POLL_S)
+        return OK
+
+    def _begin(self, job: Job, free: Sequence[str]) -> str | None:
+        """Start or follow a run. Return the place that it takes."""
+        self.say(f"{job.name} ({self.jobs.index(job) + 1} of {len(self.jobs)}): {one_line(str(job.root))}")
+        place = free[0]
+        try:
+            if job.complete():
+                self.say("already complete: skipped")
+                self.ends[job.name] = "complete"
+                return None
+            if job.live:
+                self.say("already training: following it to its end")
+                place = next((gpu for gpu in free if gpu in _gpus_of(job)), place)
+                known = start.known(RunFolder(job.root))
+            else:
+                known = self._launch(job, place)
+        except CommandError as error:
+            if not self._checked and not job.begun:  # an error of the config stops every run
+                raise
+            self._ended(job, self._not_trained(job, error))
+            return None
+        finally:
+            self._checked = True
+        say = self.say
+        if len(self.places.gpus) > 1:
+            say = partial(_marked, self.say, f"{job.name}: ")
+        self._running[place] = job, Follower(job.root, *known, say)
+        return place
+
+    def _launch(self, job: Job, place: str) -> tuple[int, int]:
+        with visible(place):
+            asked = place if self.places.asked and place else None
+            prepared = job.prepare(asked, self._checked)
+            if place and not self.places.asked:
+                prepared = replace(prepared, spec=replace(prepared.spec, gpus=(place,)))
+            return start.launched(prepared)
+
+    def _not_trained(self, job: Job, error: CommandError) -> int:
+        complain(str(error))
+        self.failed[job.name] = str(error)
+        return FAILED
+
+    def _ended(self, job: Job, code: int) -> None:
+        self.ends[job.name] = end = _end(job, code)
+        if end == "stopped":
+            self.left = code
+            self._waiting.clear()
+
+    def detach(self, words: Sequence[str], log: Path, *, always: bool = False) -> int:
+        """Start the first run that is not complete, and leave the rest to a process of its own.
+
+        Args:
+            words: The same command for that process.
+            log: File for its output.
+            always: Start that process also when no other run is left to train.
+        """
+        waiting = [job for job in self.jobs if not job.complete()]
+        for job in self.jobs:
+            if job not in waiting:
+                self.say(f"{job.name} is already complete: skipped")
+        if waiting and not waiting[0].live:
+            self._launch(waiting[0], self.places.gpus[0])
+            run = shell_word(waiting[0].root)
+            self.say(f"training in {one_line(str(waiting[0].root))}. Watch it with `grpo-tui attach {run}`")
+        if not waiting[1:] and not always:
+            return OK
+        with log.open("ab") as output:
+            subprocess.Popen(
+                [sys.executable, "-m", "grpo_tui", *words],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,  # it outlives the terminal
+            )
+        several = len(self.places.gpus)
+        how = "one after the other" if several < 2 else f"{several} at a time"
+        if rest := ", ".join(job.name for job in waiting[1:]):
+            self.say(f"Then {rest}, {how}. Output: {one_line(str(log))}")
+        if waiting:
+            run = shell_word(waiting[0].root)
+            self.say(f"To end the series, stop the run that is training: `grpo-tui stop {run}`")
+        return OK
+
+    def told(self) -> None:
+        """Print how each run ended, and what continues the series."""
+        self.say("")
+        for job in self.jobs:
+            end = self.ends.get(job.name, "not started")
+            self.say(f"{job.name}: {end}   {one_line(str(job.root))}")
+        if len(self.ends) < len(self.jobs) or self.left:
+            self.say("Run the same command again to continue.")
+
+
+def _marked(say: Callable[[str], None], mark: str, text: str) -> None:
+    for line in text.splitlines():
+        say(f"{mark}{line}")
+
+
+def _gpus_of(job: Job) -> tuple[str, ...]:
+    try:
+        return read_spec(RunFolder(job.root).spec).gpus
+    except (OSError, ValueError):
+        return ()
+
+
+@contextmanager
+def visible(gpu: str) -> Iterator[None]:
+    """Show only one GPU to what is started meanwhile. With an empty name, change nothing."""
+    before = os.environ.get(VISIBLE)
+    if gpu:
+        os.environ[VISIBLE] = gpu
+    try:
+        yield
+    finally:
+        if gpu and before is None:
+            del os.environ[VISIBLE]
+        elif gpu and before is not None:
+            os.environ[VISIBLE] = before
+
+
+def _end(job: Job, code: int) -> str:
+    if job.complete():
+        return "complete"
+    return "stopped" if code == REFUSED else "failed"

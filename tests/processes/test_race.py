@@ -1,0 +1,67 @@
+"""`race` continues a checkpoint with several settings, and compares the branches."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from pathlib import Path
+
+from grpo_tui.demo import DEMO_CONFIG
+from grpo_tui.store.checkpoints import newest_usable
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.read_series import metric_rows
+from grpo_tui.store.reader import RunReader
+from grpo_tui.store.spec import read_spec
+from tests.processes.runs import SMALL, grpo_tui
+
+SETTINGS = (*SMALL, "save_steps=2", "max_steps=6", "lr_scheduler_type=linear", "grpo_tui.holdout=8")
+
+
+def rates(run: Path, steps: range) -> list[float]:
+    with closing(RunReader(RunFolder(run).database)) as reader:
+        rows = {step: values for _, step, values in metric_rows(reader) if "loss" in values}
+    return [rows[step]["learning_rate"] for step in steps]
+
+
+def attempts(run: Path) -> int:
+    with closing(RunReader(RunFolder(run).database)) as reader:
+        return len(reader.attempts())
+
+
+def test_branches_keep_the_schedule_a_failure_has_its_row_and_complete_ones_are_not_trained_again(
+    tmp_path: Path,
+) -> None:
+    run, rewards = tmp_path / "first", tmp_path / "rewards.py"
+    rewards.write_text("def broken(completions, **kwargs):\n    raise ValueError('broken on purpose')\n")
+    settings = [word for pair in SETTINGS for word in ("--set", pair)]
+    grpo_tui("train", DEMO_CONFIG, "--run-dir", run, *settings)
+    broken = f"bad: grpo_tui.rewards=['{rewards}:broken']"
+    options = ("--rows", "8", "--samples", "2", "--branch", broken, "--branch", "fast: learning_rate=0.01")
+    words = ("race", f"{run}@2", "--steps", "2", *options)
+    done = grpo_tui(*words, check=2)
+    control, bad, fast = (run.with_name(f"first-2-{name}") for name in ("control", "bad", "fast"))
+    assert rates(control, range(3, 5)) == rates(run, range(3, 5)), "the schedule of the whole run"
+    assert rates(fast, range(3, 5)) == [50 * rate for rate in rates(run, range(3, 5))]
+    table = done.stdout[done.stdout.index("Branches of ") :]
+    assert "from step 2 to step 4" in table
+    assert "fast: learning_rate=0.01" in table
+    assert "bad failed: " in table
+    assert "broken on purpose" in table
+    assert "8 held-out prompts × 2 completions" in table
+    assert " --resume" in table.splitlines()[-1]
+
+    body = json.loads(grpo_tui(*words, "--json", check=2).stdout)
+    assert [(one["name"], one["end"], one["word"] is None) for one in body["branches"]] == [
+        ("control", "complete", True),
+        ("bad", "failed", True),
+        ("fast", "complete", False),
+    ]
+    assert (body["step"], body["until"], body["reproducible"]) == (2, 4, True)
+    assert [one["name"] for one in body["comparison"]["policies"]] == ["control", "fast"]
+    assert [attempts(one) for one in (control, bad, fast)] == [1, 2, 1]
+
+    grpo_tui("train", control, "--resume")
+    newest = newest_usable(RunFolder(control))[0]
+    assert newest is not None
+    assert newest.step == 6, "a branch goes on to the end of the plan"
+    assert read_spec(RunFolder(control).spec).stop_after is None
