@@ -65,12 +65,11 @@ def race(parsed: Any) -> int:
     places = places_of(parsed.gpus, config, start.launcher_of(words))
     own = partial(print, file=sys.stderr, flush=True) if parsed.json else say
     series = Series(jobs, places, _stop, own)
-    root = _root(folder, verdict, "race")
-    with only_one(root, "branches"):
+    with only_one(Path(f"{folder.root}@{verdict.step}"), "branches"):
         if not parsed.detach:
             series.train()
             return _told(parsed, series, Race(folder.root, verdict.step, until, ()), wanted, config)
-    return series.detach(_again(parsed, wanted), root.with_name(f"{root.name}.log"), always=True)
+    return series.detach(_again(parsed, wanted), _root(folder, verdict, "race.log"), always=True)
 
 
 # -- what was asked for ----------------------------------------------------------------------------------
@@ -175,7 +174,7 @@ def _job(parsed: Any, folder: RunFolder, verdict: Verdict, one: Wanted, until: i
     root = _root(folder, verdict, one.name)
     words = _words(parsed, folder, verdict, one.settings)
     with reported(CommandError, before=f"branch {one.name}: " if one.settings else ""):
-        refuse_other(root, start.config_of_new(words), "seed")
+        refuse_other(root, start.config_of_new(words), "Delete it, or name this branch otherwise", "seed")
     words.run_dir = root
     return Job(one.name, root, partial(_prepared, words, until), partial(_complete, root, until))
 

@@ -108,8 +108,13 @@ def only_one(root: Path, kind: str) -> Iterator[None]:
         yield
 
 
-def refuse_other(root: Path, wanted: RunConfig, *also: str) -> None:
-    """Refuse a folder whose run has other settings: it would be taken for one of this series."""
+def refuse_other(root: Path, wanted: RunConfig, advice: str, *also: str) -> None:
+    """Refuse a folder whose run has other settings: it would be taken for one of this series.
+
+    Args:
+        advice: What to do instead.
+        also: Other settings to compare, which a series of seeds does not share.
+    """
     if not RunFolder(root).spec.exists():
         return
     found = saved_run(root)[2]
@@ -117,8 +122,7 @@ def refuse_other(root: Path, wanted: RunConfig, *also: str) -> None:
     apart = [key for key in also if found.grpo.get(key) != wanted.grpo.get(key)] + apart
     if apart:
         raise CommandError(
-            f"{root} holds a run with other settings ({one_line(', '.join(apart), 120)}). Choose another "
-            "folder with --run-dir"
+            f"{root} holds a run with other settings ({one_line(', '.join(apart), 120)}). {advice}"
         )
 
 

@@ -35,7 +35,7 @@ def train_seeds(parsed: Any) -> int:
             raise CommandError("--seeds does not train stages. Start a run for each seed with --set seed=N")
         if wanted.grpo.get("resume_from_checkpoint"):
             raise CommandError("The config sets resume_from_checkpoint. Remove it to train several seeds")
-        refuse_other(job.root, wanted, "seed")
+        refuse_other(job.root, wanted, "Choose another folder with --run-dir", "seed")
     series = Series(jobs, places_of(parsed.gpus, wanted, start.launcher_of(parsed)), _leave)
     with only_one(root, "seeds"):
         if not parsed.detach:
