@@ -191,14 +191,14 @@ def _prepared(words: argparse.Namespace, until: int, gpu: str | None, quick: boo
 
 
 def _complete(root: Path, until: int) -> bool:
-    """Return whether a branch has a checkpoint or a final model of its last step."""
+    """Return whether a branch has trained to its last step and saved there."""
     if not RunFolder(root).exists():
         return False
     look = read_status(root)
-    if look.step == until and look.state == "finished":
-        return True
-    path = RunFolder(root).root / f"checkpoint-{until}"
-    return not (look.live and look.step <= until) and path.is_dir() and judge(path).usable
+    if look.step != until or look.live:
+        return look.step > until  # it has gone on since
+    path = root / f"checkpoint-{until}"
+    return look.state == "finished" or (path.is_dir() and judge(path).usable)
 
 
 def _stop(live: Sequence[Path], code: int) -> None:
@@ -231,8 +231,11 @@ def _told(parsed: Any, series: Series, found: Race, wanted: Sequence[Wanted], co
     if series.left:
         series.told()
         return series.left
-    body = _compared(parsed, found)
-    if body is None and sum(one.end == "complete" for one in branches) > parsed.no_control:
+    named = [(one.name, f"{one.root}@{found.until}") for one in branches if one.end == "complete"]
+    if CONTROL not in (name for name, _ in named):
+        named.insert(0, (START, f"{found.parent}@{found.step}"))
+    body = _compared(parsed, found.parent, named) if len(named) > 1 else None
+    if body is None and len(named) > 1:
         return INTERRUPTED
     found = replace(found, body=body)
     if parsed.json:
@@ -252,18 +255,14 @@ def _ended(series: Series, job: Job, one: Wanted) -> Branch:
     return Branch(one.name, one.settings, job.root, end, why)
 
 
-def _compared(parsed: Any, found: Race) -> dict[str, Any] | None:
-    """Compare the branches with the control, or without one with the checkpoint that they start from.
+def _compared(parsed: Any, parent: Path, named: Sequence[tuple[str, str]]) -> dict[str, Any] | None:
+    """Compare models with the first one, on the parent's data, rewards and sampling settings.
 
-    Data, rewards and sampling settings are those of the parent.
+    Args:
+        named: Names and `RUN@STEP`: the control and the branches, or the checkpoint that they start from.
     """
-    named = [(one.name, f"{one.root}@{found.until}") for one in found.branches if one.end == "complete"]
-    if CONTROL not in (name for name, _ in named):
-        named.insert(0, (START, f"{found.parent}@{found.step}"))
-    if len(named) < 2:
-        return None
-    config = wanted_config([str(found.parent)], (), None)
+    config = wanted_config([str(parent)], (), None)
     with reported(PolicyError):
         policies = [replace(resolve(word), name=name) for name, word in named]
     options = CompareOptions(parsed.rows, parsed.samples, correct=parsed.correct)
-    return run_comparison(config, policies, options, found.parent, show_progress, parsed.timeout)
+    return run_comparison(config, policies, options, parent, show_progress, parsed.timeout)

@@ -100,7 +100,7 @@ class Race:
                 for one in self.branches
             ],
             "best": self.best.name if self.best is not None else None,
-            "next": _next(self)[1],
+            "next": _next(self)[1] or None,
             "reproducible": not self.server,
             "comparison": self.body,
         }
