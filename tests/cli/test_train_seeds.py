@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,6 +33,7 @@ class Scripted:
         self.ends, self.started, self.polled = ends, list[int](), list[int]()
         self.gpus: dict[int, tuple[str, ...]] = {}
         self.most = 0
+        self._complete: set[int] = set()
         self._over: set[int] = set()
         monkeypatch.setattr(series, "Follower", self.follower)
         monkeypatch.setattr(series.start, "launched", self.launched)
@@ -40,7 +42,7 @@ class Scripted:
         monkeypatch.setattr(Job, "live", property(lambda job: self.end(job) is KeyboardInterrupt))
         self.begun = False
         self.jobs = [
-            Job(f"seed {n}", tmp_path / f"r-seed-{n}", self.prepare(n), lambda n=n: n in self._over)
+            Job(f"seed {n}", tmp_path / f"r-seed-{n}", self.prepare(n), lambda n=n: n in self._complete)
             for n in range(1, len(ends) + 1)
         ]
 
@@ -53,6 +55,7 @@ class Scripted:
             assert quick == bool(self.started)
             self.started.append(number)
             if isinstance(end := self.ends[number - 1], CommandError):
+                self._over.add(number)
                 raise end
             return Start(RunFolder(Path(f"r-seed-{number}")), RunSpec({}, gpus=(gpu,) if gpu else ()), CONFIG)
 
@@ -74,7 +77,8 @@ class Scripted:
             end = self.ends[number - 1]
             if isinstance(end, type):
                 raise end
-            self._over |= {number} if end == 0 else set()
+            self._over.add(number)
+            self._complete |= {number} if end == 0 else set()
             return int(end)
 
         return SimpleNamespace(poll=poll)
@@ -155,15 +159,19 @@ def test_a_run_trains_on_each_gpu_and_the_next_one_takes_the_gpu_that_is_free(
         (["use_cpu=false"], None, ("torchrun", "--nproc_per_node", "2")),
         (["use_cpu=false", "grpo_tui.gpus=[1]"], None, ()),
         (["use_cpu=false"], "3", ()),
-        (["use_cpu=false", "use_vllm=true", "vllm_mode=server"], "3,4", ()),
     ],
-    ids=["CPU", "several ranks", "GPUs in the config", "one GPU", "vLLM server"],
+    ids=["CPU", "several ranks", "GPUs in the config", "one GPU"],
 )
 def test_other_runs_train_one_after_the_other(
     monkeypatch: pytest.MonkeyPatch, overrides: list[str], asked: str | None, launcher: tuple[str, ...]
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     assert places_of(asked, load_config(DEMO_CONFIG, overrides), launcher) == Places()
+
+
+def test_runs_of_a_vllm_server_train_one_after_the_other() -> None:
+    served = replace(CONFIG, grpo={**CONFIG.grpo, "use_vllm": True, "vllm_mode": "server"})
+    assert places_of("3,4", served, ()) == Places()
 
 
 def test_a_second_command_for_the_same_seeds_is_refused(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.present.seed_sets import read_seed_run, sets_of
 from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.spec import read_spec
 from tests import PATIENCE_S
 from tests.processes.runs import SMALL, grpo_tui, state, until
 
@@ -61,6 +62,17 @@ def test_seeds_train_one_after_the_other_though_one_fails_and_complete_ones_are_
     other = grpo_tui(*command, "--seeds", "3,4", "--set", "learning_rate=0.5", check=2)
     assert f"{seed(run, 3)} holds a run with other settings (learning_rate)" in other.stderr
     assert not seed(run, 4).exists()
+
+
+def test_one_seed_trains_on_each_visible_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    run = tmp_path / "first"
+    settings = (*SETTINGS, "--set", "use_cpu=false")
+    done = grpo_tui("train", DEMO_CONFIG, "--run-dir", run, *settings, "--seeds", "1,2")
+    assert [read_spec(RunFolder(seed(run, n)).spec).gpus for n in (1, 2)] == [("0",), ("1",)]
+    assert "seed 1: finished at step 2" in done.stdout
+    assert "seed 2: finished at step 2" in done.stdout
+    assert done.stdout.index("seed 2 (2 of 2)") < done.stdout.index("seed 1: finished")
 
 
 def test_ctrl_c_starts_no_other_seed_and_the_same_command_goes_on_in_the_background(
