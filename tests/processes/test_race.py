@@ -6,6 +6,8 @@ import json
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.store.checkpoints import newest_usable
 from grpo_tui.store.layout import RunFolder
@@ -41,7 +43,7 @@ def test_branches_keep_the_schedule_a_failure_has_its_row_and_complete_ones_are_
     done = grpo_tui(*words, check=2)
     control, bad, fast = (run.with_name(f"first-2-{name}") for name in ("control", "bad", "fast"))
     assert rates(control, range(3, 5)) == rates(run, range(3, 5)), "the schedule of the whole run"
-    assert rates(fast, range(3, 5)) == [50 * rate for rate in rates(run, range(3, 5))]
+    assert rates(fast, range(3, 5)) == pytest.approx([50 * rate for rate in rates(run, range(3, 5))])
     table = done.stdout[done.stdout.index("Branches of ") :]
     assert "from step 2 to step 4" in table
     assert "fast: learning_rate=0.01" in table
