@@ -25,7 +25,7 @@ def to_column(value: Any) -> Any:
     if isinstance(value, bool):
         return int(value)
     if isinstance(value, int):
-        return int(value) if -_LARGEST <= value < _LARGEST else _as_float(value)
+        return int(value) if -_LARGEST <= value < _LARGEST else as_float(value)
     if isinstance(value, float):
         return "nan" if math.isnan(value) else float(value)
     if hasattr(value, "item") and getattr(value, "size", None) in (1, None):
@@ -75,7 +75,8 @@ def _are_messages(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(message, dict) for message in value)
 
 
-def _as_float(value: int) -> float:
+def as_float(value: float) -> float:
+    """Return a number as a float, infinite when it is too large."""
     try:
         return float(value)
     except OverflowError:

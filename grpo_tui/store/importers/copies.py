@@ -169,62 +169,58 @@ def open_copy(source: LogSource) -> Path:
     Raises:
         LogFolderError: pyarrow is missing, nothing can be read, or there is no space.
     """
-    try:
-        done = subprocess.run(
-            _words(source),
-            capture_output=True,
-            stdin=subprocess.DEVNULL,
-            timeout=LIMIT_S,
-            check=False,
-            env=_environment(),
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise LogFolderError(f"{source.folder}: {error}") from error
-    answer = _answer(done.stdout)
-    if "error" in answer:
-        raise LogFolderError(f"{source.folder}: {answer['error']}")
-    return copy_root(source)
+    with follow(source, whole=True) as root:
+        return root
 
 
 @contextlib.contextmanager
-def follow(source: LogSource) -> Iterator[Path]:
+def follow(source: LogSource, *, whole: bool = False) -> Iterator[Path]:
     """Keep the copy up to date while the folder grows. The child process ends with this process.
 
-    A first copy that takes longer than `MOMENT_S` continues while it is shown.
+    A first copy that takes longer than `MOMENT_S` continues while it is shown, unless `whole`.
 
     Raises:
         LogFolderError: As `open_copy`.
     """
     root = copy_root(source)
-    child = subprocess.Popen(
-        [*_words(source), "--follow"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=_environment(),
-    )
     try:
-        _begun(child, source, root)
+        child = subprocess.Popen(
+            [sys.executable, "-P", "-m", "grpo_tui.store.importers.copy_child", str(source.root.absolute())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        )
+    except OSError as error:
+        raise LogFolderError(f"{source.folder}: {error}") from error
+    try:
+        _begun(child, source, root, whole=whole)
         yield root
     finally:
-        if child.stdin is not None:
-            child.stdin.close()
+        for pipe in (child.stdin, child.stdout):
+            if pipe is not None:
+                pipe.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(1.0)
         child.kill()
         child.wait()
-        if child.stdout is not None:
-            child.stdout.close()
 
 
-def _begun(child: subprocess.Popen[bytes], source: LogSource, root: Path) -> None:
-    """Wait until the copy is complete, or for `MOMENT_S` once it can be read."""
+def _begun(child: subprocess.Popen[bytes], source: LogSource, root: Path, *, whole: bool) -> None:
+    """Wait until the copy is complete, or for `MOMENT_S` once it can be read unless `whole`."""
     assert child.stdout is not None
-    until = time.monotonic() + MOMENT_S
+    until = time.monotonic() + (LIMIT_S if whole else MOMENT_S)
     while not select.select([child.stdout], [], [], 0.05)[0]:
-        if time.monotonic() > until and _can_be_read(RunFolder(root).database):
+        if time.monotonic() < until:
+            continue
+        if whole:
+            raise LogFolderError(f"{source.folder}: its copy took more than {LIMIT_S:g} s")
+        if _can_be_read(RunFolder(root).database):
             return
-    answer = _answer(child.stdout.readline())
+    try:
+        answer = json.loads(child.stdout.readline())
+    except ValueError:
+        answer = {"error": "the process that reads it ended without an error message"}
     if "error" in answer:
         raise LogFolderError(f"{source.folder}: {answer['error']}")
 
@@ -235,25 +231,3 @@ def _can_be_read(database: Path) -> bool:
     except RunDatabaseError:
         return False
     return True
-
-
-def _words(source: LogSource) -> list[str]:
-    root = os.fspath(source.root.absolute())
-    return [sys.executable, "-P", "-m", "grpo_tui.store.importers.copy_child", root]
-
-
-def _environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-
-
-def _answer(output: bytes) -> dict[str, str]:
-    lines = output.splitlines()
-    try:
-        found = json.loads(lines[-1]) if lines else None
-    except ValueError:
-        found = None
-    return (
-        found
-        if isinstance(found, dict)
-        else {"error": "the process that reads it ended without an error message"}
-    )

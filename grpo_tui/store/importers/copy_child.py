@@ -1,7 +1,7 @@
-"""Copy logged completions in a child process: `-m grpo_tui.store.importers.copy_child DIR [--follow]`.
+"""Copy logged completions in a child process: `-m grpo_tui.store.importers.copy_child DIR`.
 
 Reads what is new or changed since the last time, writes it with the store's own writer, and answers with a
-line of JSON. With `--follow` it repeats this every few seconds until its input ends.
+line of JSON. Repeats this every few seconds until its input ends.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import sqlite3
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -48,10 +49,6 @@ VERSION = 3
 """Version of the copy's content. A copy of another version is remade."""
 EVERY_S = 2.0
 NO_PYARROW = "reading parquet files needs pyarrow: pip install pyarrow (it comes with grpo-tui[train])"
-
-
-class _BeginsAnew(Exception):
-    """The files must be read again from the start."""
 
 
 class Copy:
@@ -93,12 +90,10 @@ class Copy:
             if self._known["files"].get(path.name) == mark:
                 continue
             try:
-                if trl:
-                    self._copy_parquet(step, path, stat.st_mtime, state)
-                else:
+                if not trl:
                     self._copy_lines(step, path, stat.st_mtime)
-            except _BeginsAnew:
-                continue
+                elif not self._copy_parquet(step, path, stat.st_mtime, state):
+                    continue
             except (ImportError, sqlite3.Error):
                 raise
             except Exception as error:  # the file can contain anything; read the others anyway
@@ -107,8 +102,7 @@ class Copy:
             self._known["files"][path.name] = mark
             changed = True
         rows = state.metric_rows(self._known["metric_rows"])
-        if rows:
-            self._known["metric_rows"] += len(rows)
+        self._known["metric_rows"] += len(rows)
         if changed or rows or unread != self._known.get("unread", {}):
             self._known["unread"] = unread
             self._writer.write([*rows, Fact(IMPORTED, self._known)])
@@ -158,14 +152,17 @@ class Copy:
         self._functions((VERL_REWARD,))
         self._replace(verl_batch(step, at, rows, self._source.root.name))
 
-    def _copy_parquet(self, step: int, path: Path, at: float, state: TrainerState) -> None:
+    def _copy_parquet(self, step: int, path: Path, at: float, state: TrainerState) -> bool:
+        """Copy a file of TRL. Return False when all files must be read again from the start."""
         names = self._known["names"]
         rows = read_trl(path)
         found = reward_columns(rows, state.reward_names())
         size = size_in(rows, self._known["group_size"])
         if (names and list(found) != list(names)) or (self._known["group_size"] not in (0, size)):
-            self._forget(size, found)
-            raise _BeginsAnew
+            self._empty("reward_function")
+            again = {"files": {}, "group_size": size, "names": list(found), "last": None, "again": True}
+            self._known |= again
+            return False
         self._known["group_size"] = size
         self._functions(found)
         texts = to_json([[row["prompt"], row["completion"]] for row in rows])
@@ -174,13 +171,14 @@ class Copy:
         if last and last[0] == digest and last[1] < step:
             # Logged again because nothing was generated since: the same batch, used for more steps.
             self._db.execute("UPDATE generation_group SET last_step = ? WHERE batch = ?", (step, last[1]))
-            return
+            return True
         self._known["last"] = [digest, step]
         self._replace(trl_batch(step, at, rows, found, size))
         if weights_differ(rows, found, state.row_at(step)):
             self._note(WEIGHTS)
         if any(row.get("advantage") is None for row in rows):
             self._note(ADVANTAGES)
+        return True
 
     def _note(self, text: str) -> None:
         self._known["notes"] = list(dict.fromkeys([*self._known["notes"], text]))
@@ -196,15 +194,9 @@ class Copy:
         self._db.execute(f"DELETE FROM completion WHERE group_id IN ({groups})", values)
         self._db.execute(f"DELETE FROM generation_group {which}", values)
 
-    def _forget(self, size: int, names: Sequence[str]) -> None:
-        """Start over with other names or another group size, keeping the metrics read so far."""
+    def _empty(self, *tables: str) -> None:
         self._delete("")
-        self._db.execute("DELETE FROM reward_function")
-        self._known |= {"files": {}, "group_size": size, "names": list(names), "last": None, "again": True}
-
-    def _empty(self) -> None:
-        self._delete("")
-        for table in ("metric", "metric_row", "reward_function"):
+        for table in tables or ("metric", "metric_row", "reward_function"):
             self._db.execute(f"DELETE FROM {table}")
 
     def _functions(self, names: Sequence[str]) -> None:
@@ -275,23 +267,18 @@ WEIGHTS = (
 
 def update(source: LogSource) -> str:
     """Update the copy of a folder. Return what could not be read, or an empty string."""
-    copy = Copy(source)
-    try:
+    with closing(Copy(source)) as copy:
         trouble = copy.update()
         for _ in range(3):
-            if not copy.begins_anew():
-                break
-            trouble = copy.update()
-    finally:
-        copy.close()
+            if copy.begins_anew():
+                trouble = copy.update()
     return trouble
 
 
 def main() -> None:
-    """Copy once; with `--follow`, repeat until the input ends."""
+    """Copy, and repeat until the input ends."""
     stand_back()
     source = source_at(Path(sys.argv[1]))
-    follow = "--follow" in sys.argv[2:]
     said: dict[str, str] | None = None
     while True:
         answer: dict[str, str] = {"error": "the logged completions are gone"}
@@ -306,7 +293,7 @@ def main() -> None:
             sys.stdout.write(json.dumps(answer) + "\n")
             sys.stdout.flush()
             said = answer
-        if not follow or select.select([sys.stdin], [], [], EVERY_S)[0]:
+        if select.select([sys.stdin], [], [], EVERY_S)[0]:
             return
 
 

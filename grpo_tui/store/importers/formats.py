@@ -16,8 +16,8 @@ from __future__ import annotations
 import functools
 import json
 import math
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from grpo_tui.core.records import Completion, GenerationBatch, Group, MetricRow,
 from grpo_tui.core.statistics import is_number, mean, std
 from grpo_tui.core.text import whole_text
 from grpo_tui.store.json_file import read_regular
+from grpo_tui.store.values import as_float
 
 TRL_EPSILON, VERL_EPSILON = 1e-4, 1e-6
 """Added to a group's std before dividing by it (TRL's `GRPOTrainer`, verl's `core_algos`)."""
@@ -72,7 +73,7 @@ def gathered(keys: Sequence[str]) -> list[list[int]]:
     return list(groups.values())
 
 
-def total(rewards: Sequence[float | None]) -> float | None:
+def total(rewards: Iterable[float | None]) -> float | None:
     """Return the unweighted sum of the rewards; None when every function abstained."""
     given = [value for value in rewards if value is not None and not math.isnan(value)]
     return sum(given) if given else None
@@ -89,45 +90,59 @@ def advantages(totals: Sequence[float | None], epsilon: float) -> list[float]:
     ]
 
 
-def group_of(
-    index: int,
-    prompt: Any,
-    columns: Mapping[str, Any],
-    completions: Sequence[Any],
-    rewards: Sequence[Sequence[float | None]],
-    own_advantages: Sequence[float | None] | None,
-    extras: Sequence[Mapping[str, Any]],
-    epsilon: float,
-    own_totals: Sequence[float | None] | None = None,
-) -> Group:
-    """Build a group as this program's recorder would have written it.
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One logged completion, a text or chat messages.
+
+    Attributes:
+        key: Equal for the completions of a group.
+        advantage: None when it was not logged.
+    """
+
+    key: str
+    prompt: Any
+    completion: Any
+    rewards: Mapping[str, float | None]
+    total: float | None
+    advantage: float | None = None
+    tokens: int = 0
+    truncated: bool = False
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+def batch_of(
+    step: int,
+    at: float,
+    rows: Sequence[Row],
+    names: Sequence[str],
+    epsilon: float = VERL_EPSILON,
+    mode: Mode = "train",
+    size: int | None = None,
+) -> GenerationBatch:
+    """Build a batch as this program's recorder would have written it.
+
+    Advantages that were not logged for a whole group are computed.
 
     Args:
-        completions: A text or chat messages each.
-        rewards: One entry per function, for each completion.
-        own_advantages: As logged; None to compute them.
-        own_totals: As logged; None to add up the rewards.
+        names: Reward functions.
+        epsilon: Added to a group's std.
+        size: Group size when the rows of a group are consecutive, 1 when it is unknown; None when they may
+            be anywhere.
     """
-    totals = [total(values) for values in rewards] if own_totals is None else own_totals
-    computed = advantages(totals, epsilon)
-    members = []
-    for place, completion in enumerate(completions):
-        text, messages = readable(completion)
-        logged = None if own_advantages is None else own_advantages[place]
-        members.append(
-            Completion(
-                index=place,
-                text=text,
-                rewards=tuple(rewards[place]),
-                total=totals[place],
-                advantage=computed[place] if logged is None else logged,
-                tokens=0,
-                truncated=False,
-                extra=dict(extras[place]),
-                messages=messages,
-            )
-        )
-    return Group(index, prompt, dict(columns), tuple(members))
+    keys, groups = [row.key for row in rows], []
+    for index, places in enumerate(gathered(keys) if size is None else consecutive(keys, size)):
+        members = [rows[place] for place in places]
+        own = [row.advantage for row in members]
+        known = advantages([row.total for row in members], epsilon) if None in own else own
+        completions = []
+        for place, (row, advantage) in enumerate(zip(members, known, strict=True)):
+            text, messages = readable(row.completion)
+            rewards, extra = tuple(row.rewards.get(name) for name in names), dict(row.extra)
+            scores = (rewards, row.total, advantage or 0.0)
+            completions.append(Completion(place, text, *scores, row.tokens, row.truncated, extra, messages))
+        groups.append(Group(index, members[0].prompt, dict(members[0].columns), tuple(completions)))
+    return GenerationBatch(1, step, 0, mode, step, step, at, tuple(groups))
 
 
 def readable(completion: Any) -> tuple[str, list[dict[str, Any]] | None]:
@@ -246,32 +261,17 @@ def trl_batch(
         names: Columns that hold rewards.
         size: Group size; 1 when unknown.
     """
-    keys = [prompt_of(row) for row in rows]
-    groups = []
-    for index, places in enumerate(consecutive(keys, size)):
-        members = [rows[place] for place in places]
-        own = [row.get("advantage") for row in members]
-        extras = [
-            {
-                key: value
-                for key, value in row.items()
-                if key not in OWN and key not in names and value is not None
-            }
-            for row in members
-        ]
-        groups.append(
-            group_of(
-                index,
-                without_nothing(members[0]["prompt"]),
-                {},
-                [row["completion"] for row in members],
-                [[_reward(row.get(name)) for name in names] for row in members],
-                None if any(value is None for value in own) else own,
-                extras,
-                TRL_EPSILON,
-            )
-        )
-    return GenerationBatch(1, step, 0, "train", step, step, at, tuple(groups))
+    found = []
+    for row in rows:
+        rewards = {name: _reward(row.get(name)) for name in names}
+        apart = {*OWN, *names}
+        extra = {key: value for key, value in row.items() if key not in apart and value is not None}
+        prompt = without_nothing(row["prompt"])
+        found.append(
+            Row(prompt_of(row), prompt, row["completion"], rewards, total(rewards.values()),
+                row.get("advantage"), extra=extra)
+        )  # fmt: skip
+    return batch_of(step, at, found, names, TRL_EPSILON, size=size)
 
 
 def prompt_of(row: Mapping[str, Any]) -> str:
@@ -352,28 +352,14 @@ def verl_batch(step: int, at: float, rows: Sequence[Mapping[str, Any]], folder: 
         folder: Name of the folder; `val…` holds validation.
     """
     key = "uid" if all("uid" in row for row in rows) else "input"
-    groups = []
-    for index, places in enumerate(gathered([str(row[key]) for row in rows])):
-        members = [rows[place] for place in places]
-        columns = {"gts": members[0]["gts"]} if "gts" in members[0] else {}
-        groups.append(
-            group_of(
-                index,
-                str(members[0]["input"]),
-                columns,
-                ["" if row["output"] is None else str(row["output"]) for row in members],
-                [[_score(row.get(VERL_REWARD))] for row in members],
-                None,
-                [{name: value for name, value in row.items() if name not in _OWN} for row in members],
-                VERL_EPSILON,
-            )
-        )
+    found = []
+    for row in rows:
+        score, output = row.get(VERL_REWARD), row["output"]
+        rewards = {VERL_REWARD: as_float(score) if isinstance(score, int | float) else None}
+        extra = {name: value for name, value in row.items() if name not in _OWN}
+        found.append(
+            Row(str(row[key]), str(row["input"]), "" if output is None else str(output), rewards,
+                total(rewards.values()), columns={"gts": row["gts"]} if "gts" in row else {}, extra=extra)
+        )  # fmt: skip
     mode: Mode = "eval" if folder.lower().startswith("val") else "train"
-    return GenerationBatch(1, step, 0, mode, step, step, at, tuple(groups))
-
-
-def _score(value: Any) -> float | None:
-    try:
-        return float(value) if isinstance(value, int | float) else None
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf
+    return batch_of(step, at, found, (VERL_REWARD,), mode=mode)

@@ -13,18 +13,19 @@ import json
 import math
 import sqlite3
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from grpo_tui.core.records import GenerationBatch
 from grpo_tui.core.text import one_line
 from grpo_tui.store.connection import RunDatabaseError, open_other
-from grpo_tui.store.importers.formats import VERL_EPSILON, gathered, group_of, read_lines, total
-from grpo_tui.store.json_file import open_regular, read_regular
+from grpo_tui.store.importers.formats import Row, batch_of, read_lines, total
+from grpo_tui.store.json_file import open_regular, read_object
 from grpo_tui.store.rollouts import SAMPLED
-from grpo_tui.store.values import from_json
+from grpo_tui.store.values import as_float, from_json
 
 LAST_STEP = 2**62
 """A larger number is not a step."""
@@ -54,6 +55,12 @@ class Recording:
     broken: dict[str, str] = field(default_factory=dict)
     keys: set[str] = field(default_factory=set)
 
+    def add(self, by_step: Mapping[int, Sequence[Row]]) -> None:
+        """Add the completions of each step."""
+        rollouts = (row for rows in by_step.values() for row in rows)
+        self.names = tuple(dict.fromkeys(name for row in rollouts for name in row.rewards))
+        self.batches += [batch_of(step, 0.0, rows, self.names) for step, rows in sorted(by_step.items())]
+
     def log(self, step: Any, values: Iterable[tuple[str, Any]]) -> None:
         """Add the metrics of a step, without those that are not numbers."""
         number = _step(step)
@@ -65,7 +72,7 @@ class Recording:
                 continue
             if key in self.keys or len(self.keys) < MOST_KEYS:
                 self.keys.add(key)
-                self.rows[number][key] = _float(known)
+                self.rows[number][key] = as_float(known)
 
 
 def _step(value: Any) -> int | None:
@@ -74,61 +81,9 @@ def _step(value: Any) -> int | None:
     return int(value) if 0 <= value <= LAST_STEP else None
 
 
-def _float(value: int | float) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf
-
-
 def _value(value: Any) -> float | None:
     """Return a reward; None for anything that is not a number."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return _float(value)
-
-
-@dataclass(frozen=True, slots=True)
-class _Rollout:
-    """One completion; `key` is equal for those of a group. None for what was not recorded."""
-
-    key: str
-    prompt: Any
-    completion: Any
-    rewards: Mapping[str, float | None]
-    total: float | None
-    advantage: float | None
-    tokens: int
-    truncated: bool
-    columns: Mapping[str, Any]
-    extra: Mapping[str, Any]
-
-    @property
-    def written(self) -> Any:
-        """The completion as a text or chat messages."""
-        return self.completion if isinstance(self.completion, list) else str(self.completion or "")
-
-
-def _add(found: Recording, by_step: Mapping[int, Sequence[_Rollout]]) -> None:
-    """Add the completions of each step, in groups."""
-    rollouts = (row for rows in by_step.values() for row in rows)
-    found.names = tuple(dict.fromkeys(name for row in rollouts for name in row.rewards))
-    for step, rows in sorted(by_step.items()):
-        groups = []
-        for index, places in enumerate(gathered([row.key for row in rows])):
-            members = [rows[place] for place in places]
-            first, known = members[0], all(row.advantage is not None for row in members)
-            group = group_of(
-                index, first.prompt, first.columns,
-                [row.written for row in members],
-                [[row.rewards.get(name) for name in found.names] for row in members],
-                [row.advantage for row in members] if known else None,
-                [row.extra for row in members], VERL_EPSILON, [row.total for row in members],
-            )  # fmt: skip
-            pairs = zip(group.completions, members, strict=True)
-            measured = (replace(one, tokens=row.tokens, truncated=row.truncated) for one, row in pairs)
-            groups.append(replace(group, completions=tuple(measured)))
-        found.batches.append(GenerationBatch(1, step, 0, "train", step, step, 0.0, tuple(groups)))
+    return None if isinstance(value, bool) or not isinstance(value, int | float) else as_float(value)
 
 
 # -- rlprobe -------------------------------------------------------------------------------------
@@ -153,16 +108,8 @@ def is_rlprobe(folder: Path) -> bool:
     """Return whether a folder is a recording of rlprobe."""
     if not ((folder / "steps.parquet").is_file() or (folder / "steps").is_dir()):
         return False
-    found = _object(folder / MANIFEST)
+    found = read_object(folder / MANIFEST) or {}
     return found.keys() >= {"schema_version", "run_id", "algorithm"}
-
-
-def _object(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(read_regular(path))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def rlprobe_files(folder: Path) -> list[Path]:
@@ -179,10 +126,9 @@ def read_rlprobe(folder: Path) -> Recording:
         ImportError: pyarrow is not installed.
         OSError, ValueError: It cannot be read.
     """
-    found = Recording(
-        absent=("column",), settings=settings_in(_object(folder / MANIFEST).get("trainer_config"))
-    )
-    samples: dict[int, list[_Rollout]] = defaultdict(list)
+    manifest = read_object(folder / MANIFEST) or {}
+    found = Recording(absent=("column",), settings=settings_in(manifest.get("trainer_config")))
+    samples: dict[int, list[Row]] = defaultdict(list)
     whole = True
     for path in rlprobe_files(folder):
         rows = _parquet(path)
@@ -193,7 +139,7 @@ def read_rlprobe(folder: Path) -> Recording:
             elif step is not None:
                 samples[step].append(_sample(row))
                 whole = whole and row.get("capture_reason") == "all"
-    _add(found, samples)
+    found.add(samples)
     if not whole:
         found.absent = ("column", SAMPLED)
         found.notes.append("rlprobe kept a selection of the completions, so groups are not judged")
@@ -235,9 +181,9 @@ def settings_in(config: Any) -> dict[str, Any]:
     return {key: value for key, value in named.items() if isinstance(value, int | float | str)}
 
 
-def _sample(row: Mapping[str, Any]) -> _Rollout:
+def _sample(row: Mapping[str, Any]) -> Row:
     parts = {key.partition("."): _value(value) for key, value in row.items()}
-    return _Rollout(
+    return Row(
         _key(row, "group_id", "prompt_text"), str(row.get("prompt_text") or ""), row.get("completion_text"),
         {name: value for (kind, _, name), value in parts.items() if kind == "reward_component"},
         _value(row.get("reward_total")), _value(row.get("advantage")), _step(row.get("completion_len")) or 0,
@@ -257,18 +203,14 @@ def trackio_runs(path: Path) -> list[str] | None:
     """Return the names of the runs in a project file of trackio; None if it is not one."""
     if path.suffix != ".db" or not path.is_file():
         return None
-    return _of_trackio(
-        path, lambda db: [row[0] for row in db.execute("SELECT DISTINCT run_name FROM metrics")]
-    )
+    rows = _of_trackio(path, "SELECT DISTINCT run_name FROM metrics")
+    return None if rows is None else [row[0] for row in rows]
 
 
-def _of_trackio(path: Path, read: Callable[[sqlite3.Connection], list[Any]]) -> list[Any] | None:
+def _of_trackio(path: Path, query: str, *values: str) -> list[sqlite3.Row] | None:
     try:
-        db = open_other(path)
-        try:
-            return read(db)
-        finally:
-            db.close()
+        with closing(open_other(path)) as db:
+            return db.execute(query, values).fetchall()
     except (sqlite3.Error, RunDatabaseError, OSError):
         return None
 
@@ -289,24 +231,13 @@ def read_trackio(path: Path, run: str | None) -> Recording:
     name = names[0] if run is None else run
     if name not in names:
         raise ValueError(f"it holds no run {one_line(name, 40)}")
-    rows = _of_trackio(
-        path,
-        lambda db: db.execute(
-            "SELECT step, metrics FROM metrics WHERE run_name = ? ORDER BY id", (name,)
-        ).fetchall(),
-    )
     found = Recording()
-    for row in rows or ():
+    of_run = "WHERE run_name = ? ORDER BY id"
+    for row in _of_trackio(path, f"SELECT step, metrics FROM metrics {of_run}", name) or ():
         values = from_json(row["metrics"], dict) or {}
         step = values.get("train/global_step", row["step"])
         found.log(step, ((_trl_key(str(key)), value) for key, value in values.items()))
-    config = _of_trackio(
-        path,
-        lambda db: db.execute(
-            "SELECT config FROM configs WHERE run_name = ? ORDER BY id", (name,)
-        ).fetchall(),
-    )
-    for row in config or ():
+    for row in _of_trackio(path, f"SELECT config FROM configs {of_run}", name) or ():
         found.settings |= settings_in(from_json(row["config"], dict))
     return found
 
@@ -356,18 +287,18 @@ def read_prime(folder: Path) -> Recording:
             found.log(
                 row["step"], ((_PRIME.get(key, key), value) for key, value in row.items() if key != "step")
             )
-    steps: dict[int, list[_Rollout]] = {}
+    steps: dict[int, list[Row]] = {}
     for step, path in prime_steps(folder):
         rows, broken = read_lines(path, set(), folder)
         steps[step] = [one for one in map(_rollout, rows) if one is not None]
         if broken or len(steps[step]) < len(rows):
             where = f"line {broken[0]} of" if broken else f"{len(rows) - len(steps[step])} lines of"
             found.broken[str(path)] = f"{where} {path.parent.name}/{path.name}"
-    _add(found, steps)
+    found.add(steps)
     return found
 
 
-def _rollout(row: Mapping[str, Any]) -> _Rollout | None:
+def _rollout(row: Mapping[str, Any]) -> Row | None:
     """Read a line: the output of a rollout, or the trace that newer versions write; None for neither."""
     task, rewards = row, {"reward": _value(row.get("reward"))}
     prompt, completion, key = row.get("prompt"), row.get("completion"), _key(row, "example_id", "prompt")
@@ -385,7 +316,7 @@ def _rollout(row: Mapping[str, Any]) -> _Rollout | None:
         rewards = {str(name): _weighed(_mapping(one)) for name, one in _mapping(row.get("rewards")).items()}
         truncated = "trunc" in str(row.get("stop_condition"))
     columns = {"answer": task["answer"]} if task.get("answer") is not None else {}
-    return _Rollout(
+    return Row(
         key, prompt, completion, rewards, total(list(rewards.values())), None, 0, truncated, columns,
         _mapping(row.get("metrics")),
     )  # fmt: skip
