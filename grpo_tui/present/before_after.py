@@ -20,13 +20,7 @@ EPSILON = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The answers to one prompt at one evaluation.
-
-    Attributes:
-        text: The first completion, as one line.
-        right: Number of right completions; None when no reward decides what is right.
-        reward: Mean total; None when nothing was scored.
-    """
+    """The first completion as one line, how many are right if a reward decides that, and the mean total."""
 
     text: str
     right: int | None
@@ -48,7 +42,6 @@ class BeforeAfter:
     """Two evaluations of a run.
 
     Attributes:
-        samples: Completions per prompt.
         said: The verdict as a sentence with its figures.
         brief: The verdict in a few words.
     """

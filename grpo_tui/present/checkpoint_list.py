@@ -33,9 +33,6 @@ class ListedCheckpoint:
         reason: Why it is not complete; empty when it is.
         requested: Whether a user requested it, so that rotation keeps it.
         metrics: Training metrics of its step, or of the last logged step before it.
-        metrics_step: That step; None without metrics.
-        best: Whether its reward is the highest of the complete ones.
-        evaluation: What the evaluation at its step came to in the deciding measure; None without one.
         best_evaluation: Whether that is the best evaluation so far, so that rotation keeps it.
     """
 
@@ -69,11 +66,7 @@ class FinalModel:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointList:
-    """The checkpoints of a run, by step.
-
-    Attributes:
-        starting: Whether it may be loading a checkpoint.
-    """
+    """The checkpoints of a run, by step. A `starting` run may be loading one."""
 
     run: str
     checkpoints: tuple[ListedCheckpoint, ...]

@@ -28,7 +28,6 @@ class Change:
 
     Attributes:
         low: Lower end of the 95 % interval; None with one prompt.
-        high: Upper end, likewise.
         better: 1 when more is better, -1 when less is, 0 for neither.
     """
 
@@ -62,7 +61,6 @@ class Measure:
     """One figure of all policies.
 
     Attributes:
-        values: One for each policy.
         changes: One for each policy; None for the first, and where nothing was scored for both.
     """
 

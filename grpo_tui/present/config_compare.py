@@ -103,7 +103,6 @@ class Compared:
 
     Attributes:
         theirs: Name of the side with `-` lines.
-        mine: Name of the side with `+` lines.
         lines: (sign, text) pairs; `@` is a title.
     """
 

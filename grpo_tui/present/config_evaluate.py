@@ -35,11 +35,7 @@ Kind = Literal["toggle", "choose", "line", "text", "yaml"]
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How one field is edited.
-
-    Attributes:
-        kind: Toggled at once, chosen from a list, typed on one line, as multi-line text, or as YAML.
-    """
+    """How one field is edited."""
 
     kind: Kind
     text: str

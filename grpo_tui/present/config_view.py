@@ -19,13 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FieldHelp:
-    """Help on one field.
-
-    Attributes:
-        facts: Type, choices and default, a few words each.
-        advice: What we recommend, and why.
-        help: TRL's own text.
-    """
+    """Help on one field: facts in a few words each, our advice, and TRL's own text."""
 
     name: str
     facts: tuple[str, ...] = ()
@@ -75,9 +69,6 @@ class Snapshot:
     Attributes:
         number: Counts changes, to recognize outdated results.
         path: The file, which may not exist yet. Relative names in the config refer to its folder.
-        saved: Text of the file; None when there is none yet.
-        preset: Preset it started from, if any.
-        overrides: `K=V` arguments of the command line.
         launcher: Launcher of the command line; if empty, that of the config.
     """
 
@@ -95,10 +86,7 @@ class OpenConfig:
     """The state of an open config: its text, what a start would make of it, and what is found about it.
 
     Attributes:
-        snapshot: The text that all of this is about.
-        inspected: The text as far as it could be read.
         values: Every field. `values`, `fields` and `plan` are those of the last text that could be parsed.
-        fields: Rows of the form.
         broken: Why the text cannot be parsed, and where; None when it can.
         lines: Line number of each field in the text, from 1.
         whole: Whether all checks that need no loading have run.
@@ -131,7 +119,6 @@ def form_rows(
     """Return the lines of the form: groups and their fields.
 
     Args:
-        fields: Every field, in the order of groups.
         opened: Groups that show all fields. Others show fields that are important, set, or have findings.
         found: Names that match a search. Only these are shown, in open groups.
     """

@@ -29,11 +29,9 @@ class Stretch:
 
     Attributes:
         first_step: Inclusive.
-        last_step: Inclusive.
         right: Fraction of groups with equal totals, at the highest total of the run.
         wrong: The same at the lowest total.
         flat: The same at another total.
-        distinct: Mean fraction of different texts in a group.
         repeated: Mean fraction of repeated four-word runs in a completion.
         better_tokens: Mean length of completions with an advantage above 0.
         worse_tokens: The same below 0.
@@ -139,12 +137,7 @@ def _looked_into(
 
 @dataclass(frozen=True, slots=True)
 class ProbeStep:
-    """Results of the probe prompts at one step.
-
-    Attributes:
-        total: Mean total; None when none was scored.
-        rewards: Mean of each function, in order.
-    """
+    """Results of the probe prompts at one step: mean total, and the mean of each function in order."""
 
     step: int
     answered: int

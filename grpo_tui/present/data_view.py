@@ -29,7 +29,6 @@ class LabelledRow:
 
     Attributes:
         role: Of its color: `text`, `dim`, `strong`, `good`, `bad`, `attention` or `accent`.
-        marks: Parts of the text to highlight, such as special tokens.
     """
 
     label: str

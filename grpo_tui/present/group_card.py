@@ -159,9 +159,7 @@ class CardRow:
 
     Attributes:
         tokens: None, like `truncated`, when imported logs do not say.
-        rewards: By function, in order; None where one abstained.
         same_as: Position of the first completion with the same text; None for the first itself.
-        extra: Values from `log_extra`.
     """
 
     index: int
@@ -183,9 +181,6 @@ class GroupCard:
     Attributes:
         messages: The prompt as (role, text); a string prompt has one with an empty role.
         columns: Every dataset column except the prompt, as text.
-        kind: Whether it has a signal, and if not, why.
-        best: Position of the highest total; None when none is scored.
-        worst: Position of the lowest total, likewise.
     """
 
     id: int

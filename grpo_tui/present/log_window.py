@@ -89,11 +89,7 @@ def _unseen(reader: LogReader, asked: LogQuestion) -> int:
 
 
 def find(reader: LogReader, words: str, level: str, start: int, *, forward: bool, here: bool = False) -> Hit:
-    """Find the next line with these words, wrapping around at the end.
-
-    Args:
-        here: Whether the start line itself may match.
-    """
+    """Find the next line with these words, wrapping around at the end."""
     count = reader.count(words, level=level)
     if not count:
         return Hit(words, None)

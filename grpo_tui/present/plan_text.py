@@ -188,11 +188,7 @@ LEAST_PART = 0.02
 
 
 def plan_lines(plan: Plan | None, *, looking: bool = False) -> list[PlanLine]:
-    """Return the brief lines of a plan; none when there is nothing to plan from.
-
-    Args:
-        looking: Whether the model's sizes are still being read.
-    """
+    """Return the brief lines of a plan; none when there is nothing to plan from."""
     if plan is None:
         return []
     memory: PlanLine = [(0, [("memory ", "dim"), (READING, "dim")])] if looking else _memory(plan)

@@ -48,8 +48,6 @@ class Dots:
     """Layers of dots. Where several cross in a cell, the topmost is shown.
 
     Args:
-        width: In cells.
-        height: In cells.
         braille: False for one ASCII character per cell.
         layers: Name of each layer, topmost first, and its ASCII character.
     """
@@ -450,11 +448,7 @@ def _middle(values: list[Reach]) -> Reach:
 def _neighbours(
     known: Sequence[bool], near: Callable[[int], bool] | None = None
 ) -> Iterator[tuple[int, int]]:
-    """Yield pairs of positions to join. Missing values are skipped; a single value joins itself.
-
-    Args:
-        near: Whether a position is near enough to the next; by default all are.
-    """
+    """Yield pairs of positions to join. Missing values are skipped; a single value joins itself."""
     alone = True
     for i, here in enumerate(known):
         joins = here and i + 1 < len(known) and known[i + 1] and (near is None or near(i))

@@ -27,9 +27,7 @@ class Branch:
     """One branch.
 
     Attributes:
-        settings: What it changed, as `K=V`.
         end: `complete`, `failed`, `stopped` or `not started`.
-        why: Cause of a failure.
     """
 
     name: str
@@ -54,11 +52,7 @@ class Race:
     """Branches that continued one checkpoint.
 
     Attributes:
-        parent: Folder of the run that they were forked from.
-        step: Step of the checkpoint.
-        until: Last step of the branches.
         body: Their comparison; None when fewer than two models could be compared.
-        server: Whether a vLLM server generated.
     """
 
     parent: Path

@@ -42,9 +42,6 @@ class Block:
     Attributes:
         kind: `text` between blocks, `tag`, or `code`.
         name: Name of the tag, or language of the code.
-        start: Position in the text, including the tag or fence.
-        end: End position, likewise.
-        inner: Start and end of the content.
         closed: Whether it is closed; a truncated completion leaves one open.
     """
 
@@ -234,12 +231,7 @@ _WORDS = re.compile(r"\s+|\S+")
 
 
 def structured(text: str, folded: Collection[str] = (), found: Sequence[tuple[int, int]] = ()) -> list[Span]:
-    """Return the text with its structure in colors.
-
-    Args:
-        folded: Names of the blocks to show as one line.
-        found: Start and end of each search match.
-    """
+    """Return the text with its structure in colors."""
     spans: list[Span] = []
     colored = [(mark.start, mark.end, ROLES[mark.role]) for mark in marks(text)]
     hits = [(start, end, "match") for start, end in found if end > start]

@@ -53,7 +53,6 @@ class PromptPair:
     """Both models' answers to a prompt.
 
     Attributes:
-        number: Row of the dataset, from 1.
         change: How far the trained model is above the base in the deciding measure.
         words: Both values, such as `1/8 → 0/8`.
         base: Completions of the base, those first that differ most from the other model's in that measure.
@@ -72,10 +71,7 @@ class Comparison:
     """One model against the first one of a stored comparison.
 
     Attributes:
-        at: Index of the model among those compared.
-        verdict: `better`, `not shown` or `worse`.
         about: What was asked, what counts as right, and notes.
-        names: Column heads of both models.
         counts: Number of prompts on which it is better, the same and worse.
     """
 
@@ -93,13 +89,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A loadable model, or a checkpoint that cannot be loaded.
-
-    Attributes:
-        name: As given to `grpo-tui compare`.
-        marks: Final model, newest, best, or why it cannot be used.
-        adapter: Whether it is a LoRA adapter, which needs its base.
-    """
+    """A loadable model, or a checkpoint that cannot be loaded. An `adapter` needs its base."""
 
     step: int
     path: Path
@@ -127,8 +117,6 @@ class Results:
 
     Attributes:
         comparisons: Newest first, one entry per compared model.
-        prompts: Its prompts: worse first, then better, then the same.
-        models: The final model, then the checkpoints, newest first.
         evaluation: Verdict and sentence on the newest evaluation made while training; None without one.
     """
 

@@ -34,12 +34,7 @@ class FunctionColumn:
     """One reward function over all samples.
 
     Attributes:
-        name: As TRL logs it.
-        failure: Why it returned nothing; empty when it did.
-        coverage: Fraction of the samples it scored.
-        seconds: Duration of its call; None when it was not called.
         share: Contribution to the total's variance within groups.
-        low: Lowest score; None without any, as for `high` and `mean`.
         histogram: Counts of its scores from `low` to `high`, as blocks.
         like: The function it correlates with most within groups: name and correlation.
         changed_w: Width of its widest cell with a change, in characters; 0 without any.
@@ -70,8 +65,6 @@ class SampleRow:
 
     Attributes:
         text: Completion on one line; a long one is shortened in the middle.
-        kind: Description, such as `gold`, and its tags with a #.
-        before: Function to its previous score, where that differs.
         total: None when no function scored it; then `advantage` is 0.
         broke: Functions that raise because of it.
     """
@@ -105,9 +98,6 @@ class Circumstances:
     """What the pane says of a scoring besides its report.
 
     Attributes:
-        title: Whose rewards these are.
-        origin: Where the samples come from.
-        scored_at: Wall clock.
         took_s: Time from the request, or from saving the file, to the scores.
         reason: Why it was scored, such as `rewards.py saved`.
         whole: Whether the findings are complete.
@@ -130,8 +120,6 @@ class RewardsView:
     """A report as the pane lays it out.
 
     Attributes:
-        groups: In the order of their first samples.
-        changed: Number of scores that differ from before.
         text_w: Characters of the longest completion in a row.
     """
 
@@ -405,8 +393,6 @@ class Saw:
     Attributes:
         worth: Score times weight, as text.
         compared: (column, value) pairs from `log_extra`.
-        failure: Why it returned nothing, with file and line; empty when it did.
-        blamed: Whether it fails because of this sample.
         printed: The last lines it printed, for all samples together.
     """
 
@@ -424,9 +410,6 @@ class SampleDetail:
     """A sample in full.
 
     Attributes:
-        number: From 1.
-        kind: Description and tags.
-        prompt: Last user message.
         completion: The whole text, safe, with line breaks.
         total: As text, like `advantage`.
         recorded: Values recorded by the run, as text; empty for a sample from elsewhere.

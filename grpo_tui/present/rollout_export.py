@@ -29,11 +29,7 @@ def write_jsonl(out: TextIO, rows: Iterable[Rollout], *, everything: bool) -> No
 
 
 def write_csv(out: TextIO, rows: Iterable[Rollout], names: Sequence[str], *, everything: bool) -> None:
-    """Write a header and a line per completion. Each `rewards.NAME` is a column; lists and objects are JSON.
-
-    Args:
-        everything: Include fields beyond the documented keys.
-    """
+    """Write a header and a line per completion. `rewards.NAME` is a column; lists and objects are JSON."""
     table = csv.writer(out, lineterminator="\n")
     rows = iter(rows)
     first = list(itertools.islice(rows, 1))

@@ -18,11 +18,8 @@ class Reward:
     """A reward over the run.
 
     Attributes:
-        key: TRL's key of its batch mean.
         name: Name of the function; `total` for the weighted sum of all.
-        weight: None for the total, and where it was not recorded.
         start: Mean of its first values; None without any.
-        end: Mean of its last values.
     """
 
     key: str

@@ -59,7 +59,6 @@ class SeedRun:
         deciding: The measure that evaluations are decided by; empty without any.
         asked: Identifies the prompts of the evaluations.
         weighing: Names and weights of the rewards. Totals of different ones cannot be compared.
-        data: The dataset and its filters.
     """
 
     root: Path

@@ -53,12 +53,7 @@ def visible(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class HeatRow:
-    """A row of tokens.
-
-    Attributes:
-        pieces: Text, role, and position of the token; -1 for a boundary.
-        signs: Surprise of each token, below its first cell.
-    """
+    """A row of tokens: text, role and position of each, -1 for a boundary; below it the surprise."""
 
     pieces: list[tuple[str, str, int]]
     signs: Line

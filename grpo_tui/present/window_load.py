@@ -336,11 +336,7 @@ class OverlayFacts:
 
 
 def read_overlay(folders: Sequence[Path], names: Sequence[str] = ()) -> OverlayFacts:
-    """Read each run once. A run that cannot be read has no settings and no metrics.
-
-    Args:
-        names: Names of the runs; by default those of the folders.
-    """
+    """Read each run once. A run that cannot be read has no settings and no metrics."""
     keys: list[list[str]] = []
     settings: dict[Path, dict[str, str]] = {}
     for folder in folders:

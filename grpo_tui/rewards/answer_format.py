@@ -69,11 +69,7 @@ class Form:
 
 
 def find_form(prompts: Iterable[str], sources: Iterable[str] = ()) -> Form:
-    """Return the format that prompts ask for, or else the one that rewards look for.
-
-    Args:
-        prompts: texts of some prompts, including the system prompt.
-    """
+    """Return the format that prompts ask for, or else the one that rewards look for."""
     asked = list(prompts)
     places = ("\n".join(asked), "\n".join(sources))
     think = _first_tag(THINK_TAGS, places)
@@ -199,7 +195,6 @@ def wrong_answer(answer: str, others: Sequence[str] = ()) -> str:
     """Return an answer that is certainly wrong but looks similar.
 
     Args:
-        answer: the right answer, without any reasoning.
         others: right answers of other rows, used where no wrong answer can be derived.
     """
     if answer.lower() in _OPPOSITES:

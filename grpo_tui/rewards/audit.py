@@ -211,7 +211,6 @@ class Attack:
     """Completions that look like one kind of attack.
 
     Attributes:
-        stretches: number of matches in each of `STRETCHES` equal parts of the run's groups.
         reward, others: mean total of the matches, and of all other completions.
         where: query that finds the newest matches.
     """
@@ -245,12 +244,8 @@ class Audit:
     """What was found.
 
     Attributes:
-        first_steps: first step of each of the parts in which attacks are counted.
         attacks: most frequent first.
         refused: one of each group, highest rewards first, at most `MOST_LISTED`.
-        top: number of completions with a top reward that were checked.
-        least: lowest of these rewards.
-        opinions: whose opinion could be had.
     """
 
     completions: int

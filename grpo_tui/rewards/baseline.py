@@ -41,11 +41,7 @@ GROUP_SIZES = (4, 8, 16, 32)
 
 @dataclass(frozen=True, slots=True)
 class FormShare:
-    """Format reward, and the fraction of completions that match the whole format.
-
-    Attributes:
-        least: lowest score that counts as a match.
-    """
+    """Format reward, and the fraction of completions that score at least `least`: the whole format."""
 
     name: str
     least: float
@@ -71,8 +67,6 @@ class RowResult:
     """Figures of one row.
 
     Attributes:
-        row: name of its group, such as `row 12`.
-        right: number of right completions, None without a judge.
         std: standard deviation of the totals (divisor n - 1).
         flat: whether all advantages are 0.
     """
@@ -92,9 +86,6 @@ class Baseline:
     """Figures of a baseline. Fractions are from 0 to 1.
 
     Attributes:
-        seed: of the choice of rows and of the sampling.
-        judge: function that decides what is right, or None.
-        pass_rate: fraction of right completions, None without a judge.
         mixed: fraction of groups with both right and wrong completions; the rest is `all_right` or
             `all_wrong`.
         flat: fraction of groups whose advantages are all 0.
@@ -104,8 +95,6 @@ class Baseline:
         seconds: duration of generating; `load_s` of loading the model.
         tokens_per_s: without padding.
         distinct: fraction of distinct texts within a group, averaged over groups.
-        group_sizes: expected mixed groups for `GROUP_SIZES`, empty without a judge.
-        findings: errors first.
     """
 
     model: str
@@ -197,12 +186,7 @@ def baseline_of(
     seed: int,
     notes: Sequence[str] = (),
 ) -> Baseline:
-    """Compute the figures. `findings` stays empty.
-
-    Args:
-        judge: function that decides what is right, or None.
-        seed: of the choice of rows and of the sampling.
-    """
+    """Compute the figures. `findings` stays empty."""
     samples, tokens = generated.samples, generated.tokens
     groups = groups_of(samples)
     verdict = None if judge is None else [judge.says_yes(s) for s in functions[judge.index].scores]
@@ -488,8 +472,6 @@ class BaselineOptions:
     """What to sample in a baseline.
 
     Attributes:
-        group: completions per row. `num_generations` of the config when None.
-        seed: of the choice of rows and of the sampling. The config's when None.
         held: whether to use held-out rows instead of training rows.
         correct: `NAME` or `NAME>=SCORE` of the function that decides what is right. Detected when None.
     """

@@ -48,11 +48,7 @@ class CaseFileError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Expected score of one function, or of the total.
-
-    Attributes:
-        low, high: inclusive bounds, equal for an exact value.
-    """
+    """Expected score of one function, or of the total. Bounds are inclusive, and equal for an exact value."""
 
     low: float = -math.inf
     high: float = math.inf
@@ -79,8 +75,6 @@ class Case:
     """One completion with its expected scores.
 
     Attributes:
-        name: unique in its file.
-        expect: by function name, or `total`.
         above, below: name of another case, mapped to the function, or `total`, that compares the two.
     """
 
@@ -109,11 +103,7 @@ class CaseFile:
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """Expectation that does not hold.
-
-    Attributes:
-        function: name of the function, or `total`.
-    """
+    """Expectation of a function, or of `total`, that does not hold."""
 
     case: str
     function: str

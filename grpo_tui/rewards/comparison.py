@@ -27,7 +27,6 @@ class Answers:
 
     Attributes:
         tokens: Lengths, including the end token.
-        scores: The score of every reward; None where it abstained.
     """
 
     texts: tuple[str, ...]
@@ -44,14 +43,7 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Questions, answers and rewards of a comparison.
-
-    Attributes:
-        answers: For each policy, its answers to each row.
-        rewards: Names of the rewards, in the order of `weights`.
-        judge: Reward that decides what is right; None without one.
-        forms: Rewards on the answer format alone.
-    """
+    """Questions, answers and rewards of a comparison."""
 
     names: Sequence[str]
     rows: Sequence[DatasetRow]
@@ -68,7 +60,6 @@ class Measure:
 
     Attributes:
         kind: `reward`, `pass@1`, `pass@k`, `total`, `length`, `truncated` or `format`.
-        k: For pass@k; None otherwise.
     """
 
     name: str

@@ -55,7 +55,6 @@ class Code:
     """Piece of code that would run.
 
     Attributes:
-        what: the file, or a description.
         key: hash of it and its content, empty when that cannot be read.
     """
 
@@ -179,7 +178,6 @@ def needed_to_start(
 
     Args:
         config: The config of the whole run, of which each stage is looked at too.
-        launcher: words of a launcher that the user did not type.
     """
     why = _why_foreign(config)
     parts = [config, *(inspect_stage(config, place).config for place in range(len(config.section.stages)))]

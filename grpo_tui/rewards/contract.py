@@ -117,7 +117,6 @@ class ParameterFault:
 
     Attributes:
         rule: `missing-column`, `positional-only`, `missing-kwargs` or `unfilled-default`.
-        fatal: whether TRL's call would fail.
         parameter: the parameter, or the first argument that the function does not accept.
     """
 
@@ -131,11 +130,7 @@ class ParameterFault:
 def signature_faults(
     name: str, parameters: Mapping[str, inspect.Parameter], columns: Collection[str], place: str
 ) -> list[ParameterFault]:
-    """Return the problems with a function's parameters, fatal ones first.
-
-    Args:
-        place: ` (file:line)` of the function, or empty.
-    """
+    """Return the problems with a function's parameters, fatal ones first."""
     own = [column for column in columns if column not in NOT_PASSED]
     passed = [*ALWAYS, *own]
     found = []
@@ -165,7 +160,6 @@ def signature_faults(
 
 
 def _unfilled(name: str, p: inspect.Parameter, columns: Collection[str], place: str) -> ParameterFault:
-    """Return the problem with a required parameter that TRL passes nothing for."""
     own = [column for column in columns if column not in NOT_PASSED]
     subject = f"reward function '{name}'"
     if p.kind is p.POSITIONAL_ONLY:

@@ -33,7 +33,6 @@ class Progress:
 
     Attributes:
         what: `starting`, `reading the dataset`, `loading MODEL`, `generating`.
-        of: requested completions, 0 while unknown.
     """
 
     what: str
@@ -120,7 +119,6 @@ class DatasetRow:
 
     Attributes:
         number: position in the dataset, from 1.
-        prompt: a text or a list of messages.
     """
 
     number: int
@@ -140,8 +138,6 @@ class Generated:
     Attributes:
         samples: row by row. A row is a group.
         tokens: length of each completion in tokens, including the end token.
-        seconds: duration of generating, without loading.
-        engine: `transformers` or `vllm`.
     """
 
     samples: tuple[Sample, ...]
@@ -162,9 +158,7 @@ class Chatted:
     Attributes:
         completion: a text, or a list with one message for a chat prompt.
         text: as the model wrote it, without special tokens.
-        stopped: whether the user stopped it.
         seed: None for the live policy's own random state.
-        seconds: duration of generating.
     """
 
     completion: Any
@@ -181,11 +175,7 @@ class Chatted:
 
 @dataclass(frozen=True, slots=True)
 class ChosenRows:
-    """Rows of a dataset.
-
-    Attributes:
-        held: whether they are held out from training.
-    """
+    """Rows of a dataset, and whether they are held out from training."""
 
     rows: tuple[DatasetRow, ...]
     held: bool

@@ -51,7 +51,6 @@ class _Progress:
     what: str = ""
 
     def begin(self) -> None:
-        """Forget the progress of the previous child."""
         self.function, self.what = None, "starting"
 
 

@@ -82,7 +82,6 @@ class LoadedReward:
         name: the name in TRL's metrics (`rewards/<name>/mean`).
         func: a callable, or the id or folder of a reward model, which TRL loads itself.
         origin_file: file that defines it, None for a reward model.
-        origin_line: line of the definition, from 1.
         sha256: hash of `source_text`, or of the name for a reward model.
     """
 

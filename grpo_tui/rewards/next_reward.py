@@ -45,7 +45,6 @@ class Stage:
 
     Attributes:
         role: `correctness`, `format`, `partial`, `length` or `style`.
-        source: top-level Python statements.
     """
 
     role: str
@@ -60,7 +59,6 @@ class Task:
     """Task that the template is written for.
 
     Attributes:
-        column: dataset column with the reference answer.
         asked: whether the prompts ask for the format. Otherwise a system prompt must.
     """
 
@@ -235,12 +233,7 @@ _WORDS = {"length": ("long", "short", "length", "punish"), "style": ("repet", "s
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Next step for a rewards file.
-
-    Attributes:
-        stage: reward to add. None when something needs fixing first, or nothing is missing.
-        mend: problems to fix first, one sentence each.
-    """
+    """Next step for a rewards file: the reward to add, or what to `mend` first, one sentence each."""
 
     stage: Stage | None
     says: str
@@ -251,12 +244,7 @@ class Advice:
 def advise(
     names: Sequence[str], task: Task, probed: ProbeReport | None = None, findings: Sequence[Finding] = ()
 ) -> Advice:
-    """Return the reward that is missing, or the problems to fix before adding one.
-
-    Args:
-        names: existing rewards, by their names in TRL's metrics.
-        probed: probe results of the existing rewards, or None.
-    """
+    """Return the reward that is missing, or the problems to fix before adding one."""
     roles = {name: _role(name, probed) for name in names}
     weights = {name: WEIGHTS.get(role, 1.0) for name, role in roles.items()}
     if mend := faults(names, probed, findings):
@@ -335,7 +323,6 @@ def section(rewards: Sequence[RewardEntry], task: Task) -> str:
     """Return the `grpo_tui:` section of a config with these rewards.
 
     Args:
-        rewards: with sources relative to the config.
         task: a format that no prompt asks for is described in a system prompt.
     """
     lines = ["grpo_tui:"]
@@ -363,12 +350,7 @@ FILE_NAME = "rewards.py"
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """State of the rewards, and the next step.
-
-    Attributes:
-        file: file for the next reward. It may not exist yet.
-        probed: None while there are no rewards.
-    """
+    """State of the rewards, and the next step. `file` is for the next reward and may not exist yet."""
 
     task: Task
     advice: Advice

@@ -59,12 +59,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class ProbeRow:
-    """Source of probes.
-
-    Attributes:
-        gold: right answer, extracted from the dataset's column.
-        others: right answers of other rows, for listing candidates.
-    """
+    """Source of probes: a question with its right answer, a wrong one, and right answers of other rows."""
 
     prompt: str
     gold: str
@@ -292,7 +287,6 @@ class ProbeVerdict:
     """Wrong score of one function for one probe.
 
     Attributes:
-        function: name of the function, or `total`.
         fault: `fooled` or `unfair`.
         right: its score for the right answer as asked.
         wrong: its score for the wrong answer, or for the answer without the format if the fault is about
@@ -313,13 +307,7 @@ class ProbeVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Aspect:
-    """What one function looks at, by its scores of a row's three measures.
-
-    Attributes:
-        answer: it scores the right answer above the wrong one.
-        form: it scores the format above the same answer without it.
-        reversed: it scores the wrong answer higher.
-    """
+    """What one function looks at, by its scores of a row's three measures."""
 
     answer: bool
     form: bool
@@ -423,13 +411,7 @@ MADE_UP = (
 
 @dataclass(frozen=True, slots=True)
 class ProbeReport:
-    """Results of probing.
-
-    Attributes:
-        probes: number of scored completions.
-        aspects: what each scoring function looks at, on most of the rows.
-        made_up: whether the rows are not from the dataset.
-    """
+    """Results of probing."""
 
     form: Form
     rows: int

@@ -52,10 +52,7 @@ class ReloadCheck:
     Attributes:
         files: SHA-256 of each file of the user that the rewards were loaded from or imported while they
             scored, by path.
-        diff: Unified diff from the recorded sources, as lines.
         what_if: Scores of the recorded groups; None without any.
-        broken: Why the run cannot load the files.
-        failed: Checks that did not pass.
         notes: What was not checked, or cannot be replayed.
         early: Whether the run has not loaded its rewards yet.
         listed: The list of rewards as `config.reward_list` gives it; None if the run has that list.
@@ -105,7 +102,6 @@ def check_reload(
     """Check the current files of a run's rewards.
 
     Args:
-        config: The run's config.
         other: The same with another list of rewards; None to keep the list.
         most_groups: Number of recorded groups to score again, newest first.
 

@@ -51,7 +51,6 @@ class Measures:
     Attributes:
         samples: with `kind` `right`, `wrong`, `long` (right, with long reasoning), `formless` (right, without
             the format) or `other` (right, in another format); the last two also with ` wrong` appended.
-        functions: one result per function. A failed or slow one was not called.
         gold: whether the right ones contain a reference answer.
     """
 

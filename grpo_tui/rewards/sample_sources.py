@@ -47,9 +47,7 @@ class Origin:
 
     Attributes:
         kind: `gold`, `run`, `file`, `probes`, or `model` for completions of the model.
-        rows: number of dataset rows, for `gold` and `probes`.
         step: a step, `best` or `worst`. None for the newest step.
-        group: number of one recorded group, instead of a step.
         where: a query for completions, whose whole groups are used instead of a step.
     """
 
@@ -190,9 +188,6 @@ def found_samples(run: Path, where: str) -> tuple[list[Sample], int]:
 
     Groups are returned whole because advantages depend on the group. Matching completions have the tag
     `found`.
-
-    Args:
-        where: a query, as for `grpo-tui completions --where`.
 
     Returns:
         The samples of at most `MOST_FOUND_GROUPS` groups, and the number of all groups found.

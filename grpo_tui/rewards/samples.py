@@ -29,7 +29,6 @@ class Sample:
 
     Attributes:
         prompt, completion: a text or a list of messages.
-        columns: every other column of its row.
         group: samples with the same group and prompt compete with each other.
         kind: what is known about it, such as `gold` or `wrong`, or empty.
         recorded: `{"total", "advantage"}` from a run.

@@ -22,7 +22,6 @@ class Failure:
     Attributes:
         kind: `load` (cannot be loaded), `raised`, `returned` (unusable return value), `hung` (killed at the
             time limit), `died` (ended the process) or `skipped` (not called).
-        type: class of the exception, or empty.
         file, line: where it was raised in the user's code, None when unknown. Lines count from 1.
         sample: index of the sample that made it raise, None when it is not one.
     """
@@ -49,11 +48,9 @@ class FunctionInfo:
     """Reward function as loaded.
 
     Attributes:
-        index: position in TRL's order.
         kind: `function`, `async`, `model`, or empty when it could not be loaded.
         file, line: place of the definition, None for a reward model. Lines count from 1.
         sha256: hash of the file's text.
-        params: names of the arguments bound by the config.
         saves_state: whether its state survives a resume (`state_dict`).
         parameters: None when the function does not reveal them.
     """
@@ -139,11 +136,7 @@ class FunctionScore:
     """Scores of one function for a batch of samples.
 
     Attributes:
-        scores: one per sample. None where it abstained or failed. May be NaN or infinite.
-        output: text that it printed, from Python or C.
         log_extra: columns it attached to the samples.
-        repeat: None when it was not called again.
-        other_shape: None when it was not called with the other form.
         swallowed: exceptions it caught itself. Only checked where its source has a broad `except`.
         changed: arguments whose lists it modified. Later functions saw the change, as in training.
         left: changes it made to its process, phrased to follow its name.
@@ -184,7 +177,6 @@ class GroupScore:
     Attributes:
         mean: mean total, None when no sample was scored.
         std: standard deviation of the totals (divisor n - 1), 0 for one scored sample, None for none.
-        advantages: one per sample, as TRL computes them in float32.
     """
 
     indices: tuple[int, ...]
@@ -199,7 +191,6 @@ class Aggregate:
 
     Attributes:
         totals: weighted total per sample, None where no function scored it.
-        groups: ordered by first sample.
         reward: mean total of the batch, as TRL logs it.
         reward_std: standard deviation over the batch.
         frac_reward_zero_std: fraction of zero-std groups, as TRL computes it.
@@ -249,8 +240,6 @@ class Scored:
     """Scores of all functions for some samples.
 
     Attributes:
-        samples: in the order of every list here.
-        functions: one result per function, in TRL's order.
         chat: whether the functions saw messages instead of text.
         prompt_tail: end of the first prompt as the chat template writes it, empty when unknown.
     """

@@ -54,10 +54,8 @@ class Report:
     """Scores and findings of some samples and rewards.
 
     Attributes:
-        findings: errors first.
         shares: each function's share of the variance of the total within groups, None without variance.
         batch: completions that a training step scores at once, 0 without a config.
-        gold: reference and wrong answers that were tried, or None.
     """
 
     scored: Scored
@@ -134,8 +132,6 @@ class Dataset:
 
     Attributes:
         rows: `{"prompt", "columns"}`.
-        columns: names of all columns, including `prompt`.
-        notes: sentences on rows that are not trained on.
     """
 
     rows: tuple[Mapping[str, Any], ...] = ()
@@ -155,8 +151,6 @@ class ScoreOptions:
     """How to score, apart from the config.
 
     Attributes:
-        weights: one per function. The config's when None.
-        aggregation: the config's when None.
         repeat: whether to call functions again, to see if they are deterministic and what they swallow.
     """
 
@@ -338,10 +332,6 @@ def unchecked(
 ) -> Report:
     """Return scores, totals and advantages without running the slower checks.
 
-    Args:
-        findings: earlier findings to show until the checks have finished.
-        aggregation: the config's when None.
-
     Raises:
         LabError: the weights do not fit.
     """
@@ -367,10 +357,6 @@ def reweighed(
     aggregation: Aggregation | None = None,
 ) -> Report:
     """Return the report for other weights.
-
-    Args:
-        muted: indices of functions to leave out, as if the run did not have them.
-        aggregation: the report's own when None.
 
     Raises:
         LabError: the weights or modes do not fit.

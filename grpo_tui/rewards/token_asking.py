@@ -36,13 +36,7 @@ Kind = Literal["live", "checkpoint", "base"]
 
 @dataclass(frozen=True, slots=True)
 class AskedPolicy:
-    """Policy that can be asked.
-
-    Attributes:
-        name: `live`, `checkpoint-40`, or the model's name.
-        folder: of a checkpoint, otherwise empty.
-        step: of a checkpoint, otherwise None.
-    """
+    """Policy that can be asked: `live`, `checkpoint-40` with its folder and step, or the model's name."""
 
     kind: Kind
     name: str

@@ -38,7 +38,6 @@ class FunctionTurn:
 
     Attributes:
         before, now: mean scores. None if the run, or the config, has no function of that name.
-        failure: reason why it has no scores now, or empty.
     """
 
     name: str
@@ -54,8 +53,6 @@ class GroupTurn:
 
     Attributes:
         before, now: totals, None where no function scored.
-        advantages_before, advantages_now: by completion.
-        changed: indices of completions with a different total.
         reordered: whether two completions swap their order.
         fate: `alive` if only the new advantages are nonzero, `dead` if only the old ones were, else empty.
     """
@@ -77,10 +74,7 @@ class WhatIf:
     """Changes of all functions and groups.
 
     Attributes:
-        functions: in the order of the config, then those only in the run.
         groups: most changed first.
-        changed: number of completions with a different total.
-        reordered, alive, dead: numbers of groups.
         correlation: Spearman's rank correlation of the advantages before and now. None without variance.
     """
 
@@ -110,10 +104,6 @@ def what_if_of_run(
     tell: Callable[[str, str], None] | None = None,
 ) -> WhatIf:
     """Score groups of a run again; see `what_if`.
-
-    Args:
-        groups: numbers in the run. Parts of a group on other ranks are included.
-        recorded: whether to reweight the recorded scores instead of calling functions.
 
     Raises:
         LabError: nothing can be scored, or the weights do not fit.

@@ -23,11 +23,7 @@ from grpo_tui.rewards.score_report import BLANK, Failure, FunctionInfo, Function
 def about(
     rule: str, severity: Severity, result: FunctionScore, message: str, line: int | None = None
 ) -> Finding:
-    """Return a finding whose message starts with the function's name.
-
-    Args:
-        line: the function's own line when None.
-    """
+    """Return a finding whose message starts with the function's name, by default at the function's line."""
     name = result.info.name
     return Finding(rule, severity, name, line or result.info.line, f"reward '{name}' {message}")
 
@@ -53,7 +49,6 @@ def signature_findings(info: FunctionInfo, columns: Collection[str]) -> list[Fin
 
 
 def _unfilled_keys(info: FunctionInfo, columns: Collection[str]) -> list[Finding]:
-    """Report keyword arguments that TRL does not pass and that resemble a column."""
     if not info.file_text:
         return []
     others = [column for column in columns if column not in NOT_PASSED]
@@ -71,7 +66,6 @@ def _unfilled_keys(info: FunctionInfo, columns: Collection[str]) -> list[Finding
 
 
 def _near_defaults(info: FunctionInfo, columns: Collection[str]) -> list[tuple[str, str]]:
-    """Return parameters at their own default, not set by the config, whose name resembles a column."""
     others = [column for column in columns if column not in NOT_PASSED]
     found = []
     for p in info.parameters or ():
@@ -233,7 +227,6 @@ def value_findings(
     """Return findings on the scores of one function. A function that failed has none.
 
     Args:
-        alone: whether it is the run's only function.
         prompt_tail: end of a prompt as the chat template writes it.
     """
     if result.failure is not None:

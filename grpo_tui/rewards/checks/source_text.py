@@ -18,11 +18,7 @@ _RE_FUNCTIONS = ("match", "search", "fullmatch", "findall", "finditer", "compile
 
 @dataclass(frozen=True, slots=True)
 class BroadHandler:
-    """`try` whose handler catches every exception and continues with a constant.
-
-    Attributes:
-        first, last: lines of the `try` body.
-    """
+    """`try` that goes on with a constant after any exception. `first` and `last` are lines of its body."""
 
     first: int
     last: int
@@ -35,7 +31,6 @@ class Pattern:
 
     Attributes:
         method: the function of `re` that uses it, `compile` if unknown.
-        dotall: whether `.` matches line breaks.
     """
 
     text: str

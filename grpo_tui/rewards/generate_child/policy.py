@@ -40,7 +40,6 @@ class Policy:
         processor: the tokenizer, or the processor of a vision model.
         ends: ids of the tokens that end a completion.
         mixed: `bfloat16` or `float16` for mixed precision, else empty.
-        engine: `transformers` or `vllm`.
         lora: vLLM's request for the adapter. With transformers the adapter is part of the model.
     """
 
@@ -198,7 +197,6 @@ class Answer:
     """One completion.
 
     Attributes:
-        row: index of its prompt.
         completion: a text, or a list with one message for a chat prompt.
         tokens: length, including the end token.
     """
@@ -280,7 +278,6 @@ class Streamed:
 
     Attributes:
         text: as it was last reported, without special tokens.
-        stopped: whether it was stopped before its end.
     """
 
     answer: Answer
@@ -300,7 +297,6 @@ def streamed(
 
     Args:
         tell: called with the whole text so far, every few tokens and at the end.
-        stop: whether to end after the current token.
     """
     rendered = prompt_ids(policy, prompt, template)
     stream = Stream(policy, tell, stop)

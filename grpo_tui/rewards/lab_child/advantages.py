@@ -114,11 +114,7 @@ class NoTokenIds:
 
 
 class Tokens:
-    """Token ids of completions, cached by text.
-
-    Attributes:
-        tokenizer: the policy's, or None.
-    """
+    """Token ids of completions, cached by text."""
 
     def __init__(self, model: str) -> None:
         self.tokenizer: Any = None

@@ -117,11 +117,7 @@ _OURS = "grpo_tui"
 
 
 class UserModules:
-    """Modules that belong to the user.
-
-    Args:
-        kept: names of modules that the child itself needs.
-    """
+    """Modules that belong to the user, without those in `kept` that the child itself needs."""
 
     def __init__(self, kept: Iterable[str]) -> None:
         self._kept = frozenset(kept)
@@ -163,11 +159,7 @@ class UserModules:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """Reward that can be called with TRL's keyword arguments.
-
-    Attributes:
-        broad: by file, line ranges inside a broad `try` that continues with a constant.
-    """
+    """Reward that can be called with TRL's keyword arguments."""
 
     name: str
     target: Callable[..., Any]
