@@ -8,7 +8,7 @@ import os
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from grpo_tui.cli.errors import OK, REFUSED, USAGE, CommandError
 from grpo_tui.cli.parser import build_parser, joined
@@ -141,62 +141,24 @@ def _no_command(word: str, target: Path) -> str:
     return f"unknown command or run: {shown}. {meant} See `grpo-tui --help`"
 
 
-SERVED: dict[str, str] = {
-    "replay": "replay:replay",
-    "metrics": "metrics:metrics",
-    "check": "check:check",
-    "data": "data:data",
-    "completions": "completions:completions",
-    "course": "completions:show_course",
-    "prompts": "prompts:prompts",
-    "doctor": "doctor:doctor",
-    "tokens": "tokens:tokens",
-    "whatif": "what_if:show_what_if",
-    "plan": "plan:plan_config",
-    "gpus": "gpus:gpus",
-    "score": "score:score",
-    "baseline": "rewards:baseline",
-    "rewards": "rewards:rewards",
-    "reload": "reload:reload",
-    "compare": "compare:compare",
-    "chat": "chat:chat",
-    "probe": "rewards:probe_rewards",
-    "cases": "rewards:run_cases",
-    "new": "new:new",
-    "config": "config:config",
-    "export": "export:export",
-    "seeds": "seeds:show_seeds",
-    "race": "race:race",
-    "checkpoints": "checkpoints:checkpoints",
-    "merge": "merge:merge",
-    "push": "push:push",
-    "card": "card:show_card",
+ELSEWHERE = {
+    "demo": "start", "train": "start", "open": "start:open_config", "attach": "look", "runs": "look",
+    "status": "look", "course": "completions:show_course", "whatif": "what_if:show_what_if",
+    "plan": "plan:plan_config", "baseline": "rewards", "probe": "rewards:probe_rewards",
+    "cases": "rewards:run_cases", "seeds": "seeds:show_seeds", "card": "card:show_card",
     "report": "card:show_report",
-    "reproduce": "reproduce:reproduce",
-    "log": "log:log",
-}
-"""Module and function of each command. The module is imported when the command runs."""
+    **dict.fromkeys(("pause", "resume", "checkpoint", "stop", "abort-reward", "set", "sample", "evaluate"),
+                    "steer:steer"),
+}  # fmt: skip
+"""Module and function of the commands that are not in a module and function of their name."""
 
 
-def _dispatch(parsed: object) -> int:
-    command = getattr(parsed, "command", None)
-    if command in ("demo", "train", "open"):
-        from grpo_tui.cli import start
-
-        return {"demo": start.demo, "train": start.train, "open": start.open_config}[command](parsed)
-    if command is None and has_screen("the list of runs"):
+def _dispatch(parsed: Any) -> int:
+    """Run the function of a command, whose module is imported only now."""
+    if parsed.command is None and has_screen("the list of runs"):
         from grpo_tui.cli.screen import show
 
         return show(None)
-    if command in (None, "attach", "runs", "status"):
-        from grpo_tui.cli import look
-
-        return {None: look.runs, "attach": look.attach, "runs": look.runs, "status": look.status}[command](
-            parsed
-        )
-    if command in SERVED:
-        module, _, name = SERVED[command].partition(":")
-        return int(getattr(import_module(f"grpo_tui.cli.{module}"), name)(parsed))
-    from grpo_tui.cli import steer
-
-    return steer.steer(parsed)
+    command = parsed.command or "runs"
+    module, _, name = ELSEWHERE.get(command, command).partition(":")
+    return int(getattr(import_module(f"grpo_tui.cli.{module}"), name or command)(parsed))

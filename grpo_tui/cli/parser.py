@@ -6,48 +6,29 @@ import argparse
 import textwrap
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from grpo_tui import __version__
-from grpo_tui.cli.parser_config import (
-    add_check_command,
-    add_config_command,
-    add_data_command,
-    add_export_command,
-    add_new_command,
-    add_placing,
-    add_plan_commands,
-    add_start_check,
-)
-from grpo_tui.cli.parser_rewards import add_reward_commands
-from grpo_tui.cli.parser_ship import (
-    add_card_command,
-    add_chat_command,
-    add_checkpoints_command,
-    add_compare_command,
-    add_merge_command,
-    add_push_command,
-    add_race_command,
-    add_report_command,
-    add_reproduce_command,
-    add_seeds_command,
-)
+from grpo_tui.cli.parser_config import CHECKING, WRITING
+from grpo_tui.cli.parser_rewards import REWARDS
+from grpo_tui.cli.parser_ship import COMPARING, SHIPPING
 from grpo_tui.cli.words import (
-    add_overrides,
-    add_time_limit,
-    add_trust,
+    add_command,
+    drill_list,
     factor,
+    flag,
     path,
     positive,
     seconds,
     seed_list,
+    shared,
     steps,
-)
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from grpo_tui.cli.words import Commands
 
-STEERING = ("pause", "resume", "checkpoint", "abort-reward", "stop", "set", "reload", "sample", "evaluate")
+RUN_OR_LOGS = "run folder, or a folder of logs"
 EVALUATION_WAIT_S = 600.0
 DESCRIPTION = "A terminal workbench for GRPO with TRL: train, watch every generation live, steer."
 EPILOG = "Without a command, grpo-tui opens the runs of this folder; RUN attaches, CONFIG.yaml opens it."
@@ -67,104 +48,57 @@ def build_parser(
     parser.add_argument("--version", action="version", version=f"grpo-tui {__version__}")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    families: dict[tuple[str, ...], Callable[[Commands], None]] = {
-        ("demo",): partial(_demo_command, with_faults=with_faults),
-        ("train",): _train_command,
-        ("attach", "runs", "status"): _look_commands,
-        ("replay",): _replay_command,
-        ("log",): _log_command,
-        ("metrics",): _metrics_command,
-        ("completions",): _completions_command,
-        ("course",): _course_command,
-        ("prompts",): _prompts_command,
-        ("doctor",): _doctor_command,
-        ("tokens",): _tokens_command,
-        STEERING: _steer_commands,
-        ("check",): add_check_command,
-        ("plan", "gpus"): add_plan_commands,
-        ("data",): add_data_command,
-        ("score", "baseline", "probe", "cases", "rewards", "whatif"): add_reward_commands,
-        ("compare",): add_compare_command,
-        ("seeds",): add_seeds_command,
-        ("race",): add_race_command,
-        ("chat",): add_chat_command,
-        ("new",): add_new_command,
-        ("config",): add_config_command,
-        ("export",): add_export_command,
-        ("checkpoints",): add_checkpoints_command,
-        ("merge",): add_merge_command,
-        ("push",): add_push_command,
-        ("card",): add_card_command,
-        ("report",): add_report_command,
-        ("reproduce",): add_reproduce_command,
-    }
-    if with_open:
-        families[("open",)] = _open_command
-    wanted = [add for names, add in families.items() if only in names]
-    for add in wanted or families.values():
+    adds: dict[str, Callable[[Commands], None]] = {"demo": partial(_demo, with_faults=with_faults)}
+    adds |= (
+        WATCHING
+        | STEERING
+        | CHECKING
+        | REWARDS
+        | COMPARING
+        | WRITING
+        | SHIPPING
+        | ({"open": _open} if with_open else {})
+    )
+    for add in [adds[only]] if only in adds else adds.values():
         add(commands)
     _add_examples(commands)
     return parser
 
 
-def _faults(wanted: bool) -> dict[str, str]:
-    if not wanted:
-        return {}
-    from grpo_tui.demo.faults import FAULTS
+def _demo(commands: Commands, with_faults: bool) -> None:
+    faults: dict[str, str] = {}
+    if with_faults:
+        from grpo_tui.demo.faults import FAULTS
 
-    return {name: fault.teaches for name, fault in FAULTS.items()}
-
-
-def _demo_command(commands: Commands, with_faults: bool) -> None:
-    faults = _faults(with_faults)
-    demo = commands.add_parser(
-        "demo",
-        help="a real GRPO run of the shipped model, live, on the CPU in a minute",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="\n".join(
-            ["faults to practice on, each explained in docs/faults.md:"]
-            + [f"  {name:14} {teaches}" for name, teaches in faults.items()]
-        ),
-    )
-    demo.add_argument("--headless", action="store_true", help="no screen: a line per step")
-    demo.add_argument("--steps", type=positive, help="optimizer steps (default 120)")
-    demo.add_argument(
-        "--run-dir", type=path, help="run folder (default: outputs/demo, or the next free name)"
-    )
-    demo.add_argument(
-        "--device", choices=("cpu", "cuda"), default="cpu", help="default cpu: a shared GPU may be busy"
-    )
-    demo.add_argument("--seed", type=int, help="random seed of the run")
-    demo.add_argument(
-        "--fault", choices=tuple(faults), metavar="NAME", help="break one thing on purpose; see below"
-    )
+        faults = {name: fault.teaches for name, fault in FAULTS.items()}
+    about = "a real GRPO run of the shipped model, live, on the CPU in a minute"
+    listed = "\n".join(f"  {name:14} {teaches}" for name, teaches in faults.items())
+    epilog = f"faults to practice on, each explained in docs/faults.md:\n{listed}"
+    demo = add_command(commands, "demo", about, epilog)
+    add = demo.add_argument
+    flag(demo, "--headless", "no screen: a line per step")
+    add("--steps", type=positive, help="optimizer steps (default 120)")
+    shared(demo, "--run-dir", help="run folder (default: outputs/demo, or the next free name)")
+    add("--device", choices=("cpu", "cuda"), default="cpu", help="default cpu: a shared GPU may be busy")
+    add("--seed", type=int, help="random seed of the run")
+    add("--fault", choices=tuple(faults), metavar="NAME", help="break one thing on purpose; see below")
 
 
-def _train_command(commands: Commands) -> None:
-    train = commands.add_parser("train", help="start or resume a run from a TRL YAML config or a run folder")
-    train.add_argument("config", type=path, metavar="CONFIG_OR_RUN", help="TRL YAML config, or a run folder")
-    train.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="K=V",
-        dest="overrides",
-        help="override a key of the config",
-    )
-    train.add_argument("--run-dir", type=path, help="run folder (default: output_dir, else outputs/CONFIG)")
-    train.add_argument(
+def _train(commands: Commands) -> None:
+    train = add_command(commands, "train", "start or resume a run from a TRL YAML config or a run folder")
+    add = train.add_argument
+    shared(train, "config", metavar="CONFIG_OR_RUN")
+    shared(train, "--set", help="override a key of the config")
+    shared(train, "--run-dir")
+    add(
         "--launcher",
         metavar="WORDS",
         help='several ranks: "accelerate launch --num_processes 2 …" or "torchrun --nproc_per_node 2 …"',
     )
     shape = train.add_mutually_exclusive_group()
-    shape.add_argument(
-        "--headless",
-        action="store_true",
-        help="no screen: print a line per step; the exit code tells the outcome",
-    )
-    shape.add_argument("--detach", action="store_true", help="start and return at once")
-    train.add_argument(
+    flag(shape, "--headless", "no screen: print a line per step; the exit code tells the outcome")
+    flag(shape, "--detach", "start and return at once")
+    add(
         "--resume",
         nargs="?",
         const="",
@@ -172,37 +106,52 @@ def _train_command(commands: Commands) -> None:
         help="continue from the newest complete checkpoint, or from CKPT (a folder or a step); with "
         "--run-dir NEW, fork the run there",
     )
-    train.add_argument(
+    add(
         "--optimizer",
         choices=("kept", "new"),
         help="for a fork: keep the optimizer's state (default), or start with an empty one",
     )
-    train.add_argument(
+    add(
         "--seeds",
         type=seed_list,
         metavar="N,N",
         help="one run for each seed, one after the other or one on each GPU, in FOLDER-seed-N; complete ones "
         "are skipped",
     )
-    add_placing(train)
-    add_start_check(train)
+    add("--gpus", metavar="N,N", help="the GPUs to use, as numbered by `grpo-tui gpus` (or UUIDs)")
+    about = "a trial: two steps on the longest prompts, saved and reloaded, in a folder that is removed"
+    flag(train, "--smoke", about)
+    add(
+        "--drill",
+        type=drill_list,
+        metavar="NAMES",
+        help="before a long run, try what can go wrong, each in a trial: hung-reward, kill, full-disk, nan, "
+        "or all",
+    )
+    flag(train, "--keep", "with --smoke or --drill: keep the folder of the trial")
+    shared(train, "--json", help="with --drill: the results as JSON")
+    shared(train, "--trust")
+    flag(train, "--force", "start despite the errors that the check found; the run's record notes it")
+    flag(train, "--quick-check", "before the start check only the config, not model, data and rewards")
 
 
-def _open_command(commands: Commands) -> None:
+def _open(commands: Commands) -> None:
     """Add the internal command behind `grpo-tui CONFIG.yaml`."""
     config = commands.add_parser("open")
-    config.add_argument("config", type=path, metavar="CONFIG")
-    add_overrides(config)
-    config.add_argument("--run-dir", type=path, help="folder of the run that R starts")
-    config.add_argument("--launcher", metavar="WORDS", help="as in train")
-    add_trust(config)
+    add = config.add_argument
+    add("config", type=path, metavar="CONFIG")
+    shared(config, "--set")
+    add("--run-dir", type=path, help="folder of the run that R starts")
+    add("--launcher", metavar="WORDS", help="as in train")
+    shared(config, "--trust")
     config.set_defaults(gpus=None)
 
 
-def _log_command(commands: Commands) -> None:
-    log = commands.add_parser("log", help="the output of a run, by level and words")
-    log.add_argument("run", type=path, metavar="RUN", help="run folder")
-    log.add_argument(
+def _log(commands: Commands) -> None:
+    log = add_command(commands, "log", "the output of a run, by level and words")
+    add = log.add_argument
+    shared(log, "run")
+    add(
         "--level",
         choices=("all", "warning", "error"),
         default="all",
@@ -211,142 +160,126 @@ def _log_command(commands: Commands) -> None:
     words = log.add_mutually_exclusive_group()
     words.add_argument("--search", metavar="TEXT", help="only lines that contain TEXT, ignoring case")
     words.add_argument("--regex", metavar="RE", help="only lines that match RE, as in Python's re")
-    log.add_argument("--tail", type=positive, metavar="N", help="only the last N of these lines")
-    log.add_argument("--follow", action="store_true", help="keep printing until the run ends")
+    add("--tail", type=positive, metavar="N", help="only the last N of these lines")
+    flag(log, "--follow", "keep printing until the run ends")
 
 
-def _look_commands(commands: Commands) -> None:
-    attach = commands.add_parser("attach", help="watch a run")
-    attach.add_argument("run", type=path, metavar="RUN", help="run folder")
+def _attach(commands: Commands) -> None:
+    shared(add_command(commands, "attach", "watch a run"), "run")
 
-    runs = commands.add_parser("runs", help="list the runs under a folder")
-    runs.add_argument("roots", type=path, nargs="*", metavar="ROOT", help="default: outputs/ and this folder")
-    runs.add_argument(
-        "--filter",
-        metavar="WORDS",
-        help="only some: words, -word, state:failed, model:qwen, 'reward>1', 'step>=100', 'age<2h'",
+
+def _runs(commands: Commands) -> None:
+    runs = add_command(commands, "runs", "list the runs under a folder")
+    add = runs.add_argument
+    add("roots", type=path, nargs="*", metavar="ROOT", help="default: outputs/ and this folder")
+    about = "only some: words, -word, state:failed, model:qwen, 'reward>1', 'step>=100', 'age<2h'"
+    add("--filter", metavar="WORDS", help=about)
+    shared(runs, "--json", help="one JSON list")
+
+
+def _status(commands: Commands) -> None:
+    shared(add_command(commands, "status", "one look at a run"), "run", "--json")
+
+
+def _replay(commands: Commands) -> None:
+    replay = add_command(
+        commands, "replay", "show a run as it was after a step, on the screen or as text; writes nothing"
     )
-    runs.add_argument("--json", action="store_true", help="one JSON list")
-
-    status = commands.add_parser("status", help="one look at a run")
-    status.add_argument("run", type=path, metavar="RUN", help="run folder")
-    status.add_argument("--json", action="store_true", help="the documented JSON object")
-
-
-def _replay_command(commands: Commands) -> None:
-    replay = commands.add_parser(
-        "replay",
-        help="show a run as it was after a step, on the screen or as text; writes nothing",
-    )
-    replay.add_argument("run", type=path, metavar="RUN", help="run folder, or a folder of logs")
-    replay.add_argument("--at", type=int, metavar="STEP", help="begin with STEP (default: the first one)")
-    replay.add_argument(
-        "--speed", type=factor, metavar="X", help="play X times as fast as the run trained (default 10)"
-    )
-    replay.add_argument(
-        "--headless", action="store_true", help="no screen: print the status and the findings of that step"
-    )
-    replay.add_argument("--json", action="store_true", help="the same as one JSON object")
+    add = replay.add_argument
+    shared(replay, "run", help=RUN_OR_LOGS)
+    add("--at", type=int, metavar="STEP", help="begin with STEP (default: the first one)")
+    add("--speed", type=factor, metavar="X", help="play X times as fast as the run trained (default 10)")
+    flag(replay, "--headless", "no screen: print the status and the findings of that step")
+    flag(replay, "--json", "the same as one JSON object")
 
 
-def _metrics_command(commands: Commands) -> None:
-    metrics = commands.add_parser(
+def _metrics(commands: Commands) -> None:
+    metrics = add_command(
+        commands,
         "metrics",
-        help="every metric of runs as a table, CSV or JSON lines, and what a metric means",
-        epilog=(
-            "change: mean over the last tenth of the steps minus mean over the first tenth. Keys that "
-            "begin with grpo_tui/ are computed here; csv and jsonl contain them only when --keys names "
-            "them. See docs/metrics.md."
-        ),
+        "every metric of runs as a table, CSV or JSON lines, and what a metric means",
+        "change: mean over the last tenth of the steps minus mean over the first tenth. Keys that "
+        "begin with grpo_tui/ are computed here; csv and jsonl contain them only when --keys names "
+        "them. See docs/metrics.md.",
     )
-    metrics.add_argument("runs", type=path, nargs="*", metavar="RUN", help="run folders")
-    metrics.add_argument("--keys", metavar="GLOB,…", help="only these: 'reward,rewards/*/mean,clip_ratio/*'")
-    metrics.add_argument(
-        "--steps", type=steps, default=(None, None), metavar="A:B", help="only steps A to B; A: and :B too"
-    )
-    metrics.add_argument("--every", type=positive, metavar="N", help="csv, jsonl: only every Nth step")
-    metrics.add_argument("--format", choices=("table", "csv", "jsonl"), help="default table")
-    metrics.add_argument(
-        "--explain", metavar="KEY", help="what a metric means and what is healthy; a glob explains several"
-    )
+    add = metrics.add_argument
+    add("runs", type=path, nargs="*", metavar="RUN", help="run folders")
+    add("--keys", metavar="GLOB,…", help="only these: 'reward,rewards/*/mean,clip_ratio/*'")
+    add("--steps", type=steps, default=(None, None), metavar="A:B", help="only steps A to B; A: and :B too")
+    add("--every", type=positive, metavar="N", help="csv, jsonl: only every Nth step")
+    add("--format", choices=("table", "csv", "jsonl"), help="default table")
+    add("--explain", metavar="KEY", help="what a metric means and what is healthy; a glob explains several")
 
 
-def _steer_commands(commands: Commands) -> None:
-    for name, text in (
-        ("pause", "pause training after the current step; GPU memory stays allocated"),
-        ("resume", "end a pause"),
-        ("checkpoint", "save a checkpoint after the current step; rotation never deletes it"),
-        ("abort-reward", "abort the running reward call; its rewards count as None for the batch"),
-    ):
-        _run_command(commands, name, text)
-    stop = _run_command(commands, "stop", "finish the step, save a checkpoint, end the run")
-    stop.add_argument("--now", action="store_true", help="end at once, without a checkpoint")
-    change = _run_command(commands, "set", "change settings while the run trains")
-    change.add_argument(
+def _steer(
+    commands: Commands, name: str, text: str, more: Callable[..., None] | None = None, wait: float = 60.0
+) -> None:
+    command = commands.add_parser(name, help=text, description=text)
+    about = f"seconds to wait for the outcome (default {wait:g})"
+    shared(command, "run")
+    command.add_argument("--wait", type=seconds, default=wait, metavar="S", help=about)
+    shared(command, "--json", help="the outcome as JSON")
+    if more is not None:
+        more(command)
+
+
+def _stop(command: argparse.ArgumentParser) -> None:
+    flag(command, "--now", "end at once, without a checkpoint")
+
+
+def _set(command: argparse.ArgumentParser) -> None:
+    add = command.add_argument
+    add(
         "changes",
         nargs="*",
         metavar="K=V[@step:N]",
         help="such as learning_rate=2e-4, reward_weights=[2,1]; beta=0.04@step:500 schedules a change; "
         "probe_prompts+=TEXT adds a probe prompt, probe_prompts-=TEXT removes one",
     )
-    change.add_argument(
-        "--undo",
-        nargs="?",
-        type=positive,
-        const=1,
-        metavar="N",
-        help="take the last change back; =N the last N",
-    )
-    change.add_argument("--because", metavar="TEXT", help="why, for the history of the run")
-    change.add_argument(
-        "--history", action="store_true", help="print what was changed: when, by whom and why"
-    )
-    change.add_argument(
-        "--yes",
-        action="store_true",
-        help="also apply a number that is 100 times the current one or 1/100 of it",
-    )
-    _reload_command(commands)
-    sample = _run_command(commands, "sample", "sample completions from the current policy")
-    sample.add_argument("prompt", nargs="?", metavar="PROMPT", help="default: the newest prompt of the run")
-    sample.add_argument("--count", type=positive, default=4, help="number of completions (default 4)")
-    sample.add_argument("--temperature", type=float, help="default: that of the run")
-    text = "evaluate the policy on the held-out rows of grpo_tui.evaluate after the current step"
-    _run_command(commands, "evaluate", text, wait=EVALUATION_WAIT_S)
+    about = "take the last change back; =N the last N"
+    add("--undo", nargs="?", type=positive, const=1, metavar="N", help=about)
+    shared(command, "--because")
+    flag(command, "--history", "print what was changed: when, by whom and why")
+    flag(command, "--yes", "also apply a number that is 100 times the current one or 1/100 of it")
 
 
-def _reload_command(commands: Commands) -> None:
-    reload = _run_command(commands, "reload", "load edited rewards into a live run, after checking them")
-    reload.epilog = (
+def _sample(command: argparse.ArgumentParser) -> None:
+    add = command.add_argument
+    add("prompt", nargs="?", metavar="PROMPT", help="default: the newest prompt of the run")
+    add("--count", type=positive, default=4, help="number of completions (default 4)")
+    add("--temperature", type=float, help="default: that of the run")
+
+
+def _reload(command: argparse.ArgumentParser) -> None:
+    command.epilog = (
         "Loads edited reward files, and adds, removes and renames rewards as the run's config file says now. "
         "Checks the contract, saved cases, probes and recorded groups first. `set RUN --undo` goes back. "
         "Exit codes: 0 reloaded, 2 usage error, 3 a check failed or the run rejected it, 4 timed "
         "out. See docs/rewards.md."
     )
-    reload.add_argument("--because", metavar="TEXT", help="why, for the history of the run")
-    reload.add_argument("--check", action="store_true", help="only check the files; the run may have ended")
-    reload.add_argument(
-        "--force", action="store_true", help="reload even if a check failed, and note it in the record"
-    )
-    reload.add_argument(
-        "--groups", type=positive, default=200, metavar="N", help="score the newest N groups (default 200)"
-    )
-    add_time_limit(reload)
-    add_trust(reload)
+    shared(command, "--because")
+    flag(command, "--check", "only check the files; the run may have ended")
+    flag(command, "--force", "reload even if a check failed, and note it in the record")
+    about = "score the newest N groups (default 200)"
+    command.add_argument("--groups", type=positive, default=200, metavar="N", help=about)
+    shared(command, "--timeout", "--trust")
 
 
-def _run_command(commands: Commands, name: str, text: str, wait: float = 60.0) -> argparse.ArgumentParser:
-    parser = commands.add_parser(name, help=text, description=text)
-    parser.add_argument("run", type=path, metavar="RUN", help="run folder")
-    parser.add_argument(
-        "--wait",
-        type=seconds,
-        default=wait,
-        metavar="S",
-        help=f"seconds to wait for the outcome (default {wait:g})",
-    )
-    parser.add_argument("--json", action="store_true", help="the outcome as JSON")
-    return parser
+STEERED: tuple[tuple[Any, ...], ...] = (
+    ("pause", "pause training after the current step; GPU memory stays allocated"),
+    ("resume", "end a pause"),
+    ("checkpoint", "save a checkpoint after the current step; rotation never deletes it"),
+    ("abort-reward", "abort the running reward call; its rewards count as None for the batch"),
+    ("stop", "finish the step, save a checkpoint, end the run", _stop),
+    ("set", "change settings while the run trains", _set),
+    ("reload", "load edited rewards into a live run, after checking them", _reload),
+    ("sample", "sample completions from the current policy", _sample),
+    ("evaluate", "evaluate the policy on the held-out rows of grpo_tui.evaluate after the current step",
+     None, EVALUATION_WAIT_S),
+)  # fmt: skip
+"""Commands that steer a run: name, help, what adds more arguments, and seconds to wait."""
+STEERING = {name: partial(_steer, name=name, **dict(zip(("text", "more", "wait"), rest, strict=False)))
+            for name, *rest in STEERED}  # fmt: skip
 
 
 COMPLETIONS_EPILOG = """\
@@ -378,75 +311,70 @@ def joined(words: Sequence[str]) -> list[str]:
     return found
 
 
-def _completions_command(commands: Commands) -> None:
-    command = commands.add_parser(
+def _completions(commands: Commands) -> None:
+    command = add_command(
+        commands,
         "completions",
-        help="find, count and export the completions of a run by query, text or pattern",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog=COMPLETIONS_EPILOG,
+        "find, count and export the completions of a run by query, text or pattern",
+        COMPLETIONS_EPILOG,
     )
-    command.add_argument("run", type=path, nargs="?", metavar="RUN", help="run folder, or a folder of logs")
-    command.add_argument(
-        "--step", type=steps, default=(None, None), metavar="A:B", help="only steps A to B; A:, :B and A too"
-    )
-    command.add_argument("--where", metavar="EXPR", default="", help="a query, see below")
+    add = command.add_argument
+    add("run", type=path, nargs="?", metavar="RUN", help="run folder, or a folder of logs")
+    add("--step", type=steps, default=(None, None), metavar="A:B", help="only steps A to B; A:, :B and A too")
+    add("--where", metavar="EXPR", default="", help="a query, see below")
     words = command.add_mutually_exclusive_group()
     words.add_argument("--search", metavar="TEXT", help="only completions that contain TEXT, ignoring case")
     words.add_argument(
         "--regex", metavar="RE", help="only completions that match RE, in the syntax of Python's re"
     )
-    command.add_argument(
-        "--sort", metavar="KEY,…", help="a field, -field for the largest first (default step)"
-    )
-    command.add_argument("--limit", type=positive, metavar="N", help="only the first N")
-    command.add_argument("--format", choices=("jsonl", "csv", "md"), help="default jsonl")
-    command.add_argument("--all", action="store_true", help="every recorded field, columns and extras too")
-    command.add_argument(
-        "--superseded", action="store_true", help="also steps that were repeated after a resume"
-    )
+    add("--sort", metavar="KEY,…", help="a field, -field for the largest first (default step)")
+    add("--limit", type=positive, metavar="N", help="only the first N")
+    add("--format", choices=("jsonl", "csv", "md"), help="default jsonl")
+    flag(command, "--all", "every recorded field, columns and extras too")
+    flag(command, "--superseded", "also steps that were repeated after a resume")
     shape = command.add_mutually_exclusive_group()
-    shape.add_argument("--count", action="store_true", help="only how many there are")
-    shape.add_argument("--over-steps", action="store_true", help="only the count, by step")
-    command.add_argument(
-        "--view", metavar="NAME", help="a saved view: its query, and its order without --sort"
-    )
-    command.add_argument("--save-view", metavar="NAME", help="save --where and --sort under a name")
-    command.add_argument("--views", action="store_true", help="list the saved views")
+    flag(shape, "--count", "only how many there are")
+    flag(shape, "--over-steps", "only the count, by step")
+    add("--view", metavar="NAME", help="a saved view: its query, and its order without --sort")
+    add("--save-view", metavar="NAME", help="save --where and --sort under a name")
+    flag(command, "--views", "list the saved views")
 
 
-def _course_command(commands: Commands) -> None:
-    command = commands.add_parser(
+def _course(commands: Commands) -> None:
+    command = add_command(
+        commands,
         "course",
-        help="trends over a run: group types, lengths, variety, reward contributions",
-        epilog="GROUP is the number that `grpo-tui completions` gives. See docs/generations.md.",
+        "trends over a run: group types, lengths, variety, reward contributions",
+        "GROUP is the number that `grpo-tui completions` gives. See docs/generations.md.",
     )
-    command.add_argument("run", type=path, metavar="RUN", help="run folder, or a folder of logs")
-    command.add_argument(
+    add = command.add_argument
+    shared(command, "run", help=RUN_OR_LOGS)
+    add(
         "--prompt",
         type=positive,
         metavar="GROUP",
         help="instead: every time this group's prompt was answered",
     )
-    command.add_argument(
-        "--stretches", type=positive, metavar="N", help="at most N stretches of steps (default 48)"
-    )
-    command.add_argument("--json", action="store_true", help="one JSON object")
+    add("--stretches", type=positive, metavar="N", help="at most N stretches of steps (default 48)")
+    flag(command, "--json", "one JSON object")
 
 
-def _prompts_command(commands: Commands) -> None:
-    command = commands.add_parser(
+def _prompts(commands: Commands) -> None:
+    command = add_command(
+        commands,
         "prompts",
-        help="prompts never solved, always solved, learned or forgotten, and a filter file of them",
-        epilog="GROUP is the number for `grpo-tui course RUN --prompt GROUP`. See docs/generations.md.",
+        "prompts never solved, always solved, learned or forgotten, and a filter file of them",
+        "GROUP is the number for `grpo-tui course RUN --prompt GROUP`. See docs/generations.md.",
     )
-    command.add_argument("run", type=path, metavar="RUN", help="run folder, or a folder of logs")
-    command.add_argument(
+    add = command.add_argument
+    shared(command, "run", help=RUN_OR_LOGS)
+    add(
         "--class",
         dest="classes",
         metavar="CLASS,…",
         help="only never, always, learned, forgotten, unstable or few (seen too few times)",
     )
-    command.add_argument(
+    add(
         "--sort",
         metavar="KEY",
         choices=[
@@ -454,57 +382,47 @@ def _prompts_command(commands: Commands) -> None:
         ],
         help="step, visits, first, last or change; -KEY for the largest first (default step)",
     )
-    command.add_argument("--limit", type=positive, metavar="N", help="only the first N")
+    add("--limit", type=positive, metavar="N", help="only the first N")
     shape = command.add_mutually_exclusive_group()
-    shape.add_argument("--json", action="store_true", help="one JSON object")
-    shape.add_argument("--csv", action="store_true", help="a line for each prompt")
+    flag(shape, "--json", "one JSON object")
+    flag(shape, "--csv", "a line for each prompt")
     shape.add_argument(
         "--export", type=path, metavar="FILE", help="write a filter file for `grpo_tui.filters`"
     )
 
 
-def _doctor_command(commands: Commands) -> None:
-    command = commands.add_parser(
+def _doctor(commands: Commands) -> None:
+    command = add_command(
+        commands,
         "doctor",
-        help="what is wrong with a run, since when, and what to do",
-        epilog="Exit codes: 0 no finding at or above the gate, 1 findings, 2 usage error. With --apply: 0 "
+        "what is wrong with a run, since when, and what to do",
+        "Exit codes: 0 no finding at or above the gate, 1 findings, 2 usage error. With --apply: 0 "
         "applied, 3 rejected by the run, 4 timed out. docs/diagnosis.md explains every finding.",
     )
-    command.add_argument("run", type=path, metavar="RUN", help="run folder, or a folder of logs")
-    command.add_argument("--json", action="store_true", help="one JSON object")
-    command.add_argument(
-        "--gate",
-        choices=("error", "warning"),
-        help="lowest severity that exits 1 (default error)",
-    )
-    command.add_argument(
+    add = command.add_argument
+    shared(command, "run", help=RUN_OR_LOGS)
+    flag(command, "--json", "one JSON object")
+    add("--gate", choices=("error", "warning"), help="lowest severity that exits 1 (default error)")
+    flag(
+        command,
         "--audit",
-        action="store_true",
-        help="list completions that look like attacks, and top rewards that a second opinion refuses",
+        "list completions that look like attacks, and top rewards that a second opinion refuses",
     )
-    command.add_argument(
+    add(
         "--apply",
         metavar="ID",
         help="apply the remedies of a finding to the run while it trains, and write the others into a config",
     )
-    command.add_argument(
-        "--next",
-        action="store_true",
-        help="with --apply: do not change the run; write all remedies into the config",
-    )
-    command.add_argument(
+    flag(command, "--next", "with --apply: do not change the run; write all remedies into the config")
+    add(
         "-o",
         "--output",
         type=path,
         metavar="FILE",
         help="with --apply: the config to write (default: RUN-next.yaml)",
     )
-    command.add_argument(
-        "--because", metavar="TEXT", help="with --apply: the reason, for the history of the run"
-    )
-    command.add_argument(
-        "--wait", type=seconds, metavar="S", help="with --apply: seconds to wait for the run (default 60)"
-    )
+    add("--because", metavar="TEXT", help="with --apply: the reason, for the history of the run")
+    add("--wait", type=seconds, metavar="S", help="with --apply: seconds to wait for the run (default 60)")
 
 
 TOKENS_EPILOG = """\
@@ -517,34 +435,31 @@ GROUP and INDEX are those of `grpo-tui completions`. See docs/generations.md, To
 """
 
 
-def _tokens_command(commands: Commands) -> None:
-    command = commands.add_parser(
+def _tokens(commands: Commands) -> None:
+    command = add_command(
+        commands,
         "tokens",
-        help="log-probability, entropy, rank and KL of each token of a completion under a policy of the run",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog=TOKENS_EPILOG,
+        "log-probability, entropy, rank and KL of each token of a completion under a policy of the run",
+        TOKENS_EPILOG,
     )
-    command.add_argument("run", type=path, metavar="RUN", help="run folder")
-    command.add_argument("--group", type=positive, required=True, metavar="N", help="the group")
-    command.add_argument(
-        "--index", type=int, default=0, metavar="I", help="which of its completions, from 0 (default 0)"
-    )
-    command.add_argument(
-        "--from", dest="source", metavar="WHO", help="live, checkpoint, checkpoint=STEP or base"
-    )
-    command.add_argument(
-        "--base", action="store_true", help="compare with the base model, or the live run's reference: KL"
-    )
-    command.add_argument("--prompt", action="store_true", help="print the rendered prompt too")
-    command.add_argument(
-        "--limit", type=positive, metavar="N", help="the N most surprising tokens (default 20)"
-    )
-    command.add_argument(
-        "--wait", type=seconds, default=60.0, metavar="S", help="seconds to wait for a live run (default 60)"
-    )
-    add_trust(command)
-    command.add_argument("--json", action="store_true", help="one JSON object, with every token")
+    add = command.add_argument
+    shared(command, "run")
+    add("--group", type=positive, required=True, metavar="N", help="the group")
+    add("--index", type=int, default=0, metavar="I", help="which of its completions, from 0 (default 0)")
+    add("--from", dest="source", metavar="WHO", help="live, checkpoint, checkpoint=STEP or base")
+    flag(command, "--base", "compare with the base model, or the live run's reference: KL")
+    flag(command, "--prompt", "print the rendered prompt too")
+    add("--limit", type=positive, metavar="N", help="the N most surprising tokens (default 20)")
+    add("--wait", type=seconds, default=60.0, metavar="S", help="seconds to wait for a live run (default 60)")
+    shared(command, "--trust")
+    flag(command, "--json", "one JSON object, with every token")
 
+
+WATCHING = {
+    "train": _train, "attach": _attach, "runs": _runs, "status": _status, "replay": _replay, "log": _log,
+    "metrics": _metrics, "completions": _completions, "course": _course, "prompts": _prompts,
+    "doctor": _doctor, "tokens": _tokens,
+}  # fmt: skip
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "demo": ("grpo-tui demo", "grpo-tui demo --fault first-digit --steps 40"),
@@ -597,6 +512,19 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         'grpo-tui reload runs/first --because "near misses count too"',
         "grpo-tui reload runs/first --check",
     ),
+    "check": (
+        "grpo-tui check my.yaml",
+        "grpo-tui check my.yaml --fix",
+        "grpo-tui check my.yaml --world-size 4 --set max_steps=50",
+        "grpo-tui check my.yaml --json | jq '.findings[] | select(.severity == \"error\")'",
+    ),
+    "plan": (
+        "grpo-tui plan my.yaml",
+        "grpo-tui plan my.yaml --count",
+        "grpo-tui plan my.yaml --gpu 24GB --set use_peft=true",
+        "grpo-tui plan my.yaml --world-size 4 --gpu H100 --json",
+    ),
+    "gpus": ("grpo-tui gpus", "grpo-tui train my.yaml --gpus 2"),
     "data": ("grpo-tui data my.yaml", "grpo-tui data my.yaml --search fraction"),
     "score": (
         "grpo-tui score my.yaml --rows 8                     the reference answer and a wrong one for 8 rows",

@@ -15,31 +15,21 @@ if TYPE_CHECKING:
     """Where a command's parser is added. The standard library has no public name for this class."""
 
 
-def add_time_limit(command: argparse.ArgumentParser) -> None:
-    """Add `--timeout`, in seconds."""
-    command.add_argument(
-        "--timeout",
-        type=time_limit,
-        default=60.0,
-        metavar="S",
-        help="seconds that a call may take (default 60)",
-    )
+def add_command(commands: Commands, name: str, about: str, epilog: str = "") -> argparse.ArgumentParser:
+    """Add a command. An `epilog` of one line is filled, and a longer one is kept as it is."""
+    shape = argparse.RawDescriptionHelpFormatter if "\n" in epilog else argparse.HelpFormatter
+    return commands.add_parser(name, help=about, epilog=epilog or None, formatter_class=shape)
 
 
-def add_overrides(command: argparse.ArgumentParser) -> None:
-    """Add `--set K=V`, which can be repeated."""
-    command.add_argument(
-        "--set", action="append", default=[], metavar="K=V", dest="overrides", help="as in train"
-    )
+def flag(command: argparse._ActionsContainer, name: str, about: str) -> None:
+    """Add an option without a value."""
+    command.add_argument(name, action="store_true", help=about)
 
 
-def add_trust(command: argparse.ArgumentParser) -> None:
-    """Add `--trust`."""
-    command.add_argument(
-        "--trust",
-        action="store_true",
-        help="run code of another user or of a run that you did not start; asks again after it changes",
-    )
+def shared(command: argparse._ActionsContainer, *names: str, **others: Any) -> None:
+    """Add arguments of `SHARED`, in this order. `others` replace what the table says."""
+    for name in names:
+        command.add_argument(name, **SHARED[name] | others)
 
 
 def sets(overrides: Sequence[str], key: str) -> bool:
@@ -141,3 +131,40 @@ def steps(text: str) -> tuple[int | None, int | None]:
     if bounds is None or not text.strip(":") or (None not in bounds and bounds[0] > bounds[1]):  # type: ignore[operator]
         raise argparse.ArgumentTypeError(f"{text!r} is not a range of steps. Use 100:200, 100:, :200 or 100")
     return bounds
+
+
+SHARED: dict[str, dict[str, Any]] = {
+    "run": {"type": path, "metavar": "RUN", "help": "run folder"},
+    "runs": {"type": path, "nargs": "+", "metavar": "RUN", "help": "run folders"},
+    "config": {"type": path, "metavar": "CONFIG", "help": "TRL YAML config, or a run folder"},
+    "sources": {
+        "metavar": "CONFIG_OR_FUNC",
+        "help": "a config, a run folder, or functions: file.py:function, a name of TRL, a dotted path",
+    },
+    "--samples": {
+        "type": path,
+        "metavar": "FILE",
+        "help": "JSONL of prompt, completion, columns; or TRL's parquet; or a YAML of cases",
+    },
+    "--set": {
+        "action": "append", "default": [], "metavar": "K=V", "dest": "overrides", "help": "as in train",
+    },
+    "--run-dir": {"type": path, "help": "run folder (default: output_dir, else outputs/CONFIG)"},
+    "--weights": {"metavar": "W,W,…", "help": "instead of the config's, in the functions' order"},
+    "--correct": {
+        "metavar": "NAME[>=X]",
+        "help": "the reward that decides what is right, and its lowest passing score",
+    },
+    "--seed": {"type": int, "metavar": "S", "help": "seed of rows and sampling (default: the config's)"},
+    "--because": {"metavar": "TEXT", "help": "why, for the history of the run"},
+    "--timeout": {
+        "type": time_limit, "default": 60.0, "metavar": "S",
+        "help": "seconds that a call may take (default 60)",
+    },
+    "--trust": {
+        "action": "store_true",
+        "help": "run code of another user or of a run that you did not start; asks again after it changes",
+    },
+    "--json": {"action": "store_true", "help": "the documented JSON object"},
+}  # fmt: skip
+"""Arguments of several commands, as `add_argument` takes them."""
