@@ -8,7 +8,7 @@ import sqlite3
 import stat
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -291,6 +291,12 @@ class RunFile:
         """Return all rows of a statement. No cursor stays open between calls."""
         with self._damage_told():
             return self._db.execute(query, named or values).fetchall()
+
+    def among(self, query: str, ids: Sequence[int]) -> Iterator[sqlite3.Row]:
+        """Yield the rows of a statement with `IN (?)` for any number of ids, 500 of them at a time."""
+        for start in range(0, len(ids), 500):
+            page = ids[start : start + 500]
+            yield from self.all(query.replace("(?)", f"({','.join('?' * len(page))})"), *page)
 
     def one(self, query: str, *values: Any) -> Any:
         """Return the first row of a statement; None without any."""

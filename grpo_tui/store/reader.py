@@ -9,10 +9,10 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from grpo_tui.core.commands import Command, Outcome
 from grpo_tui.core.records import (
@@ -28,7 +28,13 @@ from grpo_tui.store.connection import DamagedError, RunDatabaseError, RunFile
 from grpo_tui.store.schema import JSON_COLUMNS, TABLES
 from grpo_tui.store.values import from_column, from_json, messages_from, object_from, prompt_from
 
+T = TypeVar("T")
 MOST_VISITS = 2_000
+_GROUP = (
+    "SELECT id, attempt, batch, rank, idx AS 'index', mode, step, last_step, at, prompt, prompt_key, columns,"
+    " mean, std FROM generation_group"
+)
+"""The columns of a `StoredGroup`."""
 _NOTHING = object()
 _JSON_VALUES = " UNION ALL ".join(
     f"SELECT * FROM (SELECT '{table}{' ' if table == 'fact' else f'.{column}'}' || {name} AS place,"
@@ -179,18 +185,7 @@ class RunReader(RunFile):
             "SELECT * FROM reward_function WHERE attempt = (SELECT max(attempt) FROM reward_function)"
             " ORDER BY idx"
         )
-        found = [
-            RewardFunctionInfo(
-                r["attempt"],
-                r["idx"],
-                r["name"],
-                from_column(r["weight"]),
-                r["source"],
-                r["sha256"],
-                r["text"],
-            )
-            for r in rows
-        ]
+        found = [_made(RewardFunctionInfo, r, index=r["idx"], weight=from_column(r["weight"])) for r in rows]
         newer = [new for new in self.reloaded_functions() if found and new.attempt == found[0].attempt]
         last = max((new.at for new in newer), default=0.0)
         newest = [new for new in newer if new.at == last]
@@ -204,34 +199,34 @@ class RunReader(RunFile):
 
     def function_names(self) -> dict[int, dict[int, str]]:
         """Return distinct names of the reward functions by attempt and index: a second one is `name#2`."""
-        lists: dict[tuple[int, float], dict[int, str]] = {}
-        for row in self.all("SELECT attempt, idx, name FROM reward_function ORDER BY attempt, idx"):
-            lists.setdefault((row["attempt"], 0.0), {})[row["idx"]] = row["name"]
-        for new in self.reloaded_functions():
-            if new.name:
-                lists.setdefault((new.attempt, new.at), {})[new.index] = new.name
         found: dict[int, dict[int, str]] = {}
-        for (attempt, _), names in sorted(lists.items()):
+        for attempt, _, names in self._function_lists():
             known = zip(names, distinct_names(names.values()), strict=True)
             found.setdefault(attempt, {}).update(known)
         return found
 
     def rewards_began(self) -> int:
         """Return the step after which the current list of reward functions scored; 0 from the start."""
-        lists: dict[int, dict[float, tuple[int, list[str]]]] = {}
-        for new in self.reloaded_functions():
-            if new.name:
-                of_attempt = lists.setdefault(new.attempt, {})
-                of_attempt.setdefault(new.at, (new.since_step - 1, []))[1].append(new.name)
+        lists = self._function_lists()
         since, last = 0, list[str]()
         for one in self.attempts():
-            rows = self.all("SELECT name FROM reward_function WHERE attempt = ? ORDER BY idx", one.attempt)
-            first = (one.resumed_from or 0, [row["name"] for row in rows])
-            since = min(since, first[0])
-            for step, names in (first, *(found for _, found in sorted(lists.get(one.attempt, {}).items()))):
-                if names and names != last:
-                    since, last = (step if last else 0), names
+            resumed = one.resumed_from or 0
+            since = min(since, resumed)
+            for attempt, first, names in lists:
+                if attempt == one.attempt and list(names.values()) != last:
+                    since = (first - 1 if first else resumed) if last else 0
+                    last = list(names.values())
         return since
+
+    def _function_lists(self) -> list[tuple[int, int, dict[int, str]]]:
+        """Return attempt, first step (0 from the start) and names by index of each list, in order."""
+        lists: dict[tuple[int, float], tuple[int, dict[int, str]]] = {}
+        for row in self.all("SELECT attempt, idx, name FROM reward_function ORDER BY attempt, idx"):
+            lists.setdefault((row["attempt"], 0.0), (0, {}))[1][row["idx"]] = row["name"]
+        for new in self.reloaded_functions():
+            if new.name:
+                lists.setdefault((new.attempt, new.at), (new.since_step, {}))[1][new.index] = new.name
+        return [(attempt, *lists[attempt, at]) for attempt, at in sorted(lists)]
 
     def reloaded_functions(self) -> list[RewardFunctionInfo]:
         """Return what was reloaded while training, oldest first. An older file has no names and weights."""
@@ -239,16 +234,12 @@ class RunReader(RunFile):
             return []
         named = self.has("reloaded_function", "name")
         return [
-            RewardFunctionInfo(
-                r["attempt"],
-                r["idx"],
-                (named and r["name"]) or "",
-                from_column(r["weight"]) if named and r["name"] else 0.0,
-                r["source"],
-                r["sha256"],
-                r["text"],
-                r["since_step"],
-                r["at"],
+            _made(
+                RewardFunctionInfo,
+                r,
+                index=r["idx"],
+                name=(named and r["name"]) or "",
+                weight=from_column(r["weight"]) if named and r["name"] else 0.0,
             )
             for r in self.all("SELECT * FROM reloaded_function ORDER BY attempt, at, idx")
         ]
@@ -290,21 +281,13 @@ class RunReader(RunFile):
         if not superseded:
             where.append("+superseded = 0")
         order = "DESC" if newest_first else "ASC"
-        rows = self.all(
-            f"SELECT * FROM generation_group WHERE {' AND '.join(where)} ORDER BY id {order} LIMIT ?",
-            *values,
-            limit,
-        )
+        rows = self.all(f"{_GROUP} WHERE {' AND '.join(where)} ORDER BY id {order} LIMIT ?", *values, limit)
         return self._groups_of(rows)
 
     def groups_by_id(self, ids: Sequence[int]) -> list[StoredGroup]:
         """Return the groups with these numbers, in that order. Missing ones are left out."""
-        found: dict[int, StoredGroup] = {}
-        for start in range(0, len(ids), 500):
-            page = ids[start : start + 500]
-            marks = ",".join("?" * len(page))
-            rows = self.all(f"SELECT * FROM generation_group WHERE id IN ({marks})", *page)
-            found |= {group.id: group for group in self._groups_of(rows)}
+        rows = list(self.among(f"{_GROUP} WHERE id IN (?)", ids))
+        found = {group.id: group for group in self._groups_of(rows)}
         return [found[one] for one in ids if one in found]
 
     def whole_groups(self, ids: Sequence[int]) -> list[StoredGroup]:
@@ -313,20 +296,16 @@ class RunReader(RunFile):
         When a rank gets fewer completions than a group has, TRL divides the group and each rank records its
         part. A merged group has the number and the rank of its first part.
         """
-        wanted: dict[int, None] = {}
-        for start in range(0, len(ids), 500):
-            page = ids[start : start + 500]
-            marks = ",".join("?" * len(page))
-            rows = self.all(
-                "SELECT g.id, p.id FROM generation_group g CROSS JOIN generation_group p"
-                " ON p.attempt = g.attempt AND p.batch = g.batch AND p.idx = g.idx"
-                f" WHERE g.id IN ({marks}) ORDER BY p.rank",
-                *page,
-            )
-            parts: dict[int, list[int]] = {}
-            for group, part in rows:
-                parts.setdefault(group, []).append(part)
-            wanted |= {part: None for group in page for part in parts.get(group, ())}
+        rows = self.among(
+            "SELECT g.id, p.id FROM generation_group g CROSS JOIN generation_group p"
+            " ON p.attempt = g.attempt AND p.batch = g.batch AND p.idx = g.idx"
+            " WHERE g.id IN (?) ORDER BY p.rank",
+            ids,
+        )
+        parts: dict[int, list[int]] = {}
+        for group, part in rows:
+            parts.setdefault(group, []).append(part)
+        wanted = dict.fromkeys(part for group in ids for part in parts.get(group, ()))
         return joined_parts(self.groups_by_id(list(wanted)))
 
     def older_groups(self, group: int, limit: int = 100) -> list[StoredGroup]:
@@ -336,7 +315,7 @@ class RunReader(RunFile):
             return []
         rows = self.all(
             # The `+` keeps SQLite on the index with this order, however long the run is.
-            "SELECT * FROM generation_group WHERE +mode = 'train' AND +superseded = 0"
+            f"{_GROUP} WHERE +mode = 'train' AND +superseded = 0"
             " AND (attempt, batch) <= (?, ?)"
             " AND ((attempt, batch) < (?, ?) OR (rank, idx) > (?, ?))"
             " ORDER BY attempt DESC, batch DESC, rank, idx LIMIT ?",
@@ -418,24 +397,21 @@ class RunReader(RunFile):
         """Return the completions of each group, and the indices of the functions that scored them."""
         found: dict[int, tuple[list[Completion], Sequence[int]]] = {}
         known = self.has("completion", "masked")
-        for start in range(0, len(group_ids), 500):
-            chunk = group_ids[start : start + 500]
-            marks = ",".join("?" * len(chunk))
-            rewards: dict[int, dict[int, Any]] = {}
-            for row in self.all(
-                "SELECT w.completion_id, w.function, w.value FROM completion c"
-                " CROSS JOIN reward w ON w.completion_id = c.id"
-                f" WHERE c.group_id IN ({marks}) ORDER BY w.completion_id, w.function",
-                *chunk,
-            ):
-                rewards.setdefault(row["completion_id"], {})[row["function"]] = from_column(row["value"])
-            for row in self.all(
-                f"SELECT * FROM completion WHERE group_id IN ({marks}) ORDER BY group_id, idx", *chunk
-            ):
-                given = rewards.get(row["id"], {})
-                found.setdefault(row["group_id"], ([], tuple(given)))[0].append(
-                    _completion(row, list(given.values()), masked=bool(known and row["masked"]))
-                )
+        rewards: dict[int, dict[int, Any]] = {}
+        for row in self.among(
+            "SELECT w.completion_id, w.function, w.value FROM completion c"
+            " CROSS JOIN reward w ON w.completion_id = c.id"
+            " WHERE c.group_id IN (?) ORDER BY w.completion_id, w.function",
+            group_ids,
+        ):
+            rewards.setdefault(row["completion_id"], {})[row["function"]] = from_column(row["value"])
+        for row in self.among(
+            "SELECT * FROM completion WHERE group_id IN (?) ORDER BY group_id, idx", group_ids
+        ):
+            given = rewards.get(row["id"], {})
+            found.setdefault(row["group_id"], ([], tuple(given)))[0].append(
+                _completion(row, list(given.values()), masked=bool(known and row["masked"]))
+            )
         return found
 
     # -- what happened ---------------------------------------------------------------------------
@@ -454,16 +430,13 @@ class RunReader(RunFile):
         rows = self.all("SELECT * FROM setting ORDER BY id")
         known = self.has("setting", "undoes")
         return [
-            SettingChanged(
-                r["attempt"],
-                r["step"],
-                r["at"],
-                r["name"],
-                from_json(r["old"]),
-                from_json(r["new"]),
-                r["by"],
-                str((known and r["because"]) or ""),
-                int((known and r["undoes"]) or 0),
+            _made(
+                SettingChanged,
+                r,
+                old=from_json(r["old"]),
+                new=from_json(r["new"]),
+                because=str((known and r["because"]) or ""),
+                undoes=int((known and r["undoes"]) or 0),
             )
             for r in rows
         ]
@@ -471,15 +444,7 @@ class RunReader(RunFile):
     def checkpoints(self) -> list[CheckpointSaved]:
         """Return checkpoints as recorded, by step. Rotation may have removed a folder since."""
         return [
-            CheckpointSaved(
-                r["attempt"],
-                r["step"],
-                r["path"],
-                r["at"],
-                bool(r["complete"]),
-                bool(r["requested"]),
-                r["size_bytes"],
-            )
+            _made(CheckpointSaved, r, complete=bool(r["complete"]), requested=bool(r["requested"]))
             for r in self.all("SELECT * FROM checkpoint ORDER BY step")
         ]
 
@@ -531,6 +496,13 @@ def distinct_names(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(taken)
 
 
+def _made(kind: type[T], row: sqlite3.Row, **given: Any) -> T:
+    """Build a record from the columns with the names of its fields, and from what is given instead."""
+    columns = dict(row)
+    names = [one.name for one in fields(kind) if one.name in columns]  # type: ignore[arg-type]
+    return kind(**{name: columns[name] for name in names} | given)
+
+
 def _group(
     row: sqlite3.Row,
     completions: Sequence[Completion],
@@ -538,24 +510,14 @@ def _group(
     names: Mapping[int, Mapping[int, str]],
 ) -> StoredGroup:
     known = names.get(row["attempt"], {})
-    return StoredGroup(
-        id=row["id"],
-        attempt=row["attempt"],
-        batch=row["batch"],
-        rank=row["rank"],
-        index=row["idx"],
-        mode=row["mode"],
-        step=row["step"],
-        last_step=row["last_step"],
-        at=row["at"],
-        prompt=prompt_from(row["prompt"]),
-        prompt_key=row["prompt_key"],
-        columns=object_from(row["columns"]),
-        mean=row["mean"],
-        std=row["std"],
-        completions=tuple(completions),
-        functions=tuple(known.get(one, str(one)) for one in functions),
-    )
+    found = {
+        **dict(row),
+        "prompt": prompt_from(row["prompt"]),
+        "columns": object_from(row["columns"]),
+        "completions": tuple(completions),
+        "functions": tuple(known.get(one, str(one)) for one in functions),
+    }
+    return StoredGroup(**found)
 
 
 def _completion(row: sqlite3.Row, rewards: Sequence[Any], *, masked: bool) -> Completion:

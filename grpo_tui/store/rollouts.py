@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from grpo_tui.store.reader import RunReader
@@ -16,6 +16,13 @@ SAMPLED = "groups"
 MOST_NOTES = 3
 PAGE = 500
 """Maximum number of completions fetched at once."""
+_SELECT = (
+    "SELECT c.id, g.step, g.last_step, g.mode, g.attempt, g.batch, g.rank, g.at, g.superseded,"
+    " g.id AS 'group', g.idx AS group_index, g.mean AS group_mean, g.std AS group_std, c.idx AS 'index',"
+    " g.prompt, g.prompt_key, c.text AS completion, c.messages, c.total AS reward, c.advantage, c.tokens,"
+    " c.truncated, g.columns, c.extra, {masked} AS masked"
+    " FROM completion c CROSS JOIN generation_group g ON g.id = c.group_id WHERE c.id IN (?)"
+)
 KEYS = (
     "step", "mode", "group", "index", "prompt", "completion", "rewards", "reward", "advantage", "tokens",
     "truncated",
@@ -133,54 +140,33 @@ def _page(
     *,
     masks: bool,
 ) -> dict[int, Rollout]:
-    marks = ",".join("?" * len(ids))
     rewards: dict[int, dict[int, Any]] = {}
-    for row in reader.all(
-        f"SELECT completion_id, function, value FROM reward WHERE completion_id IN ({marks})"
+    for row in reader.among(
+        "SELECT completion_id, function, value FROM reward WHERE completion_id IN (?)"
         " ORDER BY completion_id, function",
-        *ids,
+        ids,
     ):
         rewards.setdefault(row[0], {})[row[1]] = from_column(row[2])
-    rows = reader.all(
-        "SELECT c.*, c.idx AS place, g.attempt, g.batch, g.rank, g.idx AS group_index, g.mode, g.step,"
-        " g.last_step, g.at, g.prompt, g.prompt_key, g.columns, g.mean, g.std, g.superseded"
-        f" FROM completion c CROSS JOIN generation_group g ON g.id = c.group_id WHERE c.id IN ({marks})",
-        *ids,
-    )
-    found = {row["id"]: _rollout(row, rewards.get(row["id"], {}), names, absent) for row in rows}
-    return (
-        {row["id"]: replace(found[row["id"]], masked=bool(row["masked"])) for row in rows} if masks else found
-    )
+    rows = reader.among(_SELECT.format(masked="coalesce(c.masked, 0)" if masks else "NULL"), ids)
+    return {row["id"]: _rollout(row, rewards.get(row["id"], {}), names, absent) for row in rows}
 
 
 def _rollout(
     row: Any, rewards: Mapping[int, Any], names: Mapping[int, Mapping[int, str]], absent: frozenset[str]
 ) -> Rollout:
     known = names.get(row["attempt"], {})
-    return Rollout(
-        id=row["id"],
-        step=row["step"],
-        last_step=row["last_step"],
-        mode=row["mode"],
-        attempt=row["attempt"],
-        batch=row["batch"],
-        rank=row["rank"],
-        at=row["at"],
-        superseded=bool(row["superseded"]),
-        group=row["group_id"],
-        group_index=row["group_index"],
-        group_mean=row["mean"],
-        group_std=row["std"],
-        index=row["place"],
-        prompt=prompt_from(row["prompt"]),
-        prompt_key=row["prompt_key"],
-        completion=row["text"],
-        messages=messages_from(row["messages"]),
-        rewards={known.get(one, str(one)): value for one, value in rewards.items()},
-        reward=from_column(row["total"]),
-        advantage=from_column(row["advantage"]),
-        tokens=None if "tokens" in absent else row["tokens"],
-        truncated=None if "truncated" in absent else bool(row["truncated"]),
-        columns=object_from(row["columns"]),
-        extra=object_from(row["extra"]),
-    )
+    found = {
+        **dict(row),
+        "superseded": bool(row["superseded"]),
+        "prompt": prompt_from(row["prompt"]),
+        "messages": messages_from(row["messages"]),
+        "rewards": {known.get(one, str(one)): value for one, value in rewards.items()},
+        "reward": from_column(row["reward"]),
+        "advantage": from_column(row["advantage"]),
+        "tokens": None if "tokens" in absent else row["tokens"],
+        "truncated": None if "truncated" in absent else bool(row["truncated"]),
+        "columns": object_from(row["columns"]),
+        "extra": object_from(row["extra"]),
+        "masked": None if row["masked"] is None else bool(row["masked"]),
+    }
+    return Rollout(**found)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields
 from typing import Any
 
 from grpo_tui.core import records as r
@@ -18,6 +19,29 @@ from grpo_tui.store.values import from_json, to_column
 
 LOG_POSITION = "log_position"
 """Key of a fact: the byte position in `train.log` up to which lines are in the database."""
+_REPLACE = "INSERT OR REPLACE"
+_FLAT: dict[type, tuple[str, str]] = {
+    r.RewardCall: ("reward_call", "INSERT"),
+    r.PhaseSpan: ("phase", "INSERT"),
+    r.CheckpointSaved: ("checkpoint", _REPLACE),
+    r.SettingChanged: ("setting", "INSERT"),
+}
+"""Records whose fields are the columns of a table."""
+_JSON = frozenset({"old", "new", "args", "result"})
+"""Fields that are stored as JSON."""
+_CHANGING = ("last_step", "severity", "message")
+"""Fields of an open finding that change."""
+
+
+def _columns(record: Any) -> dict[str, Any]:
+    """Return the fields of a record as a table stores them."""
+    values = {one.name: getattr(record, one.name) for one in fields(record)}
+    return {
+        name: to_json(dict(value) if isinstance(value, Mapping) else value)
+        if name in _JSON
+        else to_column(value)
+        for name, value in values.items()
+    }
 
 
 def prompt_key(prompt: r.Prompt) -> str:
@@ -40,10 +64,6 @@ class Writer:
             r.MetricRow: self._metric_row,
             r.GenerationBatch: self._batch,
             r.RewardFunctionInfo: self._reward_function,
-            r.RewardCall: self._reward_call,
-            r.PhaseSpan: self._phase,
-            r.CheckpointSaved: self._checkpoint,
-            r.SettingChanged: self._setting,
             r.LogLine: self._log,
             r.Dropped: self._dropped,
             r.OpenFindings: self._findings,
@@ -90,8 +110,16 @@ class Writer:
     def _take(self, record: r.Record | tuple[Command, Outcome | None]) -> None:
         if isinstance(record, tuple):
             self._command(*record)
+        elif type(record) in _FLAT:
+            table, how = _FLAT[type(record)]
+            self._insert(table, _columns(record), how)
         else:
             self._apply[type(record)](record)
+
+    def _insert(self, table: str, values: Mapping[str, Any], how: str, conflict: str = "") -> None:
+        marks = ", ".join("?" * len(values))
+        names = ", ".join(values)
+        self._db.execute(f"{how} INTO {table} ({names}) VALUES ({marks}) {conflict}", tuple(values.values()))
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -128,18 +156,7 @@ class Writer:
             self._db.close()
 
     def _attempt_started(self, record: r.AttemptStarted) -> None:
-        self._db.execute(
-            "INSERT OR REPLACE INTO attempt (attempt, started_at, host, pid, resumed_from, total_steps)"
-            " VALUES (?, ?, ?, ?, ?, ?)",
-            (
-                record.attempt,
-                record.started_at,
-                clean(record.host),
-                record.pid,
-                record.resumed_from,
-                record.total_steps,
-            ),
-        )
+        self._insert("attempt", _columns(record), _REPLACE)
         if record.resumed_from is not None:
             self._supersede(record.attempt, record.resumed_from)
 
@@ -185,10 +202,8 @@ class Writer:
             self._supersede(record.attempt, -1)
 
     def _fact(self, record: r.Fact) -> None:
-        self._db.execute(
-            "INSERT OR REPLACE INTO fact (key, value, at) VALUES (?, ?, ?)",
-            (record.key, to_json(record.value), time.time()),
-        )
+        values = {"key": record.key, "value": to_json(record.value), "at": time.time()}
+        self._insert("fact", values, _REPLACE)
 
     def _metric_row(self, record: r.MetricRow) -> None:
         row = self._db.execute(
@@ -267,98 +282,12 @@ class Writer:
         )
 
     def _reward_function(self, record: r.RewardFunctionInfo) -> None:
-        if record.since_step:
-            self._db.execute(
-                "INSERT OR REPLACE INTO reloaded_function"
-                " (attempt, since_step, idx, at, source, sha256, text, name, weight)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    record.attempt,
-                    record.since_step,
-                    record.index,
-                    record.at,
-                    clean(record.source),
-                    record.sha256,
-                    clean(record.text),
-                    clean(record.name),
-                    to_column(record.weight),
-                ),
-            )
-            return
-        self._db.execute(
-            "INSERT OR REPLACE INTO reward_function VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (
-                record.attempt,
-                record.index,
-                clean(record.name),
-                to_column(record.weight),
-                clean(record.source),
-                record.sha256,
-                clean(record.text),
-            ),
-        )
-
-    def _reward_call(self, record: r.RewardCall) -> None:
-        self._db.execute(
-            "INSERT INTO reward_call"
-            " (attempt, batch, function, started_at, duration_s, outcome, error, rank)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                record.attempt,
-                record.batch,
-                record.function,
-                record.started_at,
-                record.duration_s,
-                record.outcome,
-                clean(record.error),
-                record.rank,
-            ),
-        )
-
-    def _phase(self, record: r.PhaseSpan) -> None:
-        self._db.execute(
-            "INSERT INTO phase (attempt, rank, phase, step, started_at, duration_s)"
-            " VALUES (?, ?, ?, ?, ?, ?)",
-            (
-                record.attempt,
-                record.rank,
-                clean(record.phase),
-                record.step,
-                record.started_at,
-                record.duration_s,
-            ),
-        )
-
-    def _checkpoint(self, record: r.CheckpointSaved) -> None:
-        self._db.execute(
-            "INSERT OR REPLACE INTO checkpoint VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (
-                record.step,
-                record.attempt,
-                clean(record.path),
-                record.at,
-                int(record.complete),
-                int(record.requested),
-                record.size_bytes,
-            ),
-        )
-
-    def _setting(self, record: r.SettingChanged) -> None:
-        self._db.execute(
-            "INSERT INTO setting (attempt, step, at, name, old, new, by, because, undoes)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                record.attempt,
-                record.step,
-                record.at,
-                clean(record.name),
-                to_json(record.old),
-                to_json(record.new),
-                clean(record.by),
-                clean(record.because),
-                record.undoes,
-            ),
-        )
+        values = _columns(record)
+        values["idx"] = values.pop("index")
+        if not record.since_step:
+            del values["since_step"], values["at"]
+        table = "reloaded_function" if record.since_step else "reward_function"
+        self._insert(table, values, _REPLACE)
 
     def _log(self, record: r.LogLine) -> None:
         text = clean(record.text)
@@ -381,45 +310,22 @@ class Writer:
     def _findings(self, record: r.OpenFindings) -> None:
         self._db.execute("UPDATE finding SET closed_at = ? WHERE closed_at IS NULL", (record.at,))
         for finding in record.findings:
-            self._db.execute(
-                "INSERT INTO finding (rule, first_step, last_step, severity, message, evidence, remedies,"
-                " opened_at, changed_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
-                " last_step = excluded.last_step, severity = excluded.severity, message = excluded.message,"
-                " evidence = excluded.evidence, remedies = excluded.remedies,"
-                " changed_at = excluded.changed_at, closed_at = NULL",
-                (
-                    finding.id,
-                    finding.first_step,
-                    finding.last_step,
-                    finding.severity,
-                    clean(finding.message),
-                    to_json(finding.evidence),
-                    to_json([plain(remedy) for remedy in finding.remedies]),
-                    record.at,
-                    record.at,
-                ),
+            values = {
+                **{name: to_column(getattr(finding, name)) for name in ("first_step", *_CHANGING)},
+                "rule": finding.id,
+                "evidence": to_json(finding.evidence),
+                "remedies": to_json([plain(remedy) for remedy in finding.remedies]),
+                "opened_at": record.at,
+                "changed_at": record.at,
+            }
+            changing = (*_CHANGING, "evidence", "remedies", "changed_at")
+            changes = ", ".join(f"{name} = excluded.{name}" for name in changing)
+            self._insert(
+                "finding", values, "INSERT", f"ON CONFLICT DO UPDATE SET {changes}, closed_at = NULL"
             )
 
     def _command(self, command: Command, outcome: Outcome | None) -> None:
-        decided = (
-            (None, None, None, None, None)
-            if outcome is None
-            else (
-                int(outcome.applied),
-                outcome.step,
-                clean(outcome.reason),
-                to_json(dict(outcome.result)),
-                outcome.at,
-            )
-        )
-        self._db.execute(
-            "INSERT OR REPLACE INTO command VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                clean(command.id),
-                clean(command.kind),
-                to_json(dict(command.args)),
-                clean(command.by),
-                command.at,
-                *decided,
-            ),
-        )
+        values = _columns(command)
+        if outcome is not None:
+            values |= _columns(outcome) | {"at": values["at"], "decided_at": outcome.at}
+        self._insert("command", values, _REPLACE)
