@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from grpo_tui.cli.errors import FAILED, OK, CommandError, reported
@@ -11,7 +12,6 @@ from grpo_tui.cli.score import told
 from grpo_tui.cli.words import refuse_unused
 from grpo_tui.config import ConfigError, RunConfig, load_config
 from grpo_tui.config.settings import Settings
-from grpo_tui.core.exchange import plain
 from grpo_tui.core.findings import errors_of
 from grpo_tui.core.text import one_line
 from grpo_tui.preflight.checker import Checked, Checker, CheckerError
@@ -78,7 +78,7 @@ def _row(checker: Checker, config: RunConfig, parsed: Any) -> int:
     golds, why = _golds(config, view, parsed)
     told("", "")
     if parsed.json:
-        row = {**plain(view), "rewards": [plain(g) for g in golds or ()], "matches": list(matches)}
+        row = {**asdict(view), "rewards": [asdict(g) for g in golds or ()], "matches": list(matches)}
         print_json({"row": row, "note": why})
         return OK
     if parsed.search is not None:
@@ -109,8 +109,8 @@ def _golds(config: RunConfig, view: RowView, parsed: Any) -> tuple[Sequence[Gold
 def _facts_json(found: Checked) -> dict[str, Any]:
     facts = found.facts
     return {
-        "data": plain(facts.data) if facts.data is not None else None,
-        "tokenizer": plain(facts.tokenizer) if facts.tokenizer is not None else None,
+        "data": asdict(facts.data) if facts.data is not None else None,
+        "tokenizer": asdict(facts.tokenizer) if facts.tokenizer is not None else None,
         "findings": [finding.to_json() for finding in found.findings],
     }
 

@@ -17,6 +17,7 @@ from grpo_tui.config.paths import run_root, split_file_source
 from grpo_tui.config.section import Section, masked_url
 from grpo_tui.config.trl_fields import NoDefault, load_fields
 from grpo_tui.config.yaml_edit_values import inline
+from grpo_tui.core.exchange import rebuilt
 from grpo_tui.core.findings import Finding, errors_first
 from grpo_tui.core.text import safe
 
@@ -152,7 +153,7 @@ class RunConfig:
             script=_unpack(data["script"]),
             mixture=_unpack(data["mixture"]),
             section=Section.from_json(_unpack(data["section"])),
-            findings=tuple(Finding.from_json(item) for item in data["findings"]),
+            findings=tuple(rebuilt(Finding, item) for item in data["findings"]),
             raw=_unpack(data["raw"]),
             env=dict(data["env"]),
             cwd=data["cwd"],

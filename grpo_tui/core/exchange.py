@@ -1,4 +1,4 @@
-"""Convert dataclasses to JSON data and back, and any other value to JSON text.
+"""Rebuild dataclasses from JSON data, and convert any value to JSON text.
 
 `rebuilt` validates types, so a file from elsewhere cannot give a field an unexpected one.
 """
@@ -17,13 +17,8 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-def plain(facts: Any) -> dict[str, Any]:
-    """Return a dataclass as JSON data."""
-    return dataclasses.asdict(facts)
-
-
 def rebuilt(kind: type[T], data: Any, **known: Any) -> T:
-    """Rebuild a dataclass from the data of `plain`. Lists become tuples again.
+    """Rebuild a dataclass from the data of `asdict`. Lists become tuples again.
 
     Args:
         data: JSON data. Unknown keys are ignored.

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from dataclasses import field as given
 from pathlib import Path
 from typing import Any, Literal
-
-from grpo_tui.core.exchange import plain
 
 Severity = Literal["error", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
@@ -76,29 +74,15 @@ class Finding:
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that `grpo-tui check --json` prints."""
-        body = plain(self)
+        body = asdict(self)
         for name in _OF_RUNS:
             del body[name]
         return body
 
     def to_alert(self) -> dict[str, Any]:
         """Return the object that `grpo-tui doctor --json` prints."""
-        body = plain(self)
-        kept = {name: body[name] for name in ("id", "severity", "message")}
-        return {**kept, **{name: body[name] for name in _OF_RUNS}}
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Finding:
-        """Rebuild a finding from the data of `to_json`."""
-        fix = data.get("fix")
-        return cls(
-            id=data["id"],
-            severity=data["severity"],
-            field=data.get("field"),
-            line=data.get("line"),
-            message=data["message"],
-            fix=Fix(fix["field"], fix["value"]) if fix is not None else None,
-        )
+        body = asdict(self)
+        return {name: body[name] for name in ("id", "severity", "message", *_OF_RUNS)}
 
 
 _OF_RUNS = ("first_step", "last_step", "evidence", "remedies")

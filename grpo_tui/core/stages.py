@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from grpo_tui.core.exchange import plain, rebuilt
+from grpo_tui.core.exchange import rebuilt
 from grpo_tui.core.schedule import BY_RESUME
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class StageNow:
 
     def to_fact(self) -> dict[str, Any]:
         """Return JSON data without the base config, which can contain tokens."""
-        body = plain(self)
+        body = asdict(self)
         del body["base"]
         return body
 

@@ -154,13 +154,6 @@ class _Record:
         """Every visit of a prompt: key, step, right completions, all completions, group."""
         return [] if self.top is None else prompt_visits(self.reader, self.top)
 
-    def config(self, *path: str) -> Any:
-        """Return a value of the run's config; None when it has none."""
-        found: Any = self.reader.fact("config")
-        for key in path:
-            found = found.get(key) if isinstance(found, Mapping) else None
-        return found
-
 
 def with_tried(reader: RunReader, findings: Iterable[Finding]) -> list[Finding]:
     """Add to each finding the remedies that would have helped, before its own. Each is offered once."""
@@ -275,7 +268,7 @@ def _rounded(value: float) -> float:
 def _filter(record: _Record) -> Iterator[Tried]:
     """Yield leaving out prompts, tried on groups that did not take part in choosing them."""
     groups, steps = record.groups, record.steps
-    if not groups or record.config("section", "filters", "exclude"):
+    if not groups or record.reader.config("section", "filters", "exclude"):
         return
     if len(groups) < MOST_GROUPS:  # nearly all of the run: choose by the first half, try on the second
         groups, steps = groups[len(groups) // 2 :], steps[len(groups) // 2 :]

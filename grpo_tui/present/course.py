@@ -7,7 +7,7 @@ each figure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from grpo_tui.core.statistics import distinct_share, group_covariances, mean, repeated_share, shares_of
@@ -75,9 +75,7 @@ def course(
     top = {b.first: b.mean for b in series_window(reader, "grpo_tui/flat_top", buckets=stretches)}
     low = {b.first: b.mean for b in series_window(reader, "grpo_tui/flat_bottom", buckets=stretches)}
     masks = {b.first: b.mean for b in series_window(reader, "grpo_tui/masked_share", buckets=stretches)}
-    config = reader.fact("config")
-    grpo = config.get("grpo") if isinstance(config, Mapping) else None
-    normalized = isinstance(grpo, Mapping) and grpo.get("multi_objective_aggregation") == "normalize_then_sum"
+    normalized = reader.config("grpo", "multi_objective_aggregation") == "normalize_then_sum"
     names, found = _names(reader), []
     for bucket in flat:
         if given_up():

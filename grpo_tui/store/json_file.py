@@ -119,17 +119,12 @@ def append_regular(path: Path) -> BinaryIO:
     return _regular(descriptor, path, "ab")
 
 
-def read_json(path: Path, *, below: Path | None = None, largest: int = LARGEST_BYTES) -> Any:
-    """Return the parsed file; None when it is missing, unreadable or not JSON."""
-    try:
-        return loads(read_regular(path, below=below, largest=largest))
-    except (OSError, ValueError, RecursionError):
-        return None
-
-
 def read_object(
     path: Path, *, below: Path | None = None, largest: int = LARGEST_BYTES
 ) -> dict[str, Any] | None:
-    """Return the JSON object in the file; None without one."""
-    body = read_json(path, below=below, largest=largest)
+    """Return the JSON object in the file; None when it is missing, unreadable or something else."""
+    try:
+        body = loads(read_regular(path, below=below, largest=largest))
+    except (OSError, ValueError, RecursionError):
+        return None
     return body if isinstance(body, dict) else None

@@ -22,6 +22,16 @@ BUNDLE = "grpo-tui-bundle.json"
 """Manifest of a bundle: a run exported to be trained again, with the user's code in it."""
 
 
+class _Name:
+    """The path of a name in a run folder."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, folder: RunFolder, kind: object = None) -> Path:
+        return folder.root / self._name
+
+
 @dataclass(frozen=True, slots=True)
 class RunFolder:
     """Paths of one run; `root` is TRL's `output_dir`."""
@@ -30,65 +40,30 @@ class RunFolder:
     opened: int = 0
     """Number of an opening after which the panes must read the run again."""
 
-    @property
-    def database(self) -> Path:
-        """SQLite file with everything recorded."""
-        return self.root / "run.db"
-
-    @property
-    def spec(self) -> Path:
-        """Resolved config and start options, as JSON."""
-        return self.root / "run.json"
-
-    @property
-    def identity(self) -> Path:
-        """Random id that proves that this user started the run."""
-        return self.root / "run.id"
-
-    @property
-    def earlier_spec(self) -> Path:
-        """`run.json` from before a resume, kept until the resumed run has ended."""
-        return self.root / "run.json.before"
-
-    @property
-    def lock(self) -> Path:
-        """Locked with `flock` by the supervisor and the training process together."""
-        return self.root / "run.lock"
-
-    @property
-    def supervisor_lock(self) -> Path:
-        """Locked by the run's one supervisor."""
-        return self.root / "supervisor.lock"
-
-    @property
-    def heartbeat(self) -> Path:
-        """Written by the supervisor once a second, with its own process and the one it watches."""
-        return self.root / "heartbeat"
-
-    @property
-    def hardware(self) -> Path:
-        """State of the machine, replaced by the supervisor every two seconds and removed at the end."""
-        return self.root / "hardware.json"
-
-    @property
-    def notified(self) -> Path:
-        """Findings that were notified about, with the time."""
-        return self.root / "notified.json"
-
-    @property
-    def log(self) -> Path:
-        """All output of the training process."""
-        return self.root / "train.log"
-
-    @property
-    def commands(self) -> Path:
-        """Mailbox of commands and outcomes."""
-        return self.root / "commands"
-
-    @property
-    def spool(self) -> Path:
-        """Records of ranks other than the first, before they reach the database."""
-        return self.root / "spool"
+    database = _Name("run.db")
+    """SQLite file with everything recorded."""
+    spec = _Name("run.json")
+    """Resolved config and start options, as JSON."""
+    identity = _Name("run.id")
+    """Random id that proves that this user started the run."""
+    earlier_spec = _Name("run.json.before")
+    """`run.json` from before a resume, kept until the resumed run has ended."""
+    lock = _Name("run.lock")
+    """Locked with `flock` by the supervisor and the training process together."""
+    supervisor_lock = _Name("supervisor.lock")
+    """Locked by the run's one supervisor."""
+    heartbeat = _Name("heartbeat")
+    """Written by the supervisor once a second, with its own process and the one it watches."""
+    hardware = _Name("hardware.json")
+    """State of the machine, replaced by the supervisor every two seconds and removed at the end."""
+    notified = _Name("notified.json")
+    """Findings that were notified about, with the time."""
+    log = _Name("train.log")
+    """All output of the training process."""
+    commands = _Name("commands")
+    """Mailbox of commands and outcomes."""
+    spool = _Name("spool")
+    """Records of ranks other than the first, before they reach the database."""
 
     def abort(self, rank: int) -> Path:
         """Id of the reward call to abort on a rank, written before the signal is sent."""

@@ -139,6 +139,12 @@ def read_rank(path: Path) -> RankState | None:
     return None
 
 
+def read_ranks(folder: RunFolder) -> list[RankState]:
+    """Return the readable states of all ranks, by rank."""
+    states = (read_rank(folder.rank(number)) for number in folder.ranks())
+    return [state for state in states if state is not None]
+
+
 def _finite(number: str) -> float:
     if not math.isfinite(value := float(number)):
         raise ValueError(f"{number} is not a time")
@@ -264,8 +270,7 @@ def forget_errors(folder: RunFolder) -> None:
 
 def lost_ranks(folder: RunFolder, own: int) -> list[int]:
     """Return other ranks of this host whose process is gone."""
-    states = [read_rank(folder.rank(rank)) for rank in folder.ranks() if rank != own]
-    return [state.rank for state in states if state is not None and not state.alive]
+    return [state.rank for state in read_ranks(folder) if state.rank != own and not state.alive]
 
 
 NEWEST_BYTES = 4_000_000

@@ -11,7 +11,7 @@ import pwd
 import stat
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from json import loads
 from pathlib import Path
 from typing import Any
@@ -77,13 +77,7 @@ class Mailbox:
         """Write the outcome of a command, unless it already has one."""
         path = self._folder / f"{command.id}.out.json"
         if not os.path.lexists(path):
-            body = {
-                "applied": outcome.applied,
-                "step": outcome.step,
-                "reason": outcome.reason,
-                "result": dict(outcome.result),
-                "at": outcome.at or time.time(),
-            }
+            body = asdict(outcome) | {"at": outcome.at or time.time()}
             write_json(path, body)
 
     def outcome(self, command_id: str) -> Outcome | None:

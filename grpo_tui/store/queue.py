@@ -6,6 +6,7 @@ log lines, and metrics last. Everything dropped is counted.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -86,21 +87,14 @@ class RecordQueue:
 
     def _squeeze(self, record: r.Record) -> r.Record | None:
         """Return what is kept of a record when the budget is spent. Called with the lock held."""
-        if isinstance(record, r.GenerationBatch):
-            if self._bytes < 2 * self._budget:
-                self.dropped["completion text"] += sum(len(g.completions) for g in record.groups)
-                return _without_text(record)
-            self.dropped["batches"] += 1
-            return None
-        if isinstance(record, r.LogLine | r.PhaseSpan | r.RewardCall):
-            if self._bytes < 2 * self._budget:
-                return record
-            self.dropped["log lines" if isinstance(record, r.LogLine) else "timings"] += 1
-            return None
-        if isinstance(record, r.MetricRow) and self._bytes >= 4 * self._budget:
-            self.dropped["metric rows"] += 1
-            return None
-        return record
+        if isinstance(record, r.GenerationBatch) and self._bytes < 2 * self._budget:
+            self.dropped["completion text"] += sum(len(g.completions) for g in record.groups)
+            return _without_text(record)
+        kind = kind_of(record)
+        if self._bytes < _DROPPED_AT.get(kind, math.inf) * self._budget:
+            return record
+        self.dropped[kind] += 1
+        return None
 
 
 def _without_text(batch: r.GenerationBatch) -> r.GenerationBatch:
@@ -144,6 +138,10 @@ _KINDS: dict[type, str] = {
     r.PhaseSpan: "timings",
     r.AttemptEnded: END,
 }
+
+
+_DROPPED_AT = {"batches": 2, "log lines": 2, "timings": 2, "metric rows": 4}
+"""Kinds that are dropped when the queue is full, and at how many times its budget."""
 
 
 def kind_of(record: object) -> str:

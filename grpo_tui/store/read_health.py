@@ -151,9 +151,8 @@ def _set_back(reader: RunReader, finding: Finding) -> str:
     name, value = cause["setting"], cause["from"]
     earlier = [one for one in reader.lasting_settings() if one.name == name and one.step < cause["step"]]
     if name == "learning_rate" and not earlier:
-        config = reader.fact("config")
-        grpo = config.get("grpo") if isinstance(config, dict) else None
-        value = grpo.get(name, value) if isinstance(grpo, dict) else value  # the schedule may have changed it
+        began = reader.config("grpo", name)
+        value = value if began is None else began  # the schedule may have changed it
     return f" --set {shell_word(f'{name}={json.dumps(value)}')}"
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 from grpo_tui.core.metrics import is_computed
 from grpo_tui.core.statistics import ADVANTAGE_NOISE, SAME, Signal, is_number
@@ -53,23 +53,17 @@ class SeriesBucket:
         return self.count - self.known
 
 
-class Logged(Protocol):
-    """A value with its step and time."""
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One value of a series; `row` orders values that share a step."""
 
-    @property
-    def step(self) -> int:
-        """Step it was logged at."""
-
-    @property
-    def at(self) -> float:
-        """Seconds since the epoch."""
-
-    @property
-    def value(self) -> Any:
-        """The value as logged."""
+    row: int
+    step: int
+    at: float
+    value: Any
 
 
-def of_points(points: Iterable[Logged]) -> list[SeriesBucket]:
+def of_points(points: Iterable[Point]) -> list[SeriesBucket]:
     """Return each value as its own stretch."""
     found = []
     for p in points:
@@ -153,16 +147,6 @@ FINE_ROWS = LEVELS[1] * 256
 RECENT_ROWS = 96
 """The newest rows are always read individually."""
 OPENING_ROWS = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One value of a series; `row` orders values that share a step."""
-
-    row: int
-    step: int
-    at: float
-    value: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -445,13 +429,6 @@ class StepStat:
     bottom: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Value:
-    step: int
-    at: float
-    value: Any
-
-
 def total_range(reader: RunReader, mode: str = "train") -> tuple[float, float] | None:
     """Return the lowest and highest total of any completion; None unless they differ."""
     if not reader.has("generation_group", "high"):
@@ -487,11 +464,10 @@ def step_buckets(
     width: int,
     *,
     last_step: int = 1 << 62,
-    mode: str = "train",
     totals: tuple[float, float] | None = None,
 ) -> dict[str, list[SeriesBucket]]:
     """Return the metrics computed from groups, in stretches of `width` steps from the start, by key."""
-    return _buckets_by_step(reader, list(_COLUMNS), width, (0, last_step), mode, totals)
+    return _buckets_by_step(reader, list(_COLUMNS), width, (0, last_step), totals)
 
 
 def _buckets_by_step(
@@ -499,16 +475,15 @@ def _buckets_by_step(
     keys: Sequence[str],
     width: int,
     steps: tuple[int, int],
-    mode: str,
     totals: tuple[float, float] | None = None,
 ) -> dict[str, list[SeriesBucket]]:
     columns = [_COLUMNS[key] for key in keys]
     figures = ", ".join(f"min({c}), max({c}), avg({c}), count(*), count({c})" for c in columns)
     rows = reader.all(
         f"SELECT min(step), max(step), min(at), max(at), {figures}"
-        f" FROM ({_per_step(reader, totals or total_range(reader, mode))})"
+        f" FROM ({_per_step(reader, totals or total_range(reader))})"
         f" GROUP BY (step - {int(steps[0])}) / {max(1, int(width))} ORDER BY 1",
-        mode,
+        "train",
         *steps,
     )
     return {
@@ -546,8 +521,8 @@ def _group_window(
         return []
     width = -(-(last - first + 1) // max(1, buckets))
     if width >= WIDE:
-        return _buckets_by_step(reader, [key], width, (first, last), "train")[key]
-    values = [_Value(s.step, s.at, getattr(s, _COLUMNS[key])) for s in step_stats(reader, first, last)]
+        return _buckets_by_step(reader, [key], width, (first, last))[key]
+    values = [Point(0, s.step, s.at, getattr(s, _COLUMNS[key])) for s in step_stats(reader, first, last)]
     return gathered(of_points(values), first_step, last_step, buckets)
 
 
@@ -595,15 +570,15 @@ class StepRange:
 
 def step_range(reader: RunReader) -> StepRange | None:
     """Return the ends of a run, without superseded rows; None before its first row."""
-    first, last = reader.all(_END.format("ASC")), reader.all(_END.format("DESC"))
-    if not first or not last:
+    first, last = (reader.one(_END.format(order)) for order in ("ASC", "DESC"))
+    if first is None:
         return None
-    began = reader.all("SELECT min(started_at) FROM attempt")[0][0]
+    began = reader.one("SELECT min(started_at) FROM attempt")[0]
     return StepRange(
-        started_at=first[0]["at"] if began is None else began,
-        first_step=first[0]["step"],
-        newest_step=max(last[0]["step"], first[0]["step"]),
-        newest_at=last[0]["at"],
+        started_at=first["at"] if began is None else began,
+        first_step=first["step"],
+        newest_step=max(last["step"], first["step"]),
+        newest_at=last["at"],
     )
 
 
@@ -615,16 +590,11 @@ def newest_value(reader: RunReader, key: str) -> tuple[float | None, int | None]
             return None, None
         found = series_window(reader, key, first_step=max(0, newest.newest_step - RECENT), buckets=RECENT + 1)
         return (found[-1].mean, found[-1].last) if found else (None, None)
-    rows = reader.all(
-        "SELECT r.step, m.value FROM metric m CROSS JOIN metric_row r ON r.id = m.row"
-        " WHERE m.key = (SELECT id FROM metric_key WHERE key = ?) AND r.superseded = 0"
-        " ORDER BY m.row DESC LIMIT 1",
-        key,
-    )
-    if not rows:
+    row = last_training_row(reader, key=key)
+    if row is None:
         return None, None
-    value = from_column(rows[0]["value"])
-    return (float(value) if is_number(value) else None), rows[0]["step"]
+    value = row[1][key]
+    return (float(value) if is_number(value) else None), row[0]
 
 
 # One statement for all places: most of the time would go into separate queries.
@@ -635,12 +605,7 @@ _PLACES = (
     " CROSS JOIN metric m ON m.key = :key AND m.row BETWEEN place.at AND place.at + :neighbours - 1"
     " CROSS JOIN metric_row r ON r.id = m.row AND r.superseded = 0"
 )
-_WHOLE = (
-    "SELECT m.value FROM metric m CROSS JOIN metric_row r ON r.id = m.row"
-    " WHERE m.key = ? AND r.superseded = 0 ORDER BY m.row"
-)
-
-_NEWEST = (
+_BETWEEN = (
     "SELECT m.value FROM metric m CROSS JOIN metric_row r ON r.id = m.row"
     " WHERE m.key = ? AND m.row > ? AND m.row <= ? AND r.superseded = 0 ORDER BY m.row"
 )
@@ -656,18 +621,18 @@ def sample_series(reader: RunReader, key: str, places: int = 48, neighbours: int
         A list of values per place that has any, without superseded rows. A run of at most `places` ×
         `neighbours` rows is returned whole. Values are as logged, including None, NaN and infinities.
     """
-    found = reader.all("SELECT id FROM metric_key WHERE key = ?", key)
-    if not found:
+    found = reader.one("SELECT id FROM metric_key WHERE key = ?", key)
+    if found is None:
         return []
-    number = found[0][0]
+    number = found[0]
     # Two separate lookups at the ends of the key. In one query SQLite would scan the whole key.
-    first = reader.all("SELECT min(row) FROM metric WHERE key = ?", number)[0][0]
-    last = reader.all("SELECT max(row) FROM metric WHERE key = ?", number)[0][0]
+    first = reader.one("SELECT min(row) FROM metric WHERE key = ?", number)[0]
+    last = reader.one("SELECT max(row) FROM metric WHERE key = ?", number)[0]
     if first is None:
         return []
     rows = last - first + 1
     if rows <= places * neighbours:
-        values = [from_column(row[0]) for row in reader.all(_WHOLE, number)]
+        values = [from_column(row[0]) for row in reader.all(_BETWEEN, number, first - 1, last)]
         count = min(places, len(values))
         return [values[i * len(values) // count : (i + 1) * len(values) // count] for i in range(count)]
     asked = {"first": first, "rows": rows, "places": places - 1, "neighbours": neighbours}
@@ -675,7 +640,7 @@ def sample_series(reader: RunReader, key: str, places: int = 48, neighbours: int
     for place, value in reader.all(_PLACES, **asked, key=number):
         stretches.setdefault(place, []).append(from_column(value))
     # The last place ends with the newest row.
-    newest = reader.all(_NEWEST, number, last - neighbours, last)
+    newest = reader.all(_BETWEEN, number, last - neighbours, last)
     if newest:
         stretches[places] = [from_column(row[0]) for row in newest]
     return [stretches[place] for place in sorted(stretches)]

@@ -154,6 +154,13 @@ class RunReader(RunFile):
         value = None if row is None else from_json(row["value"])
         return value if self.moment is None else self.moment.fact(key, value)
 
+    def config(self, *path: str) -> Any:
+        """Return a value of the run's config by its keys; None when there is none."""
+        found = self.fact("config")
+        for key in path:
+            found = found.get(key) if isinstance(found, Mapping) else None
+        return found
+
     def unreadable(self, newest: int = 64) -> dict[str, int]:
         """Count unreadable values by place, such as `fact reproduction` or `setting.new`."""
         rows = self.all(

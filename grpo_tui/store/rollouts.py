@@ -105,9 +105,7 @@ def iter_rollouts(reader: RunReader, ids: Sequence[int]) -> Iterator[Rollout]:
 
 def masks_truncated(reader: RunReader) -> bool:
     """Return whether the run's config keeps truncated completions out of the loss."""
-    config = reader.fact("config")
-    grpo = config.get("grpo") if isinstance(config, Mapping) else None
-    asked = isinstance(grpo, Mapping) and bool(grpo.get("mask_truncated_completions"))
+    asked = bool(reader.config("grpo", "mask_truncated_completions"))
     return asked and reader.has("completion", "masked")
 
 

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from grpo_tui.core.exchange import rebuilt
 from grpo_tui.core.stages import StageNow, stage_from
 from grpo_tui.store.json_file import read_regular, write_bytes, write_json
 from grpo_tui.store.layout import RunFolder
@@ -108,20 +109,6 @@ def read_spec(path: Path) -> RunSpec:
     if not isinstance(body, dict) or not isinstance(body.get("config"), dict):
         raise ValueError(f"{path} is not a run specification")
     try:
-        return RunSpec(
-            config=body["config"],
-            resume=body.get("resume"),
-            notes=tuple(body.get("notes") or ()),
-            launcher=tuple(body.get("launcher") or ()),
-            overridden=tuple(body.get("overridden") or ()),
-            forced=tuple(str(error) for error in body.get("forced") or ()),
-            gpus=tuple(str(gpu) for gpu in body.get("gpus") or ()),
-            forked_from=str(body["forked_from"]) if body.get("forked_from") else None,
-            smoke=bool(body.get("smoke")),
-            drill=str(body.get("drill") or ""),
-            stop_after=int(body["stop_after"]) if body.get("stop_after") else None,
-            rewards_set=tuple(str(text) for text in body.get("rewards_set") or ()),
-            stage=stage_from(body.get("stage")),
-        )
-    except TypeError as error:  # edited by hand
+        return rebuilt(RunSpec, body, stage=stage_from(body.get("stage")))
+    except ValueError as error:  # edited by hand
         raise ValueError(f"{path} is not a run specification: {error}") from error

@@ -28,6 +28,7 @@ from grpo_tui.store.live import (
     read_hardware,
     read_heartbeat,
     read_rank,
+    read_ranks,
 )
 from grpo_tui.store.read_health import open_findings, with_checkpoint
 from grpo_tui.store.read_series import last_training_row, newest_signals
@@ -176,13 +177,7 @@ def _before_database(
     if rank is not None and rank.phase != "load" and not folder.database.exists() and rank.alive:
         return _without_database(folder, heartbeat, rank)
     if heartbeat is not None and heartbeat.supervisor_alive:
-        return Status(
-            state="starting",
-            phase="load",
-            pid=heartbeat.supervisor,
-            heartbeat_age_s=heartbeat.age_s,
-            hardware=read_hardware(folder.hardware),
-        )
+        return Status("starting", phase="load", **_now(folder, heartbeat, None))
     if not folder.exists():
         raise RunDatabaseError(f"{folder.root}: no run here. `grpo-tui runs` lists the runs it can find.")
     if rank is not None and rank.ended and not rank.attempt:  # it could not start a record
@@ -196,25 +191,33 @@ def _before_database(
 
 def _without_database(folder: RunFolder, heartbeat: Heartbeat | None, rank: RankState) -> Status:
     """Return the status of a run that continues although its run.db was removed."""
-    supervised = heartbeat is not None and heartbeat.supervisor_alive
     message = (
         "run.db was removed: nothing recorded from now on is kept. Stop the run; this saves a checkpoint"
     )
     return Status(
         state=_state_of_rank(rank),
         step=rank.step,
-        phase=rank.phase,
-        phase_s=max(0.0, time.time() - rank.phase_since) if rank.phase_since else 0.0,
-        reward_func=rank.reward_function,
-        heartbeat_age_s=None if heartbeat is None else round(heartbeat.age_s, 3),
-        pid=heartbeat.supervisor if heartbeat is not None and supervised else None,
         ranks=_ranks_now(folder),
-        hardware=read_hardware(folder.hardware),
         attempt=rank.attempt,
         alerts=(_alert("store.removed", message, "stop the run", rank.step),),
         progress_at=rank.progress_at or None,
-        supervised=supervised,
+        supervised=heartbeat is not None and heartbeat.supervisor_alive,
+        **_now(folder, heartbeat, rank),
     )
+
+
+def _now(folder: RunFolder, heartbeat: Heartbeat | None, rank: RankState | None) -> dict[str, Any]:
+    """Return what the supervisor and the first rank of a live run report."""
+    alive = heartbeat is not None and heartbeat.supervisor_alive
+    found: dict[str, Any] = {
+        "heartbeat_age_s": None if heartbeat is None else round(heartbeat.age_s, 3),
+        "pid": heartbeat.supervisor if heartbeat is not None and alive else None,
+        "hardware": read_hardware(folder.hardware),
+    }
+    if rank is not None:
+        phase_s = _since(rank.phase_since, time.time())
+        found |= {"phase": rank.phase, "phase_s": phase_s, "reward_func": rank.reward_function}
+    return found
 
 
 def _from_database(
@@ -235,22 +238,18 @@ def _from_database(
     ranks = _ranks_now(folder) if shown_rank else ()
     # The first rank may have finished its reward and wait for another rank's, which hangs.
     running = next((one.reward_func for one in ranks if one.reward_func), None)
+    now = {"phase": "load" if state == "starting" else "wait", **_now(folder, heartbeat, shown_rank)}
+    now["reward_func"] = now.get("reward_func") or running
+    if state in ENDED:
+        now["hardware"] = None
     masked, computed = _signals(reader)
-    checkpoints = _checkpoints(folder, reader) if moment is None else _checkpoints_then(reader)
+    checkpoints = _checkpoints(None if moment is not None else folder, reader)
     complete = [one.step for one in checkpoints if one.complete]
     found = Status(
         state=state,
         step=step,
         total_steps=next((a.total_steps for a in reversed(attempts) if a.total_steps), None),
-        phase=shown_rank.phase if shown_rank else ("load" if state == "starting" else "wait"),
-        phase_s=max(0.0, time.time() - shown_rank.phase_since)
-        if shown_rank and shown_rank.phase_since
-        else 0.0,
-        reward_func=(shown_rank.reward_function if shown_rank else None) or running,
-        heartbeat_age_s=None if heartbeat is None else round(heartbeat.age_s, 3),
-        pid=heartbeat.supervisor if heartbeat is not None and supervisor_alive else None,
         ranks=ranks,
-        hardware=read_hardware(folder.hardware) if state not in ENDED else None,
         attempt=attempt.attempt if attempt else 0,
         metrics={**(evaluated[1] if evaluated else {}), **newest[1], **computed} if newest else {},
         dropped=sum(reader.dropped().values()) + (sum(rank.lost.values()) if rank and _open(attempt) else 0),
@@ -263,6 +262,7 @@ def _from_database(
         progress_at=rank.progress_at if rank and rank.progress_at else None,
         started_at=attempt.started_at if attempt else None,
         supervised=supervisor_alive or state in ENDED,
+        **now,
     )
     return found if moment is None or not _open(attempt) else _then(found, reader, moment)
 
@@ -281,10 +281,6 @@ def _then(ended: Status, reader: RunReader, moment: Moment) -> Status:
         progress_at=moment.at,
         supervised=True,
     )
-
-
-def _checkpoints_then(reader: RunReader) -> tuple[CheckpointNow, ...]:
-    return tuple(CheckpointNow(one.step, one.path, one.complete) for one in reader.checkpoints())
 
 
 def _open(attempt: Attempt | None) -> bool:
@@ -371,9 +367,7 @@ def _signals(reader: RunReader) -> tuple[tuple[Mapping[str, Any], ...], dict[str
     flat = {"grpo_tui/flat_share": sum(signal != "some" for signal in signals) / len(signals)}
     if any(signal != "masked" for signal in signals):
         return (), flat
-    config = reader.fact("config")
-    grpo = config.get("grpo") if isinstance(config, Mapping) else None
-    limit = grpo.get("max_completion_length") if isinstance(grpo, Mapping) else None
+    limit = reader.config("grpo", "max_completion_length")
     at = f" at {limit} tokens" if limit else ""
     text = (
         f"Every completion of step {step} is masked: all were truncated{at} and mask_truncated_completions "
@@ -418,27 +412,27 @@ def _alert(name: str, text: str, remedy: str, step: int) -> Mapping[str, Any]:
 
 
 def _ranks_now(folder: RunFolder) -> tuple[RankNow, ...]:
-    states = [read_rank(folder.rank(number)) for number in folder.ranks()]
     now = time.time()
     return tuple(
         RankNow(
-            s.rank,
-            s.pid,
-            s.phase,
-            round(max(0.0, now - s.phase_since), 3) if s.phase_since else 0.0,
-            s.step,
-            s.gpu,
-            s.reward_function,
-            s.phase_since,
-            s.reward_since,
+            s.rank, s.pid, s.phase, round(_since(s.phase_since, now), 3), s.step, s.gpu, s.reward_function,
+            s.phase_since, s.reward_since,
         )
-        for s in states
-        if s is not None and s.alive
-    )
+        for s in read_ranks(folder)
+        if s.alive
+    )  # fmt: skip
 
 
-def _checkpoints(folder: RunFolder, reader: RunReader) -> tuple[CheckpointNow, ...]:
+def _since(began: float, now: float) -> float:
+    """Return the seconds since a time; 0 when it is not known."""
+    return max(0.0, now - began) if began else 0.0
+
+
+def _checkpoints(folder: RunFolder | None, reader: RunReader) -> tuple[CheckpointNow, ...]:
+    """Return the checkpoints in the folder, or in a replay, without one, those recorded by then."""
     known = {c.step: c for c in reader.checkpoints()}
+    if folder is None:
+        return tuple(CheckpointNow(one.step, one.path, one.complete) for one in known.values())
     found = []
     for path in folder.checkpoints():
         step = int(path.name.split("-")[-1])

@@ -7,12 +7,12 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Any
 
 from grpo_tui.core import records as r
 from grpo_tui.core.commands import Command, Outcome
-from grpo_tui.core.exchange import clean, plain, to_json
+from grpo_tui.core.exchange import clean, to_json
 from grpo_tui.core.statistics import mean, scored, signal_of, std
 from grpo_tui.store.schema import row_written, rows_superseded
 from grpo_tui.store.values import from_json, to_column
@@ -314,7 +314,7 @@ class Writer:
                 **{name: to_column(getattr(finding, name)) for name in ("first_step", *_CHANGING)},
                 "rule": finding.id,
                 "evidence": to_json(finding.evidence),
-                "remedies": to_json([plain(remedy) for remedy in finding.remedies]),
+                "remedies": to_json([asdict(remedy) for remedy in finding.remedies]),
                 "opened_at": record.at,
                 "changed_at": record.at,
             }

@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 
 from grpo_tui.store.layout import RunFolder
-from grpo_tui.store.live import Gpu, Hardware, read_rank, remove_hardware, write_hardware
+from grpo_tui.store.live import Gpu, Hardware, read_ranks, remove_hardware, write_hardware
 from grpo_tui.supervisor.gpus import GpuProbe, NoGpus
 from grpo_tui.supervisor.run_processes import RunProcesses
 
@@ -132,8 +132,7 @@ class HardwareWatch:
 
     def _roots(self) -> list[int]:
         """Return the roots of the run's process trees: the trainer and every rank on this machine."""
-        ranks = [read_rank(self._folder.rank(number)) for number in self._folder.ranks()]
-        pids = [rank.pid for rank in ranks if rank is not None and rank.alive]
+        pids = [rank.pid for rank in read_ranks(self._folder) if rank.alive]
         return pids if self._trainer is None else [self._trainer, *pids]
 
     def _say_once(self, text: str) -> None:

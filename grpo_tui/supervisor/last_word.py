@@ -10,6 +10,7 @@ import signal
 import socket
 import time
 from collections import Counter
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 from grpo_tui.core.records import AttemptEnded, AttemptStarted, Dropped, Fact
 from grpo_tui.store.connection import RunDatabaseError, open_writer
 from grpo_tui.store.layout import RunFolder, where
-from grpo_tui.store.live import RankState, read_errors, read_rank
+from grpo_tui.store.live import RankState, read_errors, read_ranks
 from grpo_tui.store.log_lines import LogTail
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.reader import RunReader
@@ -78,11 +79,8 @@ def settle_spec(ended: Ended) -> None:
 
 def _made_a_step(ended: Ended) -> bool:
     """Return whether the ended attempt completed a step of its own, or ended normally."""
-    reader = RunReader(ended.folder.database)
-    try:
+    with closing(RunReader(ended.folder.database)) as reader:
         last = reader.attempts()[-1:]
-    finally:
-        reader.close()
     if not last or (ended.started_at is not None and last[0].started_at < ended.started_at):
         return False  # it ended before it could record its own start
     if last[0].state not in (None, "failed", "crashed"):
@@ -94,8 +92,7 @@ def _made_a_step(ended: Ended) -> bool:
 
 def _ranks(folder: RunFolder, attempt: int) -> list[RankState]:
     """Return the last state reported by each rank of an attempt, rank 0 first."""
-    states = [read_rank(folder.rank(number)) for number in folder.ranks()]
-    return [state for state in states if state is not None and state.attempt in (attempt, 0)]
+    return [state for state in read_ranks(folder) if state.attempt in (attempt, 0)]
 
 
 def _record(ended: Ended) -> None:
@@ -104,8 +101,7 @@ def _record(ended: Ended) -> None:
     named = where(folder.root)
     if named is None:
         return
-    writer = Writer(open_writer(RunFolder(named).database))
-    try:
+    with closing(Writer(open_writer(RunFolder(named).database))) as writer:
         attempt = writer.next_attempt()
         records: list[Any] = []
         if ended.started_at is None or writer.last_start_at() >= ended.started_at:
@@ -128,8 +124,6 @@ def _record(ended: Ended) -> None:
         ]
         writer.write(records)
         remove(files)
-    finally:
-        writer.close()
 
 
 def _how(ended: Ended, ranks: list[RankState], said: str) -> tuple[str, dict[str, Any] | None]:

@@ -135,14 +135,10 @@ def _close_to_others(folder: RunFolder) -> None:
 
 def _unfinished(folder: RunFolder) -> bool:
     try:
-        reader = RunReader(folder.database)
+        with contextlib.closing(RunReader(folder.database)) as reader:
+            return any(one.state is None for one in reader.attempts()[-1:])
     except RunDatabaseError:
         return False
-    try:
-        attempts = reader.attempts()
-    finally:
-        reader.close()
-    return bool(attempts) and attempts[-1].state is None
 
 
 def _start(

@@ -25,6 +25,7 @@ from grpo_tui.store.live import (
     process_alive,
     process_started,
     read_rank,
+    read_ranks,
     write_heartbeat,
 )
 from grpo_tui.store.mailbox import Mailbox, Outbox
@@ -249,8 +250,7 @@ class Supervisor:
         self._follow_abort()
 
     def _ranks(self) -> list[RankState]:
-        states = [read_rank(self._folder.rank(number)) for number in self._folder.ranks()]
-        return [state for state in states if state is not None and state.alive]
+        return [state for state in read_ranks(self._folder) if state.alive]
 
     def _follow_abort(self) -> None:
         abort = self._abort

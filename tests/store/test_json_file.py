@@ -13,7 +13,6 @@ from grpo_tui.core.commands import Command, Outcome
 from grpo_tui.store.json_file import (
     append_regular,
     open_regular,
-    read_json,
     read_object,
     unfinished,
     write_json,
@@ -102,10 +101,10 @@ def test_a_refused_file_leaves_no_descriptor_open(tmp_path: Path) -> None:
 def test_a_link_within_the_path_is_not_followed_but_one_to_the_run_folder_is(tmp_path: Path) -> None:
     inner = tmp_path / "run" / "commands"
     inner.mkdir(parents=True)
-    (inner / "a.json").write_text("7")
+    (inner / "a.json").write_text('{"n": 7}')
     (tmp_path / "named").symlink_to(tmp_path / "run")
     (tmp_path / "run" / "elsewhere").symlink_to(inner)
     for run in (tmp_path / "run", tmp_path / "named"):
-        assert read_json(run / "commands" / "a.json", below=run) == 7
-        assert read_json(run / "elsewhere" / "a.json", below=run) is None
-    assert read_json(inner / "a.json", largest=0) is None
+        assert read_object(run / "commands" / "a.json", below=run) == {"n": 7}
+        assert read_object(run / "elsewhere" / "a.json", below=run) is None
+    assert read_object(inner / "a.json", largest=0) is None

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from grpo_tui.children.serving import Send, serve_alone
 from grpo_tui.config.run_config import RunConfig
-from grpo_tui.core.exchange import plain
 from grpo_tui.data.sources import DataError
 from grpo_tui.preflight.child.hub import Hub
 from grpo_tui.preflight.child.session import CheckSession, Looking, data_key
@@ -41,18 +41,18 @@ class Child:
         self._hub.renew()
         session = self._of(config)
         if "data" in parts:
-            self._send({"event": "part", "part": "data", "facts": plain(session.data())})
+            self._send({"event": "part", "part": "data", "facts": asdict(session.data())})
         if "model" not in parts and "tokenizer" not in parts:
             return {}
         model = session.model()
-        self._send({"event": "part", "part": "model", "facts": plain(model)})
+        self._send({"event": "part", "part": "model", "facts": asdict(model)})
         if "tokenizer" not in parts:
             return {}
-        self._send({"event": "part", "part": "tokenizer", "facts": plain(session.tokenizer(model))})
+        self._send({"event": "part", "part": "tokenizer", "facts": asdict(session.tokenizer(model))})
         if "data" in parts:
             measured = session.measured()
             if measured is not None:
-                self._send({"event": "part", "part": "data", "facts": plain(measured)})
+                self._send({"event": "part", "part": "data", "facts": asdict(measured)})
         return {}
 
     def row(self, config: Mapping[str, Any], number: int, rendered: bool) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class Child:
         if rendered and session.tokens is None:
             session.tokenizer(session.model())
         view: RowView = ask(self._looking_at(session))
-        return plain(view)
+        return asdict(view)
 
     def _looking_at(self, session: CheckSession) -> Looking:
         if self._looking is None:
