@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from grpo_tui.config.live_settings import WHOLE
 from grpo_tui.core.findings import RULES, Finding, Remedy, errors_first
@@ -171,14 +171,10 @@ class Doctor:
             if cause.name != STAGE and not self._is_back(cause):
                 back = Remedy(f"Set {cause.name} back to {old}", cause.name, cause.old, live=True)
                 remedies = (back, *remedies)
-        finding = Finding(name, severity, None, None, f"{rule.title}.{why} {found.message}{last}")
-        return replace(
-            finding,
-            first_step=episode.first_step,
-            last_step=episode.last_step,
-            evidence=evidence,
-            remedies=remedies,
-        )
+        return Finding(
+            name, severity, None, None, f"{rule.title}.{why} {found.message}{last}",
+            first_step=episode.first_step, last_step=episode.last_step, evidence=evidence, remedies=remedies,
+        )  # fmt: skip
 
     def _cause(self, name: str, first_step: int) -> SettingChanged | None:
         """Return the newest change of a setting shortly before the finding that may have caused it."""

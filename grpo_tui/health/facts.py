@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from grpo_tui.core.records import Completion
 from grpo_tui.core.statistics import (
@@ -23,14 +23,6 @@ MOST_TEXT = 2_000
 _SHORT = 20
 """Shorter texts, in characters, are not checked for repetition."""
 _ANSWERS = ("</answer>", "\\boxed{", "####")
-
-
-class Members(Protocol):
-    """A recorded group, from a live batch or from `run.db`."""
-
-    @property
-    def completions(self) -> Sequence[Completion]:
-        """The group's completions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +152,10 @@ class Observation:
     failed: Mapping[int, int] = field(default_factory=dict)
 
 
-def facts_of(group: Members, prompt: str, settings: Settings, *, repetition: bool = True) -> GroupFacts:
+def facts_of(
+    members: Sequence[Completion], prompt: str, settings: Settings, *, repetition: bool = True
+) -> GroupFacts:
     """Compute the facts of a group; `repetition` decides whether its first text is checked for it."""
-    members = group.completions
     totals = [c.total for c in members]
     low, high, middle = _extent(totals)
     columns = _columns(members, len(settings.weights))

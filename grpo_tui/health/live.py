@@ -29,11 +29,6 @@ from grpo_tui.store.writer import prompt_key
 REPETITION = 2
 
 
-@dataclass(frozen=True, slots=True)
-class _Members:
-    completions: Sequence[r.Completion]
-
-
 @dataclass(slots=True)
 class _Step:
     values: dict[str, float] = field(default_factory=dict)
@@ -56,7 +51,7 @@ class _Step:
     def observed(self, number: int, settings: Settings) -> Observation:
         members = (sorted(parts, key=lambda c: c.index) for parts in self.groups.values())
         groups = tuple(
-            facts_of(_Members(completions), self.prompts[at], settings, repetition=place < REPETITION)
+            facts_of(completions, self.prompts[at], settings, repetition=place < REPETITION)
             for place, (at, completions) in enumerate(zip(self.groups, members, strict=True))
         )
         return Observation(
@@ -90,12 +85,7 @@ class LiveVerdict:
             self._take(record)
             ended = ended or isinstance(record, r.AttemptEnded)
             skipped = skipped or (isinstance(record, r.MetricRow) and r.SKIPPED in record.values)
-        due = [step for step in sorted(self._steps) if ended or skipped or step < self._begun]
-        for number in due:
-            step = self._steps.pop(number)
-            self._judged = number
-            if step.values or step.groups:
-                self._see(number, step)
+        self._judge(math.inf if ended or skipped else self._begun)
         if self._doctor is None:
             return []
         if (found := self._doctor.prompt_findings()) is not None:
@@ -107,20 +97,17 @@ class LiveVerdict:
         self._told = now
         return [r.OpenFindings(time.time(), now)]
 
-    def _begin_again(self, since: int) -> None:
-        """Judge what was scored before another list of reward functions, and begin with that list."""
-        for number in sorted(one for one in self._steps if one < since):
+    def _judge(self, before: float) -> None:
+        """Judge the steps before this one."""
+        for number in sorted(one for one in self._steps if one < before):
             step = self._steps.pop(number)
             self._judged = number
-            if step.values or step.groups:
-                self._see(number, step)
-        self._doctor = None
-
-    def _see(self, number: int, step: _Step) -> None:
-        if self._doctor is None:
-            with self._reader() as reader:
-                self._doctor = doctor_before(reader, number)
-        self._doctor.see(step.observed(number, self._doctor.state.settings))
+            if not step.values and not step.groups:
+                continue
+            if self._doctor is None:
+                with self._reader() as reader:
+                    self._doctor = doctor_before(reader, number)
+            self._doctor.see(step.observed(number, self._doctor.state.settings))
 
     def _reader(self) -> closing[RunReader]:
         name = where(self._folder.root) or self._folder.root
@@ -140,7 +127,8 @@ class LiveVerdict:
         elif isinstance(record, r.RewardFunctionInfo) and record.index > self._last_function:
             if record.since_step and record.at != self._listed_at:
                 self._listed_at, self._first_function = record.at, record.index
-                self._begin_again(record.since_step)
+                self._judge(record.since_step)  # what was scored before another list of functions
+                self._doctor = None
             self._last_function = record.index
         elif isinstance(record, r.GenerationBatch):
             failed = self._failed.pop(record.batch, Counter[int]())

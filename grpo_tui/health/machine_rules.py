@@ -48,7 +48,7 @@ def _reward_fails(state: RunState, limits: Limits) -> Found | None:
         index, count = failed.most_common(1)[0]
         name = state.settings.names[index] if index < len(state.settings.names) else f"function {index}"
         said = f"{count} calls of {name} failed or were aborted in the last {limits['steps']:g} steps."
-        since = state.first_failed(limits["steps"])
+        since = state.first(lambda seen: seen.failed, limits["steps"])
         return Found(said, {"function": name, "calls": count}, since=since)
     for name, function in zip(state.settings.names, state.functions, strict=True):
         if function.abstained.high < limits["share"]:

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 from grpo_tui.core.findings import RULES, Finding
-from grpo_tui.core.records import SKIPPED, SettingChanged
+from grpo_tui.core.records import SKIPPED
 from grpo_tui.core.stages import stage_start
 from grpo_tui.core.statistics import is_number
 from grpo_tui.health.doctor import Doctor
@@ -73,41 +73,33 @@ def diagnose(reader: RunReader) -> Diagnosis:
     return Diagnosis(findings, doctor.state.step, unknown, off)
 
 
-def begin(reader: RunReader) -> tuple[Doctor, Iterator[Observation]]:
-    """Return a doctor that has seen nothing of a run, and what it has to see, in order."""
-    logged = metric_keys(reader)
-    settings = settings_of(reader, logged="reward" in logged)
-    changes = _changes(reader)
-    after = max(stage_start(changes), reader.rewards_began())
-    selected = SAMPLED in absent_fields(reader)  # of each group only some completions were kept
-    groups = [] if selected else [one for one in training_groups(reader) if one[0] > after]
-    ranges = [] if selected else prompt_ranges(reader)
+def begin(reader: RunReader, before: int | None = None) -> tuple[Doctor, Iterator[Observation]]:
+    """Return a doctor that has seen nothing of a run, and what it has to see, in order.
+
+    Args:
+        before: Step at which the run continues. Only earlier ones are seen, and prompts are counted from
+            them, at most `MOST_PROMPTS`, so that memory is bounded. None for the whole record.
+    """
+    logged, whole = metric_keys(reader), before is None
+    settings = settings_of(reader, logged=not whole or "reward" in logged)
+    changes = lasting(reader.settings(), reader.attempts())
+    after, end = max(stage_start(changes), reader.rewards_began()), math.inf if before is None else before
+    selected = whole and SAMPLED in absent_fields(reader)  # of each group only some completions were kept
+    groups = [] if selected else [one for one in training_groups(reader) if after < one[0] < end]
+    ranges = prompt_ranges(reader) if whole and not selected else []
     prompts = {key: Visits(count, low, high, group) for key, count, low, high, group in ranges}
     doctor = Doctor(settings, limits_of(reader), prompts or None)
     doctor.changes += changes
-    return doctor, _observations(reader, settings, groups, [key for key in KEYS if key in logged], after)
+    keys = [key for key in KEYS if key in logged]
+    return doctor, _observations(reader, settings, groups, keys, after, end)
 
 
 def doctor_before(reader: RunReader, step: int) -> Doctor:
-    """Return the doctor for a run that continues at `step`, fed with the record before it.
-
-    It counts the first `MOST_PROMPTS` prompts, so its memory is bounded.
-    """
-    settings = settings_of(reader, logged=True)
-    logged = metric_keys(reader)
-    changes = _changes(reader)
-    after = max(stage_start(changes), reader.rewards_began())
-    keys = [key for key in KEYS if key in logged]
-    groups = [one for one in training_groups(reader) if after < one[0] < step]
-    doctor = Doctor(settings, limits_of(reader))
-    doctor.changes += changes
-    for observation in _observations(reader, settings, groups, keys, after, step):
+    """Return the doctor for a run that continues at `step`, fed with the record before it."""
+    doctor, observations = begin(reader, step)
+    for observation in observations:
         doctor.see(observation)
     return doctor
-
-
-def _changes(reader: RunReader) -> list[SettingChanged]:
-    return lasting(reader.settings(), reader.attempts())
 
 
 def settings_of(reader: RunReader, *, logged: bool) -> Settings:
@@ -134,9 +126,8 @@ def settings_of(reader: RunReader, *, logged: bool) -> Settings:
 
 def limits_of(reader: RunReader) -> dict[str, dict[str, float] | None]:
     """Return the limits that the run's config changes, by rule; None for a rule it turns off."""
-    section = _mapping(_mapping(reader.fact("config")).get("section"))
     found: dict[str, dict[str, float] | None] = {}
-    for name, limits in _mapping(section.get("health")).items():
+    for name, limits in _mapping(reader.config("section", "health")).items():
         if name in RULES and limits is None:
             found[name] = None
         elif name in RULES:
@@ -158,8 +149,8 @@ def _observations(
     settings: Settings,
     groups: list[tuple[int, int]],
     keys: list[str],
-    after: int = 0,
-    before: float = math.inf,
+    after: int,
+    before: float,
 ) -> Iterator[Observation]:
     """Yield the run's stretches in order, without those that recorded nothing."""
     logged = step_range(reader)
@@ -205,4 +196,4 @@ def _facts(
         groups = [groups[n * len(groups) // MOST_GROUPS] for n in range(MOST_GROUPS)]
     for start, end in pairwise([*range(0, len(groups), PAGE), len(groups)]):
         for group in reader.whole_groups([number for _, number in groups[start:end]]):
-            yield group.step, facts_of(group, group.prompt_key, settings)
+            yield group.step, facts_of(group.completions, group.prompt_key, settings)

@@ -141,7 +141,9 @@ class _Record:
     def groups(self) -> tuple[GroupFacts, ...]:
         """The newest groups of the finding's steps."""
         found = self.reader.whole_groups([number for _, number in self._newest])
-        return tuple(facts_of(one, one.prompt_key, self.settings, repetition=False) for one in found)
+        return tuple(
+            facts_of(one.completions, one.prompt_key, self.settings, repetition=False) for one in found
+        )
 
     @cached_property
     def top(self) -> float | None:

@@ -83,7 +83,7 @@ def _not_finite(state: RunState, limits: Limits) -> Found | None:
     said = (
         f"They leave {percent(share)} of the groups of the last {limits['steps']:g} steps without a signal."
     )
-    since = state.first_with("not-finite", limits["steps"])
+    since = state.first(lambda seen: seen.causes["not-finite"], limits["steps"])
     return Found(said, {"groups": counts.total(), "not-finite": share}, "zero_std", since=since)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple, TypeVar
@@ -115,6 +115,16 @@ class Texts(NamedTuple):
     answered: int = 0
 
 
+class _Seen(NamedTuple):
+    """What is kept of a recent observation. A failed call is counted by its function."""
+
+    first_step: int
+    causes: Counter[str]
+    failed: Mapping[int, int]
+    texts: Texts
+    covariances: _Covariances
+
+
 class RunState:
     """Everything the rules look at. Memory is bounded, except for `prompts` that are given.
 
@@ -143,15 +153,11 @@ class RunState:
         self.groups = 0
         self.had_signal = False
         self._counts_prompts = prompts is None
-        self._starts: deque[int] = deque(maxlen=RECENT)
-        self._texts: deque[Texts] = deque(maxlen=RECENT)
-        self._covariances: deque[_Covariances] = deque(maxlen=RECENT)
-        self._causes: deque[Counter[str]] = deque(maxlen=RECENT)
-        self._failed: deque[Mapping[int, int]] = deque(maxlen=RECENT)
+        self._seen: deque[_Seen] = deque(maxlen=RECENT)
         self._half: tuple[int, float] | None = None
         """Observations and reward when entropy first was below half its start."""
         self._counted: dict[int, Counter[str]] = {}
-        """Sums of `_causes` over the newest observations, by their number."""
+        """Sums of causes over the newest observations, by their number."""
 
     def course(self, key: str) -> Course:
         """Return the course of a metric, empty when it was never logged."""
@@ -159,31 +165,33 @@ class RunState:
 
     def texts(self, steps: float) -> Texts:
         """Return the counts over the newest observations."""
-        return Texts(*map(sum, zip(*_newest(self._texts, steps), strict=True)))
+        newest = (one.texts for one in _newest(self._seen, steps))
+        return Texts(*map(sum, zip(*newest, strict=True)))
 
     def contributions(self, steps: float) -> list[float | None]:
         """Return each function's contribution to the variance within groups of the newest observations."""
-        found = (one.of(self.settings) for one in _newest(self._covariances, steps))
+        found = (one.covariances.of(self.settings) for one in _newest(self._seen, steps))
         return shares_of([sums for sums in found if sums], len(self.functions))
 
     def causes(self, steps: float) -> Counter[str]:
         """Count groups of the newest observations by cause, `some` for those with a signal."""
         width = min(int(steps), RECENT)
         if width not in self._counted:
-            self._counted[width] = sum(_newest(self._causes, width), Counter[str]())
+            causes = (one.causes for one in _newest(self._seen, width))
+            self._counted[width] = sum(causes, Counter[str]())
         return self._counted[width]
 
     def failed(self, steps: float) -> Counter[int]:
         """Count failed reward calls of the newest observations by function."""
         found: Counter[int] = Counter()
-        for one in _newest(self._failed, steps):
-            if one:
-                found.update(one)
+        for one in _newest(self._seen, steps):
+            if one.failed:
+                found.update(one.failed)
         return found
 
     def window_start(self, steps: float) -> int:
         """Return the first step of the newest observations."""
-        return next(iter(_newest(self._starts, steps)), self.step)
+        return self.first(lambda seen: True, steps) or self.step
 
     def began(self, found: Found, steps: float) -> int:
         """Return the step a finding began at: where its metric changed, or the start of its window."""
@@ -196,15 +204,9 @@ class RunState:
         """Return the step a finding began at when its rule or metric shows it; otherwise None."""
         return found.since if found.changed is None else found.changed.turned(found.before)
 
-    def first_with(self, cause: str, steps: float) -> int | None:
-        """Return the first of the newest observations with a group of this cause."""
-        newest = zip(_newest(self._starts, steps), _newest(self._causes, steps), strict=True)
-        return next((start for start, causes in newest if causes[cause]), None)
-
-    def first_failed(self, steps: float) -> int | None:
-        """Return the first of the newest observations in which a reward call failed."""
-        newest = zip(_newest(self._starts, steps), _newest(self._failed, steps), strict=True)
-        return next((start for start, failed in newest if failed), None)
+    def first(self, holds: Callable[[_Seen], object], steps: float) -> int | None:
+        """Return the first step of the newest observations for which a test holds."""
+        return next((one.first_step for one in _newest(self._seen, steps) if holds(one)), None)
 
     def signal_share(self, steps: float) -> float:
         """Return the fraction of groups with a signal; NaN without groups."""
@@ -235,20 +237,17 @@ class RunState:
         self.groups += len(step.groups)
         self.first_step = step.first_step if self.first_step is None else self.first_step
         self.step = step.step
-        self._starts.append(step.first_step)
-        self._failed.append(step.failed)
-        self._texts.append(_texts_of(step.groups))
-        self._covariances.append(_Covariances([group.columns for group in step.groups]))
         causes = Counter(self._cause(group) for group in step.groups)
         for width, counted in self._counted.items():
             counted.update(causes)
-            if len(self._causes) >= width:
-                counted.subtract(self._causes[-width])
-        self._causes.append(causes)
+            if len(self._seen) >= width:
+                counted.subtract(self._seen[-width].causes)
+        covariances = _Covariances([group.columns for group in step.groups])
+        self._seen.append(_Seen(step.first_step, causes, step.failed, _texts_of(step.groups), covariances))
         if causes:
             lost = 1 - causes["some"] / causes.total()
             self.courses.setdefault(NO_SIGNAL, Course()).add(step.step, lost)
-        self.had_signal = self.had_signal or self._causes[-1]["some"] > 0
+        self.had_signal = self.had_signal or causes["some"] > 0
         for key, value in self._values(step).items():
             self.courses.setdefault(key, Course()).add(step.step, value, missing=key in step.missing)
         entropy = self.course("entropy")

@@ -196,7 +196,7 @@ class LogReader(RunFile):
         rows = self.all(
             f"SELECT id, at, level, length(text) AS n, substr(text, start + 1, ?) AS part, start FROM"
             f" (SELECT *, CASE WHEN {hit} > ? THEN {hit} - {BEFORE_HIT} ELSE 0 END AS start"
-            f" FROM log{where} ORDER BY id {order} LIMIT ?)",
+            f" FROM log WHERE {where} ORDER BY id {order} LIMIT ?)",
             piece,
             words,
             piece - BEFORE_HIT,
@@ -210,23 +210,17 @@ class LogReader(RunFile):
     def find(self, words: str, *, start: int, forward: bool, level: str = "all") -> int | None:
         """Return the nearest line with this text (in any case), after or before line `start`."""
         first, last = (start + 1, None) if forward else (None, start - 1)
-        where, values = _where(first, last, level)
-        row = self.one(
-            f"SELECT id FROM log{_and(where)} instr(lower(text), lower(?)) > 0"
-            f" ORDER BY id {'ASC' if forward else 'DESC'} LIMIT 1",
-            *values,
-            words,
-        )
+        where, values = _where(first, last, level, words)
+        order = "ASC" if forward else "DESC"
+        row = self.one(f"SELECT id FROM log WHERE {where} ORDER BY id {order} LIMIT 1", *values)
         return None if row is None else int(row["id"])
 
     def count(
         self, words: str = "", *, level: str = "all", first: int | None = None, last: int | None = None
     ) -> int:
         """Count the lines with this text, from line `first` to line `last`."""
-        where, values = _where(first, last, level)
-        if words:
-            where, values = f"{_and(where)} instr(lower(text), lower(?)) > 0", [*values, words]
-        return int(self.one(f"SELECT count(*) FROM log{where}", *values)[0])
+        where, values = _where(first, last, level, words)
+        return int(self.one(f"SELECT count(*) FROM log WHERE {where}", *values)[0])
 
     def newest(self) -> int:
         """Return the number of the newest line; 0 without any."""
@@ -255,17 +249,8 @@ class LogReader(RunFile):
                     yield line
 
 
-def _where(first: int | None, last: int | None, level: str) -> tuple[str, list[Any]]:
-    clauses: list[str] = []
-    values: list[Any] = []
-    for clause, value in (("id >= ?", first), ("id <= ?", last)):
-        if value is not None:
-            clauses.append(clause)
-            values.append(value)
-    if condition := SHOWN[level]:
-        clauses.append(condition)
-    return (" WHERE " + " AND ".join(clauses) if clauses else ""), values
-
-
-def _and(where: str) -> str:
-    return f"{where} AND" if where else " WHERE"
+def _where(first: int | None, last: int | None, level: str, words: str = "") -> tuple[str, list[Any]]:
+    asked = {"id >= ?": first, "id <= ?": last, "instr(lower(text), lower(?)) > 0": words or None}
+    clauses = [*(clause for clause, value in asked.items() if value is not None), SHOWN[level]]
+    values = [value for value in asked.values() if value is not None]
+    return " AND ".join(filter(None, clauses)) or "1", values

@@ -129,26 +129,19 @@ class Replay:
         """Whether the run was read and has steps."""
         self.version = 0
         """Changes with the step."""
-        self._at, self._place = at, 0
-        self._moment: Moment | None = None
-        self._lock = threading.RLock()
-
-    @property
-    def place(self) -> int:
+        self.place = 0
         """Position of the step in `steps`."""
-        return self._place
-
-    @property
-    def moment(self) -> Moment | None:
+        self.moment: Moment | None = None
         """What is shown; None until a reader has looked."""
-        return self._moment
+        self._at = at
+        self._lock = threading.RLock()
 
     def go(self, place: int) -> None:
         """Show the step at a place, or the nearest one there is."""
         with self._lock:
             place = max(0, min(place, len(self.steps) - 1))
-            if place != self._place:
-                self._place, self._moment = place, None
+            if place != self.place:
+                self.place, self.moment = place, None
                 self.version += 1
 
     def place_of(self, step: int) -> int:
@@ -161,13 +154,13 @@ class Replay:
             if not self.steps:
                 found = tuple(row[0] for row in db.execute(_STEPS))
                 self.recorded, self.steps = bool(found), found or (0,)
-                self._place = 0 if self._at is None else self.place_of(self._at)
-            if self._moment is None:
+                self.place = 0 if self._at is None else self.place_of(self._at)
+            if self.moment is None:
                 try:
-                    self._moment = _moment(db, self.steps[self._place])
+                    self.moment = _moment(db, self.steps[self.place])
                 except (OverflowError, TypeError, ValueError) as error:  # only another program writes these
                     raise sqlite3.DatabaseError("its ids or times are not numbers") from error
-            moment, version = self._moment, self.version
+            moment, version = self.moment, self.version
         hide(db)
         tables = {row[0] for row in db.execute("SELECT name FROM main.sqlite_master WHERE type = 'table'")}
         for table, select in moment.views().items():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from grpo_tui.store.live import Gpu, GpuProcess
@@ -100,11 +101,8 @@ class GpuProbe:
         memory = self._ask("nvmlDeviceGetMemoryInfo", handle)
         use = None if rates is None else float(rates.gpu)
         sensor = getattr(self._nvml, "NVML_TEMPERATURE_GPU", 0)
-        return Gpu(
-            named.index,
-            uuid=named.uuid,
-            pci_bus_id=named.pci_bus_id,
-            name=named.name,
+        return replace(
+            named,
             use_percent=use,
             memory_used_bytes=None if memory is None else int(memory.used),
             memory_total_bytes=None if memory is None else int(memory.total),

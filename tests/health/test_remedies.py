@@ -183,7 +183,7 @@ def test_a_signal_is_predicted_as_the_advantages_say(scale: str, weights: tuple[
     real = aggregate(columns, places, weights, scale, "sum_then_normalize")
     settings = Settings(weights=weights, names=("a", "b", "c"))
     for group, found in zip(scores, real["groups"], strict=True):
-        facts = facts_of(a_group(0, "p", group, weights), "p", settings)
+        facts = facts_of(a_group(0, "p", group, weights).completions, "p", settings)
         totals = [real["totals"][i] for i in found["indices"]]
         if None not in totals:
             assert _differs(facts, settings, weights) == (signal_of(totals, found["advantages"]) == "some")

@@ -6,7 +6,6 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -39,7 +38,7 @@ def group(
         Completion(n, text, tuple(row), totals[n], given[n], 9, truncated, masked=masked)
         for n, (row, text) in enumerate(zip(rewards, texts or "abcdefgh", strict=False))
     ]
-    return facts_of(SimpleNamespace(completions=members), "prompt", settings)
+    return facts_of(members, "prompt", settings)
 
 
 MIXED = group([(0.0,), (1.0,), (0.0,), (1.0,)])
