@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from statistics import fmean, variance
 from typing import Any, Literal
 
 from grpo_tui.core.evaluations import WITHOUT_GAIN
@@ -142,7 +143,7 @@ class Watched:
 
     def _mean(self) -> str:
         about = self.condition
-        mean = math.fsum(value for _, value in self._rows) / len(self._rows)
+        mean = fmean(value for _, value in self._rows)
         if not COMPARISONS[about.sign](mean, about.value):
             return ""
         over = f" over {about.steps} steps" if about.steps > 1 else ""
@@ -154,7 +155,7 @@ class Watched:
         after = [value for at, value in self._rows if at > step - about.steps]
         if min(len(before), len(after)) < LEAST_ROWS:
             return ""
-        gain = _average(after) - _average(before)
+        gain = fmean(after) - fmean(before)
         most = gain + INTERVAL * math.sqrt(_squared_error(before) + _squared_error(after))
         if most >= about.value:
             return ""
@@ -180,11 +181,6 @@ class Watched:
         return f"the run has used {used:.3g} {unit}" if self._held else ""
 
 
-def _average(values: list[float]) -> float:
-    return math.fsum(values) / len(values)
-
-
 def _squared_error(values: list[float]) -> float:
     """Return the squared standard error of the mean."""
-    mean = _average(values)
-    return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1) / len(values)
+    return variance(values) / len(values)

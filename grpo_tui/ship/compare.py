@@ -84,8 +84,8 @@ def compare(
         judge = options.correct or ""
         if judge not in kept.results:
             _load(lab, config)
-            chosen = _answer_all(lab, config, policies, options, kept, tell)
-            kept.finish(judge, _result(lab, config, policies, options, kept, chosen))
+            comparing = _Comparing(lab, config, policies, options, kept, tell)
+            kept.finish(judge, comparing.result(comparing.answer_all()))
         return {**kept.results[judge], "file": str(kept.path)}
 
 
@@ -95,73 +95,96 @@ def _load(lab: Lab, config: RunConfig) -> None:
             raise GenerateError(f"the reward {function.name} cannot be loaded: {function.failure.text}")
 
 
-def _answer_all(
-    lab: Lab,
-    config: RunConfig,
-    policies: Sequence[Policy],
-    options: CompareOptions,
-    kept: KeptComparison,
-    tell: Tell,
-) -> ChosenRows:
-    seed = _seed(config, options)
-    chosen = kept.rows
-    for number, policy in enumerate(policies):
+@dataclass(frozen=True, slots=True)
+class _Comparing:
+    lab: Lab
+    config: RunConfig
+    policies: Sequence[Policy]
+    options: CompareOptions
+    kept: KeptComparison
+    tell: Tell
 
-        def told(now: Progress, name: str = policy.name) -> None:
-            tell(name, now)
+    def answer_all(self) -> ChosenRows:
+        """Have every policy answer the rows that are not answered yet, and return all rows."""
+        chosen = self.kept.rows
+        for number, policy in enumerate(self.policies):
 
-        with Generator(
-            replace(config, model=policy.model),
-            told,
-            adapter=policy.adapter or "",
-            tokenizer=policy.tokenizer,
-        ) as generator:
-            if chosen is None:
-                chosen = _choose(config, policy, generator, options, seed)
-                kept.choose(chosen)
-            _answer(lab, generator, number, chosen, options, seed, kept, _block(config, options), told)
-    assert chosen is not None
-    return chosen
+            def told(now: Progress, name: str = policy.name) -> None:
+                self.tell(name, now)
 
+            with Generator(
+                replace(self.config, model=policy.model),
+                told,
+                adapter=policy.adapter or "",
+                tokenizer=policy.tokenizer,
+            ) as generator:
+                if chosen is None:
+                    chosen = self._choose(policy, generator)
+                    self.kept.choose(chosen)
+                self.answer(generator, number, chosen, _block(self.config, self.options), told)
+        assert chosen is not None
+        return chosen
 
-def _choose(
-    config: RunConfig, first: Policy, generator: Generator, options: CompareOptions, seed: int
-) -> ChosenRows:
-    """Choose rows as training splits them. Length filters use the tokenizer of the config's model."""
-    held = True if options.held else None
-    if first.model == config.model:
-        return generator.rows(options.rows, seed, held=held)
-    with Generator(config, generator.tell) as own:
-        return own.rows(options.rows, seed, held=held)
+    def _choose(self, first: Policy, generator: Generator) -> ChosenRows:
+        """Choose rows as training splits them. Length filters use the tokenizer of the config's model."""
+        seed, held = _seed(self.config, self.options), True if self.options.held else None
+        if first.model == self.config.model:
+            return generator.rows(self.options.rows, seed, held=held)
+        with Generator(self.config, generator.tell) as own:
+            return own.rows(self.options.rows, seed, held=held)
 
+    def answer(
+        self,
+        generator: Generator,
+        policy: int,
+        chosen: ChosenRows,
+        block: int,
+        tell: Callable[[Progress], None],
+    ) -> None:
+        """Have a policy answer rows, as many at a time as a block has."""
+        kept, samples = self.kept, self.options.samples
+        whole, seed = len(chosen.rows) * samples, _seed(self.config, self.options)
+        for start in range(0, len(chosen.rows), block):
+            places = range(start, min(start + block, len(chosen.rows)))
+            if all((policy, place) in kept.answers for place in places):
+                continue
+            before = start * samples
 
-def _answer(
-    lab: Lab,
-    generator: Generator,
-    policy: int,
-    chosen: ChosenRows,
-    options: CompareOptions,
-    seed: int,
-    kept: KeptComparison,
-    block: int,
-    tell: Callable[[Progress], None],
-) -> None:
-    whole = len(chosen.rows) * options.samples
-    for start in range(0, len(chosen.rows), block):
-        places = range(start, min(start + block, len(chosen.rows)))
-        if all((policy, place) in kept.answers for place in places):
-            continue
-        before = start * options.samples
+            def told(now: Progress, before: int = before) -> None:
+                tell(replace(now, done=before + now.done, of=whole) if now.of else now)
 
-        def told(now: Progress, before: int = before) -> None:
-            tell(replace(now, done=before + now.done, of=whole) if now.of else now)
+            generator.tell = told
+            rows = [chosen.rows[place] for place in places]
+            generated = generator.answers(rows, samples, seed + before)
+            found = _scored(self.lab, generated)
+            names = ("engine", "device", "temperature", "max_tokens")
+            about = {name: getattr(generated, name) for name in names}
+            kept.add(policy, dict(zip(places, found, strict=True)), about)
 
-        generator.tell = told
-        rows = [chosen.rows[place] for place in places]
-        generated = generator.answers(rows, options.samples, seed + before)
-        found = _scored(lab, generated)
-        about = {name: getattr(generated, name) for name in ("engine", "device", "temperature", "max_tokens")}
-        kept.add(policy, dict(zip(places, found, strict=True)), about)
+    def result(self, chosen: ChosenRows) -> dict[str, Any]:
+        """Return the result once all rows are answered."""
+        lab, config, kept, rows = self.lab, self.config, self.kept, chosen.rows
+        places = range(len(rows))
+        answers = [[kept.answers[number, at] for at in places] for number in range(len(self.policies))]
+        every = [scores for policy in answers for one in policy for scores in one.scores]
+        column = gold_column_of(config, list(rows[0].columns))
+        functions = [FunctionScore(f, tuple(scores[f.index] for scores in every)) for f in lab.functions]
+        measures = measured(lab, config, rows, column, [f.index for f in lab.functions])
+        judge, forms = find_judge(measures, functions, self.options.correct), find_forms(measures)
+        named = [policy.name for policy in self.policies]
+        names, weights = [f.name for f in lab.functions], [f.weight for f in lab.functions]
+        listed = [{"name": p.name, "path": p.adapter or p.model, "step": p.step} for p in self.policies]
+        return {
+            "rows": len(rows),
+            "samples": self.options.samples,
+            "seed": _seed(config, self.options),
+            "held": chosen.held,
+            "prompts": self.options.prompts,
+            "policies": listed,
+            **compared(Asked(named, rows, answers, names, weights, judge, forms)),
+            "sampling": kept.about,
+            "notes": [*chosen.notes, *_notes(config, kept)],
+        }
 
 
 def _scored(lab: Lab, generated: Generated) -> list[Answers]:
@@ -185,39 +208,6 @@ def _scored(lab: Lab, generated: Generated) -> list[Answers]:
 
 def _finite(score: float | None) -> float | None:
     return score if score is not None and math.isfinite(score) else None
-
-
-def _result(
-    lab: Lab,
-    config: RunConfig,
-    policies: Sequence[Policy],
-    options: CompareOptions,
-    kept: KeptComparison,
-    chosen: ChosenRows,
-) -> dict[str, Any]:
-    rows = chosen.rows
-    answers = [[kept.answers[number, at] for at in range(len(rows))] for number in range(len(policies))]
-    every = [scores for policy in answers for one in policy for scores in one.scores]
-    column = gold_column_of(config, list(rows[0].columns))
-    functions = [FunctionScore(f, tuple(scores[f.index] for scores in every)) for f in lab.functions]
-    measures = measured(lab, config, rows, column, [f.index for f in lab.functions])
-    judge = find_judge(measures, functions, options.correct)
-    names, weights = [f.name for f in lab.functions], [f.weight for f in lab.functions]
-    asked = Asked(
-        [policy.name for policy in policies], rows, answers, names, weights, judge, find_forms(measures)
-    )
-    listed = [{"name": p.name, "path": p.adapter or p.model, "step": p.step} for p in policies]
-    return {
-        "rows": len(rows),
-        "samples": options.samples,
-        "seed": _seed(config, options),
-        "held": chosen.held,
-        "prompts": options.prompts,
-        "policies": listed,
-        **compared(asked),
-        "sampling": kept.about,
-        "notes": [*chosen.notes, *_notes(config, kept)],
-    }
 
 
 def _notes(config: RunConfig, kept: KeptComparison) -> list[str]:

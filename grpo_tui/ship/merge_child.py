@@ -11,7 +11,7 @@ import gc
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -130,11 +130,8 @@ class Child:
         return {
             "dtype": dtype,
             "size_bytes": sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()),
-            "tokens": found.tokens,
-            "max_difference": found.max_difference,
-            "kl": found.kl,
+            **asdict(found),
             "base_kl": base_kl,
-            "top1": found.top1,
             "rounded_away": rounded_away,
         }
 

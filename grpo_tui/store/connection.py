@@ -17,10 +17,9 @@ from grpo_tui.core.text import one_line
 from grpo_tui.store.json_file import not_regular
 from grpo_tui.store.replay import Moment, Replay, hide, is_replayed, replay_of
 from grpo_tui.store.schema import (
-    FINDINGS,
     INDEXES,
     LATER_COLUMNS,
-    RELOADED,
+    LATER_TABLES,
     SCHEMA_VERSION,
     TABLES,
     prepare_spans,
@@ -87,9 +86,9 @@ def open_writer(path: Path) -> sqlite3.Connection:
         else:
             _check_version(path, version)
             _refuse_programs(path, connection)
-            connection.executescript(RELOADED)
-            _add_columns(connection)
-        connection.executescript(INDEXES + FINDINGS + RELOADED)
+        connection.executescript(LATER_TABLES)
+        _add_columns(connection)
+        connection.executescript(INDEXES)
         prepare_spans(connection)
     except SQLITE_ERRORS as error:
         connection.close()
@@ -200,7 +199,7 @@ def _connect(path: Path, options: str) -> sqlite3.Connection:
         uri, uri=True, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False
     )
     connection.row_factory = sqlite3.Row
-    connection.text_factory = _text
+    connection.text_factory = lambda data: data.decode("utf-8", "replace")
     return connection
 
 
@@ -215,10 +214,6 @@ def _refuse_programs(path: Path, connection: sqlite3.Connection) -> None:
     if found is not None:
         connection.close()
         raise DamagedError(f"{path}: not a record: it holds the {found[0]} {one_line(str(found[1]), 60)}.")
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "replace")
 
 
 def _check_version(path: Path, version: int) -> None:

@@ -125,23 +125,22 @@ CREATE TABLE IF NOT EXISTS metric_span (
     PRIMARY KEY (level, key, block)) WITHOUT ROWID;
 """
 
-FINDINGS = """
+LATER_TABLES = """
 CREATE TABLE IF NOT EXISTS finding (
     rule TEXT NOT NULL, first_step INTEGER NOT NULL, last_step INTEGER NOT NULL, severity TEXT NOT NULL,
     message TEXT NOT NULL, evidence TEXT NOT NULL, remedies TEXT NOT NULL,
     opened_at REAL NOT NULL, changed_at REAL NOT NULL, closed_at REAL, PRIMARY KEY (rule, first_step));
-"""
-"""Findings made while training. A writer adds the table if missing; readers work without it."""
 
-RELOADED = """
 CREATE TABLE IF NOT EXISTS reloaded_function (
     attempt INTEGER NOT NULL, since_step INTEGER NOT NULL, idx INTEGER NOT NULL, at REAL NOT NULL,
     source TEXT NOT NULL, sha256 TEXT NOT NULL, text TEXT NOT NULL, name TEXT, weight REAL,
     PRIMARY KEY (attempt, since_step, idx)) WITHOUT ROWID;
 """
-"""Reward functions reloaded while training, from the first step that they scored. A writer adds the table if
-missing; readers work without it. A list of other functions has numbers of its own (`idx`), above all earlier
-ones of the attempt, so that (attempt, idx) is one name.
+"""Tables that a file may lack. A writer adds them; readers work without.
+
+`finding` has the findings made while training. `reloaded_function` has reward functions reloaded while
+training, from the first step that they scored. A list of other functions has numbers of its own (`idx`),
+above all earlier ones of the attempt, so that (attempt, idx) is one name.
 """
 
 NUMBER = "CASE WHEN typeof({0}) IN ('real', 'integer') AND abs({0}) < 9e999 THEN {0} END"

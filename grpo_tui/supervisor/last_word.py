@@ -141,7 +141,7 @@ def _how(ended: Ended, ranks: list[RankState], said: str) -> tuple[str, dict[str
     if not ranks and (trouble := port_trouble(said)):
         cause = f"the launcher failed: {trouble}. Choose another port with --main_process_port or MASTER_PORT"
         return "failed", {"type": "", "message": trouble, "cause": cause}
-    return verdict(Death(ended.code, first, ended.starved, ended.folder.log.name))
+    return verdict(ended.code, first, starved=ended.starved, log=ended.folder.log.name)
 
 
 def _lost(attempt: int, ranks: list[RankState]) -> list[Dropped]:
@@ -178,34 +178,29 @@ _DOING = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Death:
-    """What is known about a training process that died without reporting why."""
+def verdict(
+    code: int | None, last: RankState | None = None, *, starved: bool = False, log: str = "train.log"
+) -> tuple[str, dict[str, Any]]:
+    """Return state and error of an attempt whose trainer could not record its own end.
 
-    code: int | None
-    """Exit code, negative for a signal; None when it was not a child of this process."""
-    last: RankState | None = None
-    """Last state it reported."""
-    starved: bool = False
-    """The kernel killed some process for lack of memory while it ran."""
-    log: str = "train.log"
-
-
-def verdict(death: Death) -> tuple[str, dict[str, Any]]:
-    """Return state and error of an attempt whose trainer could not record its own end."""
-    doing, where = doing_of(death.last), f"see {death.log}"
-    if death.code is not None and death.code < 0:
-        number = -death.code
+    Args:
+        code: Exit code, negative for a signal; None when it was not a child of this process.
+        last: Last state it reported.
+        starved: The kernel killed some process for lack of memory while it ran.
+    """
+    doing, where = doing_of(last), f"see {log}"
+    if code is not None and code < 0:
+        number = -code
         name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
         why = _WHY.get(name, f"ended by {name}")
-        if name == "SIGKILL" and death.starved:
+        if name == "SIGKILL" and starved:
             why = _STARVED
         message = f"the training process was {why}" if why.startswith(("killed", "ended")) else why
         return "crashed", {"type": name, "message": message, "cause": f"{why}{doing}; {where}"}
-    gone = f"the training process ended with code {death.code}"
-    if death.code is None:
+    gone = f"the training process ended with code {code}"
+    if code is None:
         gone = "the training process is gone"
-        doing += ", most likely killed by the out-of-memory killer" if death.starved else ""
+        doing += ", most likely killed by the out-of-memory killer" if starved else ""
     return "crashed", {
         "type": "",
         "message": gone,

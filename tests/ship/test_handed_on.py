@@ -97,7 +97,7 @@ ANSWER = Answers(("2",), (1,), (False,), ((1.0,),))
 
 
 def test_the_seed_of_a_block_is_that_of_its_place_whatever_was_answered_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = tuple(DatasetRow(n, f"{n}?", {}) for n in range(1, 6))
     asked: list[tuple[tuple[int, ...], int, int]] = []
@@ -110,12 +110,12 @@ def test_the_seed_of_a_block_is_that_of_its_place_whatever_was_answered_before(
     generator: Any = SimpleNamespace(answers=answers, tell=None)
     options = CompareOptions(samples=3)
     lab: Any = None
+    config = replace(config, grpo={**config.grpo, "seed": 100})
     with KeptComparison(tmp_path / "a.jsonl", {"key": "a"}) as kept:
         kept.add(0, {2: ANSWER, 3: ANSWER}, {})
+        comparing = compare._Comparing(lab, config, POLICIES, options, kept, lambda name, now: None)
         for policy in (0, 1):
-            compare._answer(
-                lab, generator, policy, ChosenRows(rows, True, ()), options, 100, kept, 2, lambda now: None
-            )
+            comparing.answer(generator, policy, ChosenRows(rows, True, ()), 2, lambda now: None)
     first, second, third = ((1, 2), 3, 100), ((3, 4), 3, 106), ((5,), 3, 112)
     assert asked == [first, third, first, second, third]
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from grpo_tui.store.live import RankState
-from grpo_tui.supervisor.last_word import Death, starvation_kills, verdict
+from grpo_tui.supervisor.last_word import starvation_kills, verdict
 
 SILENT = ", and did not say why"
 JUDGE = RankState(0, 1, 1.0, phase="reward", reward_function="judge", reward_call=3)
@@ -18,36 +19,36 @@ JUDGE = RankState(0, 1, 1.0, phase="reward", reward_function="judge", reward_cal
     ("death", "cause"),
     [
         (
-            Death(-signal.SIGKILL, RankState(0, 1, 1.0, phase="generate")),
+            verdict(-signal.SIGKILL, RankState(0, 1, 1.0, phase="generate")),
             "killed with SIGKILL, by a user or by the out-of-memory killer, while generating",
         ),
         (
-            Death(-signal.SIGKILL, JUDGE, starved=True),
+            verdict(-signal.SIGKILL, JUDGE, starved=True),
             "killed by the out-of-memory killer (SIGKILL), while reward function 'judge' ran",
         ),
         (
-            Death(-signal.SIGSEGV, JUDGE),
+            verdict(-signal.SIGSEGV, JUDGE),
             "a native library crashed (SIGSEGV), while reward function 'judge' ran",
         ),
-        (Death(-signal.SIGXCPU), "it reached its CPU time limit (SIGXCPU; `ulimit -t`)"),
-        (Death(-signal.SIGUSR1, starved=True), "ended by SIGUSR1"),
-        (Death(-99), "ended by signal 99"),
+        (verdict(-signal.SIGXCPU), "it reached its CPU time limit (SIGXCPU; `ulimit -t`)"),
+        (verdict(-signal.SIGUSR1, starved=True), "ended by SIGUSR1"),
+        (verdict(-99), "ended by signal 99"),
         (
-            Death(0, JUDGE),
+            verdict(0, JUDGE),
             "the training process ended with code 0, while reward function 'judge' ran, and did not say why",
         ),
         (
-            Death(None, starved=True),
+            verdict(None, starved=True),
             "the training process is gone, most likely killed by the out-of-memory killer" + SILENT,
         ),
         (
-            Death(None, RankState(0, 1, 1.0, phase="save")),
+            verdict(None, RankState(0, 1, 1.0, phase="save")),
             "the training process is gone, while saving, and did not say why",
         ),
     ],
 )
-def test_the_cause_names_how_it_ended_and_in_what(death: Death, cause: str) -> None:
-    state, error = verdict(death)
+def test_the_cause_names_how_it_ended_and_in_what(death: tuple[str, dict[str, Any]], cause: str) -> None:
+    state, error = death
     assert state == "crashed"
     assert error["cause"] == f"{cause}; see train.log"
     assert error["message"]
