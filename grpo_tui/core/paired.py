@@ -23,12 +23,7 @@ TIE = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How far a policy's mean is above the other's.
-
-    Attributes:
-        low: Lower end of the 95 % interval, None with fewer than two prompts.
-        high: Upper end, likewise.
-    """
+    """How far a policy's mean is above the other's, with its 95 % interval if there are two prompts."""
 
     mean: float
     low: float | None
@@ -55,14 +50,10 @@ class Wins:
 
 
 def difference(base: Sequence[float | None], policy: Sequence[float | None]) -> Difference | None:
-    """Compare two policies by their means for the same prompts.
-
-    Args:
-        base: One mean per prompt. A prompt without a score on either side is left out.
-        policy: The same for the policy being judged.
+    """Compare two policies by their means for the same prompts. A prompt without both is left out.
 
     Returns:
-        None when no prompt has both.
+        How far `policy` is above `base`; None when no prompt has both.
     """
     gains = _gains(base, policy)
     count = len(gains)
@@ -89,13 +80,10 @@ def _gains(base: Sequence[float | None], policy: Sequence[float | None]) -> list
 
 
 def t_quantile(freedom: float) -> float:
-    """Return the 97.5 % quantile of Student's t.
+    """Return the 97.5 % quantile of Student's t, for a `freedom` of at least 1, not necessarily whole.
 
     From five degrees of freedom on, uses the Cornish-Fisher expansion (Abramowitz and Stegun 1964, 26.7.5),
     accurate to three digits. Below five the distribution itself is inverted.
-
-    Args:
-        freedom: At least 1, not necessarily whole.
     """
     if freedom < _SERIES_FROM:
         return _inverted(freedom)
@@ -133,10 +121,7 @@ def _inverted(freedom: float) -> float:
 def pass_at(k: int, right: int, of: int) -> float:
     """Return an unbiased estimate of the probability that at least one of `k` completions is right.
 
-    1 - C(n-c,k)/C(n,k) for c of n right (Chen et al. 2021, https://arxiv.org/abs/2107.03374).
-
-    Args:
-        k: At most `of`.
+    1 - C(n-c,k)/C(n,k) for c of n right, k at most n (Chen et al. 2021, https://arxiv.org/abs/2107.03374).
     """
     return 1 - comb(of - right, k) / comb(of, k)
 

@@ -44,11 +44,8 @@ class PromptMemory:
     """What a run remembers of one prompt.
 
     Attributes:
-        key: of the prompt, as recorded with its groups.
-        kind: its class.
-        visits: how often it was answered.
+        key: as recorded with its groups.
         first, last: share of right completions in the first and the last third of the visits.
-        first_step, last_step: of the visits.
         group: number of the newest group.
     """
 

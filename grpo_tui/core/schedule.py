@@ -25,8 +25,6 @@ class Scheduled:
     Attributes:
         step: It is applied at the safe point after this step.
         changes: Name to value, as given.
-        asked_at: When it was scheduled.
-        by: Who scheduled it.
         decided_at: When it was applied, rejected or canceled; 0 while it waits.
         reason: Why it was rejected.
         left: When it was applied in steps that a resume has left since.

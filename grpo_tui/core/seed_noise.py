@@ -29,7 +29,6 @@ class SeedDifference:
     Attributes:
         low: None with fewer than two seeds, or if all values agree so that there is no noise to measure.
         seeds: Number of seeds counted in the other set and in this one.
-        paired: Whether runs of the same seed were paired.
     """
 
     mean: float
@@ -53,11 +52,7 @@ def pairs_of(base: Collection[int], other: Collection[int]) -> list[int]:
 
 
 def seed_difference(base: Mapping[int, float], other: Mapping[int, float]) -> SeedDifference | None:
-    """Compare two sets by one value for each seed.
-
-    Returns:
-        None when a set has no value.
-    """
+    """Compare two sets by one value for each seed; None when a set has no value."""
     pairs = pairs_of(base, other)
     if pairs:
         gains = [other[seed] - base[seed] for seed in pairs]

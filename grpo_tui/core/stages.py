@@ -28,7 +28,6 @@ class StageNow:
     """The stage that trains, and the stages before it.
 
     Attributes:
-        names: Names of all stages, in order.
         starts: Step after which each stage so far began. The last one trains.
         limit: Most steps of this stage.
         later: Most steps of all later stages.
@@ -36,7 +35,6 @@ class StageNow:
         because: Why the stage before ended.
         references: Of each stage so far, the step of the checkpoint that its KL is measured from; 0 for the
             base model.
-        new_optimizer: Whether the stage begins without the optimizer's state.
     """
 
     names: tuple[str, ...]

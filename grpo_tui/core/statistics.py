@@ -146,14 +146,8 @@ def variance_shares(
     """Return the share of the within-group variance of the weighted total that each function contributes.
 
     Function k has cov(w_k r_k, total) / var(total), summed over the groups, each centred on its own mean.
-    The shares sum to 1 (covariance decomposition of the variance of a sum).
-
-    Args:
-        groups: Rewards per group, completion and function. A missing one counts as 0.
-        normalized: As in `group_covariances`.
-
-    Returns:
-        One share per function. All are None when no group has any variance.
+    The shares sum to 1 (covariance decomposition of the variance of a sum), or all are None without any
+    variance. For `groups` and `normalized` see `group_covariances`.
     """
     sums = [group_covariances(group, weights, normalized=normalized) for group in groups]
     return shares_of(sums, len(weights))

@@ -128,11 +128,7 @@ class TokenScores:
 
     @classmethod
     def from_wire(cls, body: Mapping[str, Any]) -> TokenScores:
-        """Rebuild the scores from the data of `to_wire`.
-
-        Raises:
-            ValueError: The data has another shape.
-        """
+        """Rebuild the scores from the data of `to_wire`; a ValueError when it has another shape."""
         try:
             columns: Mapping[str, Sequence[Any]] = body["tokens"]
             rows = zip(*(columns[name] for name in NAMES), strict=True)

@@ -19,12 +19,10 @@ _NORMAL = 0.954
 
 
 class Course:
-    """One metric over a run. Values that are not finite are counted separately.
+    """One metric over a run. Values that are not finite are not in `count`.
 
     Attributes:
-        count: Number of finite values.
-        best: Highest mean of `LEVEL` consecutive values.
-        best_step: Step at which the window of `best` ends.
+        best: Highest mean of `LEVEL` consecutive values, and the step at which they end.
     """
 
     __slots__ = (

@@ -131,11 +131,9 @@ class Visits:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One step, or a stretch of steps of a long run.
+    """One step, or a stretch of steps of a long run, both ends included.
 
     Attributes:
-        first_step: First step, inclusive.
-        step: Last step, inclusive.
         values: Metrics by TRL's keys. The mean over a stretch; NaN where no value is finite.
         missing: Keys with a value that is NaN or infinite.
         groups: Training groups; a sample of them in a long run.

@@ -46,12 +46,10 @@ _OPTIONAL = frozenset({"kl", "eval_reward", ZERO_STD, CLIPPED, SKIPPED})
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The rules' verdict on a run.
+    """The rules' verdict on a run, worst first, and the rules that the config turns off.
 
     Attributes:
-        findings: Worst first.
         unknown: Metrics that were not logged. Rules about them say nothing.
-        off: Rules that the config turns off.
     """
 
     findings: tuple[Finding, ...]

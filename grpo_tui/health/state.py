@@ -130,12 +130,10 @@ class RunState:
 
     Attributes:
         courses: Metrics by TRL's key, `phase/NAME` for the seconds of a phase, and `NO_SIGNAL`.
-        low: Lowest total of the run.
-        high: Highest total of the run.
+        low, high: Lowest and highest total of the run.
         prompts: Totals by prompt key.
         at_best: Means of the metrics where the mean of the reward is highest.
         texts_differed: Number of groups with different texts and no signal.
-        groups: Number of groups seen.
     """
 
     def __init__(self, settings: Settings, prompts: Mapping[str, Visits] | None = None) -> None:

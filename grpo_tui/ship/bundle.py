@@ -44,10 +44,9 @@ class BundleError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A bundle that was written.
+    """A bundle that was written, with its unpacked size.
 
     Attributes:
-        size_bytes: Of all its files, unpacked.
         notes: What the user should know: files that changed since, settings that were left out.
     """
 
@@ -60,10 +59,9 @@ class Written:
 def write_bundle(
     folder: RunFolder, spec: RunSpec, config: RunConfig, target: Path, *, with_model: bool = False
 ) -> Written:
-    """Write the bundle of a run.
+    """Write the bundle of a run into a new folder, or a new file that ends in .zip.
 
     Args:
-        target: A new folder, or a new file that ends in .zip.
         with_model: Whether to include a local model of any size, not only a small one.
 
     Raises:

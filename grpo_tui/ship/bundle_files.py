@@ -43,16 +43,13 @@ def sha256_of(file: Path) -> str:
 
 
 class Packing:
-    """Assigns files to names in a bundle, and rewrites a config to these names.
-
-    Args:
-        config: The run's config, resolved.
-        with_model: Whether to include a local model of any size.
+    """Assigns files to names in a bundle, and rewrites a resolved config to these names.
 
     Attributes:
         values: The config for the bundle, in TRL's YAML keys.
         files: Name in the bundle → file, for those to copy.
-        models: Name in the bundle → folder of a local model. Its files are in `files` only if it is included.
+        models: Name in the bundle → folder of a local model. Its files are in `files` only if it is small,
+            or with `with_model`.
         left_out: Keys that were removed, with the reason.
     """
 

@@ -78,11 +78,10 @@ class Exchange:
     """A prompt and its answers.
 
     Attributes:
-        text: What was asked last.
         row: Columns of the dataset row with this prompt; None when there is none.
+        first: Whether it begins a conversation.
         report: Scores of the answers that were not stopped, in their order; None without scores.
         notes: What could not be done, for the user.
-        first: Whether it begins a conversation.
     """
 
     text: str
@@ -341,10 +340,7 @@ class Chat(Closing):
     # -- keeping ---------------------------------------------------------------------------------
 
     def keep_case(self, place: int) -> tuple[Path, str]:
-        """Add a policy's last answer to the config's case file, with its current scores.
-
-        Returns:
-            The file, and the name of the case in it.
+        """Add a policy's last answer to the config's case file, with its scores. Return file and case name.
 
         Raises:
             KeepError: There is no scored answer.

@@ -26,11 +26,7 @@ class KeptError(RuntimeError):
 
 
 class KeptComparison(Closing):
-    """Exclusive owner of a comparison's file; a context manager.
-
-    Args:
-        path: Created if missing.
-        header: Describes what is compared. A file with another header is started over.
+    """Exclusive owner of a comparison's file; a context manager. A file with another header is started over.
 
     Attributes:
         rows: The chosen rows; None until they are chosen.

@@ -70,15 +70,11 @@ class Child:
         config: Mapping[str, Any] | None,
         folder: str,
     ) -> dict[str, Any]:
-        """Merge, write the model into a folder, and check it.
+        """Merge, write the model into an empty folder, and check it, with results as in `merging.Merged`.
 
         Args:
             texts: Texts to check it on, besides `TEXTS`.
             config: Config of the adapter's run.
-            folder: An empty folder.
-
-        Returns:
-            The check's results, as in `merging.Merged`.
 
         Raises:
             MergeError: It cannot be merged.
@@ -157,10 +153,9 @@ def difference(expected: Sequence[Any], found: Sequence[Any]) -> Difference:
 
 
 def refuse_different(found: Difference, base_kl: float, dtype: str) -> None:
-    """Refuse a merged model that does not answer as the adapter on its base does.
+    """Refuse a merged model that does not answer as the adapter on its base in float32 does.
 
     Args:
-        found: Its difference from the adapter on its base in float32.
         base_kl: KL of the base alone caused by rounding it to the dtype.
 
     Raises:

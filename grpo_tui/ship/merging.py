@@ -127,8 +127,7 @@ def merge(
 def refuse_no_room(parameters: int, dtype: str, memory_bytes: int, disk_bytes: int) -> None:
     """Refuse a merge for which this machine has too little memory or disk space.
 
-    Args:
-        parameters: Parameters of the base; shared ones count once.
+    Parameters of the base that are shared count once.
 
     Raises:
         MergeError: One of them is not enough.

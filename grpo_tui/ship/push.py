@@ -65,11 +65,7 @@ class PushError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class PushFile:
-    """A file to upload.
-
-    Attributes:
-        content: Its content if it is made for the upload; None for a file on disk.
-    """
+    """A file to upload. `content` is set if it is made for the upload."""
 
     name: str
     path: Path
@@ -87,11 +83,7 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """What would be uploaded, and where to.
-
-    Attributes:
-        card: Where the model card comes from: `file`, `record` or empty without one.
-    """
+    """What would be uploaded, and where to, with the source of the card: `file`, `record` or empty."""
 
     folder: Path
     repo: str
@@ -173,10 +165,7 @@ def _refuse_secrets(file: PushFile) -> None:
 
 
 def upload(planned: Upload, *, update: bool) -> str:
-    """Upload the files, and return the URL of the commit.
-
-    Args:
-        update: Add a commit to a repository that exists. Otherwise it must not exist.
+    """Upload the files to a new repository, or with `update` to an old one. Return the URL of the commit.
 
     Raises:
         PushError: The Hub cannot be reached or refuses.

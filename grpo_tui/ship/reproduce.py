@@ -176,9 +176,7 @@ def machine_here() -> dict[str, Any]:
 def differences(bundle: Bundle, here: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return what differs between the machine of a bundle and another, as subject → lines.
 
-    Args:
-        bundle: The bundle.
-        here: As returned by `machine_here`, or the record of a run.
+    `here` is as returned by `machine_here`, or the record of a run.
     """
     there, found = bundle.machine, {}
     for key in ("threads", "processor", "python"):
@@ -215,13 +213,7 @@ def _items(value: Any) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """The result of comparing a run with a bundle.
-
-    Attributes:
-        steps: Number of steps compared.
-        values: Number of values compared.
-        differs: First difference as (step, key, value in the bundle, value here), None if all are equal.
-    """
+    """Number of steps and values compared, and what differs first: (step, key, in the bundle, here)."""
 
     steps: int
     values: int
@@ -250,13 +242,9 @@ def verify(
     *,
     exact: bool,
 ) -> Verified:
-    """Compare the values that two runs logged, up to a step. Times are not compared.
+    """Compare the values that two runs logged as (step, values), up to a step. Times are not compared.
 
-    Args:
-        there: The rows of the bundle, as (step, values).
-        here: The rows of the reproduction.
-        last_step: Inclusive; None for all of the bundle.
-        exact: Whether every bit counts, else values are compared to rounding.
+    With `exact` every bit counts, else values are compared to rounding.
     """
     expected, found = _by_step(there, last_step), _by_step(here, last_step)
     values = 0

@@ -88,10 +88,7 @@ class RunFacts:
 
 
 def read_facts(root: Path, name: str) -> RunFacts:
-    """Read a run folder.
-
-    Args:
-        root: The folder, which may be a copy of logs from TRL or verl.
+    """Read a run folder, which may be a copy of logs from TRL or verl.
 
     Raises:
         RunDatabaseError: It holds no run, or its record is damaged.

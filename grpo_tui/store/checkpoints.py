@@ -80,8 +80,7 @@ def judge(path: Path) -> Verdict:
 def weights_fault(path: Path, *, links: bool = False) -> str:
     """Return why the weights of a model or an adapter are incomplete; empty when nothing is missing.
 
-    Args:
-        links: Whether files may be links, as in the cache of the Hub.
+    With `links`, files may be links, as in the cache of the Hub.
     """
 
     def there(name: str) -> Path:
@@ -134,11 +133,7 @@ def has_new_optimizer(checkpoint: Path) -> bool:
 
 
 def refused_at_resume(checkpoint: Path, asked: Mapping[str, Any], *, new_optimizer: bool = False) -> str:
-    """Return why changed settings prevent a resume from this checkpoint; empty when they do not.
-
-    Args:
-        new_optimizer: Whether the optimizer's state is to be left out.
-    """
+    """Return why changed settings prevent a resume from this checkpoint; empty when they do not."""
     if new_optimizer and (checkpoint / DEEPSPEED).exists():
         return "DeepSpeed loads the optimizer together with the model. Leave out --optimizer new"
     found = (read_object(checkpoint / MARKER) or {}).get("settings")
@@ -165,11 +160,7 @@ def refused_at_resume(checkpoint: Path, asked: Mapping[str, Any], *, new_optimiz
 
 
 def newest_usable(folder: RunFolder, before: int | None = None) -> tuple[Verdict | None, list[Verdict]]:
-    """Return the newest checkpoint a run can resume from, and the newer ones that were skipped.
-
-    Args:
-        before: Consider only checkpoints of earlier steps than this one.
-    """
+    """Return the newest checkpoint to resume from (`before` a step), and the newer ones that were skipped."""
     passed: list[Verdict] = []
     for path in reversed(folder.checkpoints()):
         verdict = judge(path)

@@ -180,11 +180,9 @@ class LogReader(RunFile):
         limit: int = 500,
         piece: int = PIECE,
     ) -> list[StoredLine]:
-        """Return a page of lines in order.
+        """Return a page of lines in order, from number `first` to `last`, both inclusive.
 
         Args:
-            first: Number of the first line, inclusive.
-            last: Number of the last line, inclusive.
             level: `all`, `folded` (all but metrics and progress bars), `warning` (and errors) or `error`.
             words: Long lines are cut to a piece around this text. It does not filter lines.
             newest: Return the last lines of the range instead of the first.

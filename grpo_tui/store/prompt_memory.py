@@ -20,13 +20,11 @@ PAGE = 500
 
 @dataclass(frozen=True, slots=True)
 class PromptMemories:
-    """All training prompts of a run.
+    """All training prompts of a run, in order of first appearance, and the share of right completions.
 
     Attributes:
         right: total from which on a completion is right: the highest of the run, as in the doctor's rules
             and in the query `all_right`. None when all totals are equal, so that nothing can be said.
-        share: of the completions that are right.
-        prompts: in order of first appearance.
     """
 
     right: float | None
@@ -42,10 +40,7 @@ class PromptMemories:
 def prompt_visits(reader: RunReader, right: float) -> list[tuple[str, int, int, int, int]]:
     """Return key, step, right completions, all completions and a group of every visit, by key and step.
 
-    Completions without a finite total are left out.
-
-    Args:
-        right: total from which on a completion is right.
+    A completion is right from the total `right` on. Those without a finite total are left out.
     """
     rows = reader.all(
         f"SELECT g.prompt_key, g.step, sum(n >= :top), count(n), max(g.id) FROM"

@@ -142,11 +142,7 @@ def quoted(text: str) -> str:
 
 
 class QueryError(ValueError):
-    """A query that cannot be parsed: one sentence, and the position in the line.
-
-    Attributes:
-        at: Position, from 0; may be the end of the line.
-    """
+    """A query that cannot be parsed: one sentence, and the position in the line, from 0."""
 
     def __init__(self, message: str, text: str = "", at: int = 0) -> None:
         super().__init__(message)
@@ -223,13 +219,10 @@ _UNITS = {"k": 1e3, "m": 1e6, "%": 1e-2}
 
 @dataclass(frozen=True, slots=True)
 class QueryToken:
-    """One token of a line.
+    """One token of a line, as written, from position `at` up to `end`.
 
     Attributes:
         kind: `number`, `string`, `name`, `key` (a name after a dot), `op`, `range`, `mark` or `end`.
-        text: As written, including quotes.
-        at: Start position in the line, from 0.
-        end: End position, exclusive.
     """
 
     kind: str

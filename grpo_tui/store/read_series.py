@@ -192,14 +192,7 @@ def read_points(
 def new_points(
     reader: RunReader, after_row: int, limit: int = 512, *, keys: Sequence[str] | None = None
 ) -> tuple[int, dict[str, list[Point]]]:
-    """Return the values of metrics in the rows after `after_row`.
-
-    Args:
-        keys: Only these metrics; None for all.
-
-    Returns:
-        Id of the last row read, and the values by key.
-    """
+    """Return the id of the last row read after `after_row`, and the values by metric: all, or `keys`."""
     last = reader.one(
         "SELECT max(id) FROM (SELECT id FROM metric_row WHERE id > ? ORDER BY id LIMIT ?)",
         after_row,
@@ -300,17 +293,10 @@ def series_window(
     last_step: int | None = None,
     buckets: int = 200,
 ) -> list[SeriesBucket]:
-    """Return one metric between two steps, in about `buckets` stretches of equal length.
+    """Return one metric between two steps, both inclusive, in about `buckets` stretches of equal length.
 
-    Args:
-        key: A metric's key, including those computed here.
-        first_step: Inclusive; None for the start of the series.
-        last_step: Inclusive; None for its end.
-        buckets: A window of fewer steps is returned step by step.
-
-    Returns:
-        The stretches with at least one row, by step. The first and last of a very long window may include a
-        few neighboring steps, because summaries are not split.
+    A window of fewer steps is returned step by step. Stretches without a row are left out. The first and last
+    of a very long window may include a few neighboring steps, because summaries are not split.
     """
     if key in _COLUMNS:
         return _group_window(reader, key, first_step, last_step, buckets)
@@ -447,12 +433,7 @@ def step_stats(
     mode: str = "train",
     totals: tuple[float, float] | None = None,
 ) -> list[StepStat]:
-    """Return the figures of each step with groups, by step.
-
-    Args:
-        first_step: Inclusive.
-        last_step: Inclusive.
-    """
+    """Return the figures of each step with groups between two, both inclusive."""
     rows = reader.all(
         f"{_per_step(reader, totals or total_range(reader, mode))}", mode, first_step, last_step
     )
@@ -614,12 +595,9 @@ _BETWEEN = (
 def sample_series(reader: RunReader, key: str, places: int = 48, neighbours: int = 6) -> list[list[Any]]:
     """Return values of a metric at several places of the run, in logged order.
 
-    Args:
-        places: Number of places, spread evenly over the logged rows and ending at the newest.
-
-    Returns:
-        A list of values per place that has any, without superseded rows. A run of at most `places` ×
-        `neighbours` rows is returned whole. Values are as logged, including None, NaN and infinities.
+    The places are spread evenly over the logged rows and end at the newest. One without a value is left out.
+    A run of at most `places` × `neighbours` rows is returned whole. Values are as logged, including None, NaN
+    and infinities, without superseded rows.
     """
     found = reader.one("SELECT id FROM metric_key WHERE key = ?", key)
     if found is None:

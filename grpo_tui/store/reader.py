@@ -114,12 +114,9 @@ class StoredGroup:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One appearance of a prompt.
+    """One appearance of a prompt, with the text of the completion with the highest total.
 
-    Attributes:
-        mean: Mean of its totals; None when no completion was scored.
-        std: Their standard deviation; None likewise.
-        best: Text of the completion with the highest total; None when none was scored.
+    Mean, std and best are None when no completion was scored.
     """
 
     group: int
@@ -273,10 +270,8 @@ class RunReader(RunFile):
         """Return a page of groups with their completions.
 
         Args:
-            first_step: Lower bound on the step the batch was generated for, inclusive.
-            last_step: Upper bound, inclusive.
+            first_step: Lower bound on the step the batch was generated for; both bounds are inclusive.
             mode: `train`, `eval`, `probe`, or None for all.
-            after_id: Only groups recorded after this one.
             superseded: Include steps that a resume has repeated.
         """
         where, values = ["id > ?"], [after_id]

@@ -35,7 +35,6 @@ class Moment:
     """What was recorded by the end of a step, before the next one began.
 
     Attributes:
-        attempt: The attempt that trained the step.
         row: Id of the newest metric row; `group`, `span` and `line` likewise.
         at: When the step was logged.
         before: When the next step began; infinite at the last one. Anything recorded later is hidden.
@@ -111,10 +110,9 @@ def _number(entry: Any, key: str) -> float:
 
 
 class Replay:
-    """A run shown as of one of its steps. Safe from any thread.
+    """A run shown as of one of its steps, `at` or the first. Safe from any thread.
 
     Args:
-        at: Step to begin with; None for the first.
         judge: Returns the findings that were open, for those whose text has changed since.
         speed: Factor by which it plays faster than the run trained.
     """

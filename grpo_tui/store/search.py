@@ -82,9 +82,6 @@ _KEY = re.compile(
 def read_sort(text: str, functions: Collection[str] = ()) -> tuple[SortKey, ...]:
     """Parse sort keys: `reward`, `-advantage`, `step,-rewards.format`, `reward desc`; empty: newest first.
 
-    Args:
-        functions: Names of the run's reward functions, which may be written without `rewards.`.
-
     Raises:
         QueryError: A key is not a field.
     """
@@ -120,13 +117,11 @@ class StepHits:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Results of a search, complete or so far.
+    """Results of a search, complete or so far: numbers of completions, for `rollouts_of`.
 
     Attributes:
         sort: Order of `ids`; ties are in order of recording.
-        ids: Numbers of the completions found, for `rollouts_of`.
-        searched: Number of completions examined.
-        of: Number of completions to examine.
+        searched, of: Number of completions examined, and to examine.
         over_steps: Distribution over steps, in order, without steps that have no completion.
         complete: False while the search continues, and when it ended early.
         trouble: Why it ended early, or what could not be searched, as a sentence; empty when all was well.
@@ -330,8 +325,6 @@ class Search:
             query: A line of the language, or a parsed query; empty for all completions.
             sort: Keys as typed (`-reward,step`), or parsed; by default the newest step first.
             superseded: Include steps that a resume has repeated.
-            after_group: Only groups recorded after this one.
-            on_part: Called in this thread with what was found so far.
             limit: End soon after this many results, when they are ordered by step.
 
         Raises:

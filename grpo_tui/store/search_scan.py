@@ -66,9 +66,6 @@ class Scan:
     def rows(self, sql: str, values: Sequence[Any], patterns: Sequence[str]) -> tuple[list[Any], int]:
         """Return all rows of a statement, and the number of texts in which a pattern timed out.
 
-        Args:
-            patterns: The patterns that `matches` refers to by number.
-
         Raises:
             ScanStopped: `stop` was called meanwhile.
             ScanFailed: The statement cannot be run.

@@ -32,7 +32,6 @@ class TrialFigures:
         kind: `lora` or `full`.
         machine: Name of the GPU, or `cpu of HOST`.
         planned_bytes: Planned peak memory, without any correction.
-        device: `cuda` or `cpu`.
         at: Seconds since the epoch.
     """
 

@@ -85,14 +85,10 @@ class Writer:
         lost: Callable[[Any], None],
         fatal: Callable[[Exception], bool],
     ) -> None:
-        """Write every record that can be written, in one transaction.
-
-        Args:
-            lost: Called with each record that cannot be written.
-            fatal: Returns True for an error not caused by the record itself.
+        """Write every record that can be written, in one transaction. `lost` gets the others.
 
         Raises:
-            sqlite3.Error: A fatal error; nothing was written.
+            sqlite3.Error: An error for which `fatal` is True, not caused by a record; nothing was written.
         """
         with self._transaction():
             for record in batch:

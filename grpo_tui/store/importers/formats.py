@@ -125,7 +125,6 @@ def batch_of(
     Advantages that were not logged for a whole group are computed.
 
     Args:
-        names: Reward functions.
         epsilon: Added to a group's std.
         size: Group size when the rows of a group are consecutive, 1 when it is unknown; None when they may
             be anywhere.
@@ -255,12 +254,7 @@ def reward_columns(rows: Sequence[Mapping[str, Any]], known: Sequence[str]) -> t
 def trl_batch(
     step: int, at: float, rows: Sequence[Mapping[str, Any]], names: Sequence[str], size: int
 ) -> GenerationBatch:
-    """Build a batch of groups from the rows of a file.
-
-    Args:
-        names: Columns that hold rewards.
-        size: Group size; 1 when unknown.
-    """
+    """Build a batch from the rows of a file. `names` are columns with rewards, a `size` of 1 is unknown."""
     found = []
     for row in rows:
         rewards = {name: _reward(row.get(name)) for name in names}
@@ -346,11 +340,7 @@ def read_lines(
 
 
 def verl_batch(step: int, at: float, rows: Sequence[Mapping[str, Any]], folder: str) -> GenerationBatch:
-    """Build a batch of groups from the rows of a file.
-
-    Args:
-        folder: Name of the folder; `val…` holds validation.
-    """
+    """Build a batch from the rows of a file of a folder, whose name `val…` means validation."""
     key = "uid" if all("uid" in row for row in rows) else "input"
     found = []
     for row in rows:

@@ -39,8 +39,6 @@ class Recording:
     """A run as another tool recorded it.
 
     Attributes:
-        rows: Metrics by step.
-        names: Reward functions of the batches.
         absent: Fields of completions that are missing.
         settings: Settings of the run by TRL's names.
         broken: Place of the first line that cannot be read, by file.
@@ -216,10 +214,7 @@ def _of_trackio(path: Path, query: str, *values: str) -> list[sqlite3.Row] | Non
 
 
 def read_trackio(path: Path, run: str | None) -> Recording:
-    """Read one run of a project file.
-
-    Args:
-        run: Its name; None for the only one.
+    """Read one run of a project file, the only one if it is not named.
 
     Raises:
         ValueError: There is no such run, or it has to be named.
