@@ -13,6 +13,7 @@ from typing import Any
 from grpo_tui.cli.errors import FAILED, OK, REFUSED, USAGE, CommandError, reported
 from grpo_tui.cli.plain import print_text
 from grpo_tui.cli.start import followed, next_free, prepared
+from grpo_tui.core.exchange import mapping
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import plural
 from grpo_tui.ship.bundle import CONFIG, BundleError
@@ -26,7 +27,6 @@ from grpo_tui.ship.reproduce import (
     rows_of,
     verify,
 )
-from grpo_tui.ship.run_facts import mapping
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.read_series import all_metric_rows
 from grpo_tui.store.reader import RunReader

@@ -17,7 +17,6 @@ FACT = "evaluations"
 PREFIX = "evaluate/"
 """Prefix of an evaluation's metrics."""
 WITHOUT_GAIN = f"{PREFIX}without_gain"
-"""Metric of `Evaluations.without_gain`."""
 GAIN, LOW, HIGH = "/gain", "/gain_low", "/gain_high"
 """Suffixes of the metrics for the gain of a measure over the first evaluation."""
 

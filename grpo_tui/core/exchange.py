@@ -119,6 +119,11 @@ def _shown(value: Any) -> str:
         return f"<{type(value).__name__}, which cannot be shown>"
 
 
+def mapping(value: Any) -> Mapping[str, Any]:
+    """Return the value if it is a mapping, else an empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
 def finite_json(value: Any) -> Any:
     """Return a copy for standard JSON, with NaN and infinities as None."""
     if isinstance(value, float):

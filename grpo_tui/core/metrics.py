@@ -30,7 +30,6 @@ class Metric:
     """Its shape in a run that learns, with numbers where a source gives them."""
     unit: str = ""
     group: str = "other"
-    """One of `GROUPS`."""
     better: str = ""
     """`up`, `down`, or empty when neither direction is better in itself."""
     progress: bool = False

@@ -195,7 +195,6 @@ class SettingChanged:
     new: Any
     by: str = "you"
     because: str = ""
-    """The reason given for the change."""
     undoes: int = 0
     """Number of changes that this one undoes, 0 for an ordinary change."""
 

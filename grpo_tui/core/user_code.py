@@ -96,7 +96,6 @@ def _finder_of(path: str) -> FileFinder:
 __path__: list[str] = []
 """Makes this module a package. `_UserFiles` finds its submodules."""
 FILE_MODULES = f"{__name__}."
-"""Prefix of the names of modules made from a file."""
 _DIGITS = 12
 
 

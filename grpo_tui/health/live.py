@@ -36,7 +36,6 @@ class _Step:
     groups: dict[tuple[int, int], list[r.Completion]] = field(default_factory=dict)
     """By batch and position. The parts of a group divided over ranks are in one list."""
     prompts: dict[tuple[int, int], str] = field(default_factory=dict)
-    """Key of the prompt of each group."""
     seconds: dict[str, float] = field(default_factory=dict)
     failed: Counter[int] = field(default_factory=Counter)
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from grpo_tui.core.exchange import mapping
 from grpo_tui.core.findings import RULES, Finding
 from grpo_tui.core.records import SKIPPED
 from grpo_tui.core.stages import stage_start
@@ -102,8 +103,8 @@ def doctor_before(reader: RunReader, step: int) -> Doctor:
 
 def settings_of(reader: RunReader, *, logged: bool) -> Settings:
     """Return what the rules need from the run's config, with TRL's defaults for missing entries."""
-    config = _mapping(reader.fact("config"))
-    grpo = {**_mapping(_mapping(reader.fact(IMPORTED)).get("settings")), **_mapping(config.get("grpo"))}
+    config = mapping(reader.fact("config"))
+    grpo = {**mapping(mapping(reader.fact(IMPORTED)).get("settings")), **mapping(config.get("grpo"))}
     functions = reader.reward_functions()
     limit, total = grpo.get("max_completion_length"), reader.attempts()
     return Settings(
@@ -125,17 +126,13 @@ def settings_of(reader: RunReader, *, logged: bool) -> Settings:
 def limits_of(reader: RunReader) -> dict[str, dict[str, float] | None]:
     """Return the limits that the run's config changes, by rule; None for a rule it turns off."""
     found: dict[str, dict[str, float] | None] = {}
-    for name, limits in _mapping(reader.config("section", "health")).items():
+    for name, limits in mapping(reader.config("section", "health")).items():
         if name in RULES and limits is None:
             found[name] = None
         elif name in RULES:
-            known = _mapping(limits).items()
+            known = mapping(limits).items()
             found[name] = {key: float(v) for key, v in known if key in RULES[name].limits and is_number(v)}
     return found
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _number(value: Any) -> float | None:

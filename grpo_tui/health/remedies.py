@@ -342,4 +342,3 @@ TRIALS: Mapping[str, Sequence[Callable[[_Record], Iterator[Tried]]]] = {
     "signal.reward-drowned": (_drowned,),
     **dict.fromkeys(_PROMPTS, (_filter, _size)),
 }
-"""What is tried, by finding."""

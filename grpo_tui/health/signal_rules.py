@@ -24,7 +24,6 @@ _FORMAT = re.compile(r"format|tag|xml|structure|template", re.IGNORECASE)
 CORRECT = re.compile(r"correct|accura|answer|solution|exact|verif|result|right", re.IGNORECASE)
 
 NAMED = 3
-"""Prompts of a finding that are named."""
 _QUERIES = {
     "masked": "masked",
     "all-correct": "all_right",

@@ -18,6 +18,7 @@ from statistics import median
 from typing import Any, TypeVar
 
 from grpo_tui.core.evaluations import FACT, Evaluations
+from grpo_tui.core.exchange import mapping
 from grpo_tui.core.records import SettingChanged
 from grpo_tui.core.schedule import BY_RESUME
 from grpo_tui.core.seed_noise import FEWEST_SEEDS, SeedDifference, interval, seed_difference
@@ -121,8 +122,8 @@ def read_seed_run(root: Path, name: str) -> SeedRun:
 
 
 def _read(root: Path, name: str, reader: RunReader) -> SeedRun:
-    config, record = _mapping(reader.fact("config")), _mapping(reader.fact("reproduction"))
-    seed = record.get("seed", _mapping(config.get("grpo")).get("seed"))
+    config, record = mapping(reader.fact("config")), mapping(reader.fact("reproduction"))
+    seed = record.get("seed", mapping(config.get("grpo")).get("seed"))
     functions = [(one.name, one.weight, one.sha256) for one in reader.reward_functions()]
     changes = _changes(reader.lasting_settings())
     weights = [change for change in changes if change[1] == "reward_weights"]
@@ -165,9 +166,9 @@ def _changes(history: Sequence[SettingChanged]) -> list[tuple[int, str, Any]]:
 
 
 def _data(config: Mapping[str, Any]) -> list[Any]:
-    script = _mapping(config.get("script"))
+    script = mapping(config.get("script"))
     named = {key: value for key, value in script.items() if key.startswith("dataset")}
-    return [named, config.get("mixture"), _mapping(config.get("section")).get("filters")]
+    return [named, config.get("mixture"), mapping(config.get("section")).get("filters")]
 
 
 def settings_apart(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
@@ -185,18 +186,14 @@ def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _settings(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    grpo = {k: v for k, v in _mapping(config.get("grpo")).items() if k not in _ASIDE}
-    section = {k: v for k, v in _mapping(config.get("section")).items() if k not in _PLACEMENT}
+    grpo = {k: v for k, v in mapping(config.get("grpo")).items() if k not in _ASIDE}
+    section = {k: v for k, v in mapping(config.get("section")).items() if k not in _PLACEMENT}
     rest = {part: config.get(part) for part in ("model", "model_args", "script", "mixture")}
     return {**rest, "grpo": grpo, "section": section}
 
 
 def _text(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=str)
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def sets_of(runs: Sequence[SeedRun]) -> tuple[SeedSet, ...]:

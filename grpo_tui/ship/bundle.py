@@ -21,10 +21,10 @@ from typing import Any
 import yaml
 
 from grpo_tui.config.run_config import RunConfig
+from grpo_tui.core.exchange import mapping
 from grpo_tui.core.schedule import BY_RESUME
 from grpo_tui.core.text import shell_word
 from grpo_tui.ship.bundle_files import Packing, sha256_of
-from grpo_tui.ship.run_facts import mapping
 from grpo_tui.store.layout import BUNDLE, RunFolder
 from grpo_tui.store.read_series import all_metric_rows
 from grpo_tui.store.reader import RunReader

@@ -15,13 +15,14 @@ from typing import Any
 
 import yaml
 
+from grpo_tui.core.exchange import mapping
 from grpo_tui.core.text import one_line, shorten
 from grpo_tui.present.comparison_text import measured, sentence
 from grpo_tui.present.document import Block, Code, Heading, Items, Paragraph, Table, markdown
 from grpo_tui.present.formatting import digits_apart, duration, fixed, setting
 from grpo_tui.present.glyphs import spark
 from grpo_tui.ship.policies import ADAPTER_CONFIG
-from grpo_tui.ship.run_facts import RunFacts, at_home, mapping
+from grpo_tui.ship.run_facts import RunFacts, at_home
 from grpo_tui.store.json_file import read_regular
 
 CARD = "README.md"

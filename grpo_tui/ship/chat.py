@@ -143,10 +143,6 @@ class _Live(Closing):
         self._run, self._tell = run, tell
         self._cancel = threading.Event()
 
-    def close(self) -> None:
-        """Stop waiting."""
-        self._cancel.set()
-
     def _at(self, what: str) -> None:
         self._tell(Progress(what))
 
@@ -171,6 +167,8 @@ class _Live(Closing):
     def stop(self) -> None:
         """Stop waiting for the answer."""
         self._cancel.set()
+
+    close = stop
 
     def go_on(self) -> None:
         """Allow answers again after `stop`."""

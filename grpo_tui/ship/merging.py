@@ -30,7 +30,6 @@ DTYPES = ("float32", "bfloat16", "float16")
 MOST_TEXTS = 4
 MOST_CHARACTERS = 4000
 BESIDE = ".{name}.merging"
-"""Name of the folder written first, beside the destination."""
 
 
 class MergeError(RuntimeError):

@@ -209,14 +209,14 @@ def _told(error: Exception, repo: str) -> str:
     code = error.response.status_code if isinstance(error, errors.HfHubHTTPError) else None
     if isinstance(error, errors.HFValidationError):
         return f"{repo!r} is not a name that the Hub accepts. Use OWNER/NAME"
-    if code == 401:
-        return "The Hub does not accept your token (401). Log in again with `hf auth login`"
-    if code == 403:
-        return f"Your token may not write to {owner} (403). Use a token with write access, or another owner"
-    if code == 404:
-        return f"The Hub has no {repo}, or your token cannot see it (404). Check the name"
-    if code == 409:
-        return f"{repo} exists already (409). Choose another name, or add a commit to it with --update"
+    told = {
+        401: "The Hub does not accept your token (401). Log in again with `hf auth login`",
+        403: f"Your token may not write to {owner} (403). Use a token with write access, or another owner",
+        404: f"The Hub has no {repo}, or your token cannot see it (404). Check the name",
+        409: f"{repo} exists already (409). Choose another name, or add a commit to it with --update",
+    }
+    if code in told:
+        return told[code]
     if code is not None:
         return f"The Hub answered {code}: {_first_line(error)}"
     if isinstance(error, OSError) and not _is_network(error):

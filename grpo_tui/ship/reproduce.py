@@ -19,11 +19,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from grpo_tui.config.packages import all_versions, processor
+from grpo_tui.core.exchange import mapping
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import size
 from grpo_tui.ship.bundle import CONFIG, LOCK, README, ROWS, VERSION, BundleError
 from grpo_tui.ship.bundle_files import sha256_of
-from grpo_tui.ship.run_facts import mapping
 from grpo_tui.store.json_file import open_regular, read_object
 from grpo_tui.store.layout import BUNDLE
 

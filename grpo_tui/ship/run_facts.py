@@ -16,6 +16,7 @@ from grpo_tui.config.fields import all_fields
 from grpo_tui.config.trl_fields import FieldsUnavailableError, NoDefault
 from grpo_tui.core.evaluations import FACT as EVALUATIONS
 from grpo_tui.core.evaluations import Evaluations
+from grpo_tui.core.exchange import mapping
 from grpo_tui.core.records import SettingChanged
 from grpo_tui.core.statistics import mean
 from grpo_tui.present.evaluation_text import verdict
@@ -119,11 +120,6 @@ def read_facts(root: Path, name: str) -> RunFacts:
             chat=isinstance(first[0].prompt, list) if first else None,
             final=final_step(root, status) is not None,
         )
-
-
-def mapping(value: Any) -> Mapping[str, Any]:
-    """Return the value if it is a mapping, else an empty one."""
-    return value if isinstance(value, Mapping) else {}
 
 
 def _settings(config: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

@@ -24,7 +24,6 @@ OPTIMIZER = "optimizer"
 """Key in the marker: "new" in a fork that left out the optimizer's state."""
 OF_OPTIMIZER = ("optimizer*", "scheduler.pt")
 DEEPSPEED = "latest"
-"""File that DeepSpeed writes into its checkpoints."""
 TRAINER_STATE = "trainer_state.json"
 WEIGHTS_INDEX = "model.safetensors.index.json"
 WEIGHTS = ("*.safetensors", "pytorch_model*.bin", "adapter_model.bin")

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 LARGEST_BYTES = 1 << 26
-"""Larger files are not read."""
 NOT_REGULAR = frozenset({errno.ELOOP, errno.ENXIO, errno.ENOTDIR, errno.EISDIR})
 """Errors of the system when the path is a link, a pipe without a reader, or a folder."""
 

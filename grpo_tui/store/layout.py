@@ -148,13 +148,20 @@ def _walk(folder: str, depth: int, found: dict[Path, float], others: frozenset[s
         return
     if depth == 0:
         return
-    for entry in entries:
-        skipped = entry.name.startswith((".", "checkpoint-", "__")) or entry.name in (
-            "node_modules",
-            "site-packages",
-        )
-        if not skipped and entry.path not in others and entry.is_dir(follow_symlinks=False):
-            _walk(entry.path, depth - 1, found, others)
+    for inner in inner_folders(entries):
+        if inner not in others:
+            _walk(inner, depth - 1, found, others)
+
+
+def inner_folders(entries: Iterable[os.DirEntry[str]]) -> list[str]:
+    """Return the folders in which runs are searched."""
+    return [
+        entry.path
+        for entry in entries
+        if not entry.name.startswith((".", "checkpoint-", "__"))
+        and entry.name not in ("node_modules", "site-packages")
+        and entry.is_dir(follow_symlinks=False)
+    ]
 
 
 def _changed_at(folder: Path) -> float:

@@ -30,7 +30,6 @@ from grpo_tui.store.layout import RunFolder
 RANK_FILE_BYTES = 4096
 """Fixed size of a rank file, so that one `pwrite` replaces all of it."""
 LARGEST_BYTES = 1 << 16
-"""Larger rank files and heartbeats are not read."""
 START_TOLERANCE_S = 1.5
 """Tolerance for start times. They count from the boot time, which is in whole seconds and may shift by one
 when the clock is set.
@@ -274,7 +273,6 @@ def lost_ranks(folder: RunFolder, own: int) -> list[int]:
 
 
 NEWEST_BYTES = 4_000_000
-"""Larger files are not read."""
 
 
 @dataclass(frozen=True, slots=True)

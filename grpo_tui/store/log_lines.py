@@ -136,7 +136,6 @@ class LogTail:
 
 
 PIECE = 1_000
-"""Characters of a line that a page holds."""
 BEFORE_HIT = 40
 """Characters before the match in such a piece."""
 SHOWN = {
@@ -158,7 +157,6 @@ class StoredLine:
     level: str
     text: str
     start: int = 0
-    """Position of `text` in the whole line."""
     length: int = 0
 
 

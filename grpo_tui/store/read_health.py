@@ -18,7 +18,6 @@ from grpo_tui.store.values import from_json, object_from, prompt_from
 
 MOST_FINDINGS = 64
 LONGEST_NAME = 60
-"""Characters of a prompt in a finding."""
 DAMAGED = frozenset({"policy.broke", "policy.collapse", "policy.reward-fell"})
 """Findings about weights that got worse, so that an earlier checkpoint helps."""
 RESUME = "resume_from_checkpoint"

@@ -34,7 +34,6 @@ _GROUP = (
     "SELECT id, attempt, batch, rank, idx AS 'index', mode, step, last_step, at, prompt, prompt_key, columns,"
     " mean, std FROM generation_group"
 )
-"""The columns of a `StoredGroup`."""
 _NOTHING = object()
 _JSON_VALUES = " UNION ALL ".join(
     f"SELECT * FROM (SELECT '{table}{' ' if table == 'fact' else f'.{column}'}' || {name} AS place,"

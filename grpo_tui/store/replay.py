@@ -126,7 +126,6 @@ class Replay:
         self.recorded = False
         """Whether the run was read and has steps."""
         self.version = 0
-        """Changes with the step."""
         self.place = 0
         """Position of the step in `steps`."""
         self.moment: Moment | None = None

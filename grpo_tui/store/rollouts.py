@@ -15,7 +15,6 @@ SAMPLED = "groups"
 """Key of a fact of imported logs: their source, the fields they lack (`absent`), and notes."""
 MOST_NOTES = 3
 PAGE = 500
-"""Maximum number of completions fetched at once."""
 _SELECT = (
     "SELECT c.id, g.step, g.last_step, g.mode, g.attempt, g.batch, g.rank, g.at, g.superseded,"
     " g.id AS 'group', g.idx AS group_index, g.mean AS group_mean, g.std AS group_std, c.idx AS 'index',"

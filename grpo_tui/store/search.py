@@ -152,6 +152,11 @@ class Found:
         return len(self.ids)
 
     @property
+    def by_step(self) -> bool:
+        """Whether results are ordered by step first."""
+        return bool(self.sort) and self.sort[0].field.name == "step"
+
+    @property
     def began(self) -> StepHits | None:
         """First bucket with a hit: when did this begin?"""
         return next((bucket for bucket in self.over_steps if bucket.hits), None)
@@ -335,9 +340,10 @@ class Search:
         state = _State(job, counts, began, on_part)
         cancel = cancel or threading.Event()
         blocks = list(self._blocks(job.found, after_group))
-        scans = self._open_scans(1 if job.heavy else min(self._count, len(blocks)))
-        by_step = bool(job.found.sort) and job.found.sort[0].field.name == "step"
-        trouble = state.run(iter(blocks), scans, cancel, began + limit_s, limit if by_step else None)
+        scans = self._open_scans(1 if job.heavy else max(1, min(self._count, len(blocks))))
+        trouble = state.run(
+            iter(blocks), scans, cancel, began + limit_s, limit if job.found.by_step else None
+        )
         found = replace(state.result(trouble), notes=import_notes(self.run))
         asked = not found.ids and found.complete
         return replace(found, hint=hint(self.run, found.query, self.run_names())) if asked else found
@@ -432,7 +438,7 @@ class Search:
         # By number, not by group: a file may skip most numbers, and the blocks must come to an end.
         per_group = max(1, found.of) / max(1, newest - after_group)
         size = FIRST_BLOCK
-        forwards = bool(found.sort) and found.sort[0].field.name == "step" and not found.sort[0].descending
+        forwards = found.by_step and not found.sort[0].descending
         low, high = after_group + 1, newest
         while low <= high:
             groups = max(1, int(size / per_group))
@@ -445,7 +451,6 @@ class Search:
             size = min(BLOCK, 2 * size)
 
     def _open_scans(self, count: int) -> list[Scan]:
-        count = max(1, count)
         while len(self._scans) < count:
             self._scans.append(Scan(self._path))
         return self._scans[:count]
@@ -459,7 +464,7 @@ class _State:
         self._counts = counts
         self._began = began
         self._on_part = on_part
-        self._by_step = bool(job.found.sort) and job.found.sort[0].field.name == "step"
+        self._by_step = job.found.by_step
         self._tell_at = 0.0 if self._by_step else began + LATE_S
         self._hits: list[Any] = []
         self._early: dict[int, list[Any]] = {}
@@ -549,14 +554,11 @@ class _State:
     def result(self, trouble: str | None) -> Found:
         while self._early:
             self._hits += self._early.popitem()[1]
-        found = replace(self._gathered(), complete=trouble is None, trouble=trouble or "")
-        if trouble is None and self._slow:
-            found = replace(
-                found, complete=False, trouble=f"in {self._slow} completions the pattern timed out"
-            )
-        if trouble is None:
-            found = replace(found, searched=found.of)
-        return found
+        found = self._gathered()
+        if trouble is not None:
+            return replace(found, trouble=trouble)
+        slow = f"in {self._slow} completions the pattern timed out" if self._slow else ""
+        return replace(found, complete=not slow, trouble=slow, searched=found.of)
 
     def _gathered(self) -> Found:
         found = self._job.found

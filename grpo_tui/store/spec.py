@@ -15,7 +15,6 @@ from grpo_tui.store.json_file import read_regular, write_bytes, write_json
 from grpo_tui.store.layout import RunFolder
 
 LARGEST_BYTES = 1 << 24
-"""Larger files are not read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,6 @@ class Ended:
     code: int | None
     """Exit code; None when it was not a child of this process."""
     stopped_now: bool
-    """The user stopped it with `stop --now`."""
     started_at: float | None
     """When it was started; None when it ran before its supervisor did."""
     pid: int | None

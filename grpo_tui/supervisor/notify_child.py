@@ -34,7 +34,6 @@ VARIABLES = {
     "GRPO_TUI_STEP": "step",
     "GRPO_TUI_FINDING": "finding",
 }
-"""Environment variables of the command, and the message's key for each."""
 
 
 def main() -> None:

@@ -13,7 +13,6 @@ from grpo_tui.supervisor.run_processes import process_name
 TAKEN = re.compile(r"EADDRINUSE|address already in use|another process is utilizing it", re.IGNORECASE)
 NUMBER = re.compile(r"port[:=\s`]+(\d{2,5})\b|:(\d{2,5})\b|\b(\d{4,5})\b", re.IGNORECASE)
 LOWEST, HIGHEST = 1024, 65_535
-"""Ports that any user may listen on."""
 
 
 def port_in_use(port: int) -> bool:

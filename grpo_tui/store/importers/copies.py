@@ -33,9 +33,8 @@ from grpo_tui.store.importers.recordings import (
     trackio_runs,
 )
 from grpo_tui.store.json_file import open_regular
-from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.layout import MAX_DEPTH, RunFolder, inner_folders
 
-MAX_DEPTH = 4
 _PARQUET = re.compile(r"completions_(\d+)\.parquet")
 _JSONL = re.compile(r"(\d+)\.jsonl")
 _VERL_KEYS = {"input", "output"}
@@ -116,13 +115,11 @@ def _walk(folder: Path, depth: int, found: dict[Path, LogSource]) -> None:
     if depth == 0:
         return
     try:
-        inner = [Path(entry.path) for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
+        inner = sorted(map(Path, inner_folders(os.scandir(folder))))
     except OSError:
         return
-    for path in sorted(inner):
-        if not path.name.startswith((".", "checkpoint-", "__")) and path.name not in (
-            "completions", "node_modules", "site-packages",
-        ):  # fmt: skip
+    for path in inner:
+        if path.name != "completions":
             _walk(path, depth - 1, found)
 
 

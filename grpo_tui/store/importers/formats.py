@@ -14,6 +14,7 @@ as in verl's GRPO. Token counts and truncation are missing too.
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -33,13 +34,7 @@ TRL_EPSILON, VERL_EPSILON = 1e-4, 1e-6
 
 def runs_of_equal(keys: Sequence[str]) -> list[int]:
     """Return the lengths of the runs of consecutive equal keys."""
-    lengths: list[int] = []
-    for place, key in enumerate(keys):
-        if place and key == keys[place - 1]:
-            lengths[-1] += 1
-        else:
-            lengths.append(1)
-    return lengths
+    return [len(list(run)) for _, run in itertools.groupby(keys)]
 
 
 def group_size(lengths: Sequence[int]) -> int:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from grpo_tui.core.exchange import mapping
 from grpo_tui.core.records import GenerationBatch
 from grpo_tui.core.text import one_line
 from grpo_tui.store.connection import RunDatabaseError, open_other
@@ -28,9 +29,7 @@ from grpo_tui.store.rollouts import SAMPLED
 from grpo_tui.store.values import as_float, from_json
 
 LAST_STEP = 2**62
-"""A larger number is not a step."""
 MOST_KEYS = 2_000
-"""Different metrics that are read of a run."""
 _NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -305,15 +304,15 @@ def _rollout(row: Mapping[str, Any]) -> Row | None:
             return None
         prompt, completion = ([one for _, one in part] for part in (messages[:start], messages[start:]))
         key, task = (
-            _key(_mapping(row.get("task")), "key", "hash", "data"),
-            _mapping(_mapping(row.get("task")).get("data")),
+            _key(mapping(row.get("task")), "key", "hash", "data"),
+            mapping(mapping(row.get("task")).get("data")),
         )
-        rewards = {str(name): _weighed(_mapping(one)) for name, one in _mapping(row.get("rewards")).items()}
+        rewards = {str(name): _weighed(mapping(one)) for name, one in mapping(row.get("rewards")).items()}
         truncated = "trunc" in str(row.get("stop_condition"))
     columns = {"answer": task["answer"]} if task.get("answer") is not None else {}
     return Row(
         key, prompt, completion, rewards, total(list(rewards.values())), None, 0, truncated, columns,
-        _mapping(row.get("metrics")),
+        mapping(row.get("metrics")),
     )  # fmt: skip
 
 
@@ -328,14 +327,10 @@ def _branch(nodes: Any) -> list[tuple[bool, dict[str, Any]]]:
     place: Any = len(nodes) - 1
     found: list[tuple[bool, dict[str, Any]]] = []
     while isinstance(place, int) and 0 <= place < len(nodes):
-        node = _mapping(nodes[place])
-        message = _mapping(node.get("message"))
+        node = mapping(nodes[place])
+        message = mapping(node.get("message"))
         if message:
             found.append((node.get("sampled") is True, dict(message)))
         parent = node.get("parent")
         place = parent if isinstance(parent, int) and parent < place else None
     return found[::-1]
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
