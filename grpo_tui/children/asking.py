@@ -78,7 +78,6 @@ class AskedChild(Closing):
         """Send a request and wait for its reply.
 
         Args:
-            request: `do` and its arguments.
             take: Called with every event.
             folder: Working folder of a newly started child. If it does not exist, this process's is used.
             waiting: Called repeatedly with the seconds since the last message.

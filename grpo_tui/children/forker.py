@@ -159,7 +159,9 @@ def fork_children(descriptor: int, prepare: Callable[[], None], child_of: Callab
             return _end_orphans()
         request = json.loads(data)
         if request["do"] == "wait":
-            code = _code_of(request["pid"])
+            code = 0
+            with contextlib.suppress(ChildProcessError):
+                code = os.waitstatus_to_exitcode(os.waitpid(request["pid"], 0)[1])
             children.discard(request["pid"])
             _end_orphans(children)
             control.send(str(code).encode())
@@ -196,17 +198,9 @@ def _end_orphans(but: Collection[int] = ()) -> None:
         time.sleep(0.002)
 
 
-def _code_of(pid: int) -> int:
-    try:
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    except ChildProcessError:
-        return 0
-
-
 def _become_child(
     request: Mapping[str, Any], descriptors: list[int], forker: int, child_of: Callable[[Send], Any]
 ) -> None:
-    """Serve in the forked process. Never returns."""
     requests, answers, output = descriptors
     os.setsid()
     os.dup2(output, 1)

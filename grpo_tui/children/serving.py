@@ -31,8 +31,6 @@ def serve(requests: int, answers: int, child_of: Callable[[Send], Any]) -> None:
     """Answer requests until the parent closes its end.
 
     Args:
-        requests: Descriptor with one JSON object per line. `do` names a method, the rest are its arguments.
-        answers: Descriptor for events and replies.
         child_of: Makes the object whose methods are called. Gets the function that sends events.
     """
     for descriptor in (requests, answers):

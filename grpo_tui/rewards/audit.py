@@ -52,8 +52,8 @@ class Written:
     thoughts: tuple[int, int]
 
 
-def _matches(pattern: str, flags: re.RegexFlag = re.IGNORECASE) -> Callable[[Written], bool]:
-    known = re.compile(pattern, flags | re.DOTALL)
+def _matches(pattern: str) -> Callable[[Written], bool]:
+    known = re.compile(pattern, re.IGNORECASE | re.DOTALL)
     return lambda one: known.search(one.text) is not None
 
 
@@ -62,25 +62,9 @@ def _answers(pattern: str) -> Callable[[Written], bool]:
     return lambda one: any(known.fullmatch(answer) for answer in one.answers if len(answer) <= MOST_ANSWER)
 
 
-def _echo_in_answer(one: Written) -> bool:
-    return len(one.prompt) >= LEAST_PROMPT and any(one.prompt in answer for answer in one.answers)
-
-
-def _echo(one: Written) -> bool:
-    return len(one.prompt) >= LEAST_PROMPT and one.text.strip() == one.prompt
-
-
 def _listed(one: Written) -> bool:
     parts = (re.split(r"\s*[,;]\s*", answer) for answer in one.answers if len(answer) <= MOST_ANSWER)
     return any(len(set(filter(None, found))) >= 4 for found in parts)
-
-
-def _repeated_answer(one: Written) -> bool:
-    return any(len(words) >= 6 and len(set(words)) == 1 for words in map(str.split, one.answers))
-
-
-def _padded(one: Written) -> bool:
-    return len(one.text.split()) >= 200 and repeated_share(one.text) >= 0.9
 
 
 def _look_alikes(one: Written) -> bool:
@@ -118,8 +102,8 @@ def _thought(pattern: str) -> Callable[[Written], bool]:
 MATCHERS: Mapping[str, Callable[[Written], bool]] = {
     "empty": lambda one: not one.text,
     "white space": lambda one: bool(one.text) and not one.text.strip(),
-    "echo": _echo,
-    "echo in form": _echo_in_answer,
+    "echo": lambda one: len(one.prompt) >= LEAST_PROMPT and one.text.strip() == one.prompt,
+    "echo in form": lambda one: len(one.prompt) >= LEAST_PROMPT and any(one.prompt in a for a in one.answers),
     "empty answer": lambda one: any(not answer for answer in one.answers),
     "no answer": _answers(r".*\b(do not|don't|cannot|can't) (know|answer|say|determine)\b.*"),
     "placeholder": _answers(r"[.…_?\s-]+|(your |the |final )*answer( here)?"),
@@ -136,8 +120,10 @@ MATCHERS: Mapping[str, Callable[[Written], bool]] = {
     "always equal": _matches(r"def __eq__\b"),
     "look-alikes": _look_alikes,
     "zero-width": _matches("[\u200b-\u200d\u2060\ufeff]"),
-    "padding": _padded,
-    "repeated answer": _repeated_answer,
+    "padding": lambda one: len(one.text.split()) >= 200 and repeated_share(one.text) >= 0.9,
+    "repeated answer": lambda one: any(
+        len(words) >= 6 and len({*words}) == 1 for words in map(str.split, one.answers)
+    ),
     "infinity": _answers(r"[+-]?(inf(inity)?|∞)"),
     "not a number": _answers(r"nan"),
     "text after the end": _after_the_end,
@@ -165,7 +151,6 @@ def attacks_in(text: str, prompt: str, form: Form, *, truncated: bool = False) -
 
 
 def _places(text: str, form: Form) -> Sequence[str]:
-    """Return what is in the places of an answer."""
     if form.style == "tags":
         tag = re.escape(form.answer)
         found = re.findall(rf"<{tag}>((?:(?!<{tag}>).)*?)</{tag}>", text, re.DOTALL)
@@ -412,8 +397,6 @@ def _score(group: StoredGroup, one: Completion, name: str) -> Any:
 
 
 class _Reference:
-    """The library's comparisons with the reference answer."""
-
     def __init__(self, form: Form) -> None:
         options: dict[str, Any] = {"answer_in": _IN[form.style], "tag": form.answer}
         self._kinds = (NumericAnswer(**options), ExactAnswer(ignore_case=True, **options))

@@ -26,15 +26,14 @@ from typing import Any
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.exchange import finite_json
 from grpo_tui.core.findings import Finding, Fix, Severity, errors_first
-from grpo_tui.core.statistics import mean, signal_of, std
+from grpo_tui.core.statistics import distinct_share, mean, signal_of, std
 from grpo_tui.core.text import completion_text, prompt_text
-from grpo_tui.rewards.checks.together import seconds_per_batch
-from grpo_tui.rewards.generating import CancelledError, DatasetRow, Generated, Generator, Progress, Tell
-from grpo_tui.rewards.lab import Lab, Scored
+from grpo_tui.rewards.generating import CancelledError, Generated, Generator, Progress, Tell
+from grpo_tui.rewards.lab import Lab
 from grpo_tui.rewards.right_answers import Judge, find_forms, find_judge, measured
 from grpo_tui.rewards.samples import groups_of
 from grpo_tui.rewards.score_report import Aggregate, FunctionScore
-from grpo_tui.rewards.scoring import GOLD_LIMIT_S, gold_column_of
+from grpo_tui.rewards.scoring import gold_column_of, quick
 
 GROUP_SIZES = (4, 8, 16, 32)
 
@@ -193,7 +192,7 @@ def baseline_of(
     advantages = aggregate.advantages()
     results = tuple(_row(generated, indices, aggregate, advantages, verdict) for indices in groups)
     rate = sum(verdict) / len(samples) if verdict is not None else None
-    mixed, all_right, all_wrong = _kinds(results)
+    counts = [(result.right, result.of) for result in results if result.right is not None]
     return Baseline(
         model=model,
         device=generated.device,
@@ -204,12 +203,14 @@ def baseline_of(
         max_tokens=generated.max_tokens,
         judge=judge,
         pass_rate=rate,
-        mixed=mixed,
-        all_right=all_right,
-        all_wrong=all_wrong,
+        mixed=mean(0 < right < of for right, of in counts),
+        all_right=mean(right == of for right, of in counts),
+        all_wrong=mean(right == 0 for right, _ in counts),
         flat=sum(result.flat for result in results) / len(results),
         truncated=sum(sample.truncated for sample in samples) / len(samples),
-        forms=tuple(_form_share(functions[form.index], form) for form in forms),
+        forms=tuple(
+            FormShare(f.name, f.least, mean(map(f.says_yes, functions[f.index].scores)) or 0.0) for f in forms
+        ),
         reward=mean(aggregate.totals),
         reward_std=std(aggregate.totals),
         group_std=mean(result.std for result in results),
@@ -218,7 +219,10 @@ def baseline_of(
         seconds=generated.seconds,
         load_s=generated.load_s,
         tokens_per_s=sum(tokens) / generated.seconds if generated.seconds > 0 else None,
-        distinct=_distinct(generated, groups),
+        distinct=mean(
+            distinct_share([completion_text(samples[i].completion) for i in indices]) for indices in groups
+        )
+        or 0.0,
         group_sizes=() if rate is None else _sizes(rate, results),
         results=results,
         failed=tuple((f.info.name, f.failure.text) for f in functions if f.failure is not None),
@@ -245,29 +249,6 @@ def _row(
         flat=signal_of(totals, [advantages[i] for i in indices]) == "none",
         truncated=sum(generated.samples[i].truncated for i in indices),
     )
-
-
-def _kinds(results: Sequence[RowResult]) -> tuple[float | None, float | None, float | None]:
-    """Return the fractions of groups that are mixed, all right and all wrong. None without a judge."""
-    known = [(result.right, result.of) for result in results if result.right is not None]
-    if not known:
-        return None, None, None
-    right = sum(k == n for k, n in known) / len(known)
-    wrong = sum(k == 0 for k, _ in known) / len(known)
-    return sum(0 < k < n for k, n in known) / len(known), right, wrong
-
-
-def _form_share(result: FunctionScore, form: Judge) -> FormShare:
-    whole = sum(form.says_yes(score) for score in result.scores)
-    return FormShare(form.name, form.least, whole / len(result.scores))
-
-
-def _distinct(generated: Generated, groups: Sequence[Sequence[int]]) -> float:
-    shares = [
-        len({completion_text(generated.samples[i].completion) for i in indices}) / len(indices)
-        for indices in groups
-    ]
-    return sum(shares) / len(shares)
 
 
 def _sizes(rate: float, results: Sequence[RowResult]) -> tuple[Mixed, ...]:
@@ -509,28 +490,9 @@ def ask_baseline(
         tell(Progress(SCORING, len(generated.samples), len(generated.samples)))
     if cancel is not None and cancel.is_set():
         raise CancelledError("cancelled")
-    notes = [*chosen.notes, *_notes(config, options, chosen.rows, generated)]
-    return score_baseline(lab, config, options, chosen.rows, generated, seed, notes)
-
-
-def score_baseline(
-    lab: Lab,
-    config: RunConfig,
-    options: BaselineOptions,
-    rows: Sequence[DatasetRow],
-    generated: Generated,
-    seed: int,
-    notes: Sequence[str] = (),
-) -> tuple[Baseline, Generated]:
-    """Score existing completions and compute the baseline.
-
-    Raises:
-        LabError: the rewards cannot be called at all.
-        JudgeError: no function has the name in `options.correct`.
-    """
     scored = lab.score(generated.samples, repeat_limit_s=0.0)
-    column = gold_column_of(config, list(rows[0].columns))
-    measures = measured(lab, config, rows, column, _quick(scored))
+    column = gold_column_of(config, list(chosen.rows[0].columns))
+    measures = measured(lab, config, chosen.rows, column, quick(scored.functions, MADE_UP))
     found = baseline_of(
         generated,
         scored.functions,
@@ -539,7 +501,7 @@ def score_baseline(
         find_forms(measures),
         model=config.model,
         seed=seed,
-        notes=notes,
+        notes=[*chosen.notes, *_notes(config, options, len(chosen.rows), generated.engine)],
     )
     return with_findings(found), generated
 
@@ -549,22 +511,11 @@ def group_size(config: RunConfig) -> int:
     return int(config.setting("num_generations"))
 
 
-def _quick(scored: Scored) -> list[int]:
-    """Return the functions that work and are fast enough to score made-up completions too."""
-    return [
-        r.info.index
-        for r in scored.functions
-        if r.failure is None and seconds_per_batch(r, MADE_UP) <= GOLD_LIMIT_S
-    ]
-
-
-def _notes(
-    config: RunConfig, options: BaselineOptions, rows: Sequence[DatasetRow], generated: Generated
-) -> list[str]:
+def _notes(config: RunConfig, options: BaselineOptions, rows: int, engine: str) -> list[str]:
     notes = []
-    if len(rows) < options.rows:
-        notes.append(f"the dataset has only {len(rows)} rows")
-    if config.grpo.get("use_vllm") and generated.engine != "vllm":
+    if rows < options.rows:
+        notes.append(f"the dataset has only {rows} rows")
+    if config.grpo.get("use_vllm") and engine != "vllm":
         notes.append("use_vllm is set, but transformers generated these completions, with the same settings")
     if config.model_args.get("use_peft"):
         notes.append("the adapter was left out: a new LoRA adapter changes nothing before the first step")

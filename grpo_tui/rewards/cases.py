@@ -142,9 +142,6 @@ def judge_cases(
 ) -> list[Miss]:
     """Return the expectations that do not hold, in the order of the cases.
 
-    Args:
-        functions: scores by function name, in the order of the cases.
-
     Raises:
         CaseFileError: a case names an unknown function.
     """
@@ -357,21 +354,25 @@ def keep_case(config: RunConfig, report: Report, index: int) -> tuple[Path, str]
     failed = [r.info.name for r in report.scored.functions if r.failure is not None]
     if failed:
         raise CaseFileError(f"not kept: {failed[0]} gave no scores, so there is nothing to expect")
-    expect: dict[str, Any] = {}
-    for result in report.scored.functions:
-        score = result.scores[index]
-        if score is None or math.isfinite(score):
-            expect[result.info.name] = _rounded(score)
+    given = {r.info.name: r.scores[index] for r in report.scored.functions}
     total = report.aggregate.totals[index]
-    if total is not None and math.isfinite(total) and _plain_weights(report):
-        expect[TOTAL] = _rounded(total)
+    if total is not None and all(
+        r.info.weight == w for r, w in zip(report.scored.functions, report.weights, strict=True)
+    ):
+        given[TOTAL] = total  # by the config's own weights
+    expect = {
+        name: None if score is None else float(f"{score:.6g}")
+        for name, score in given.items()
+        if score is None or math.isfinite(score)
+    }
     if not expect:
         raise CaseFileError("not kept: no function gave this sample a finite score")
     name = _name(path, prompt_text(sample.prompt), sample.kind)
     case: dict[str, Any] = {"name": name, "prompt": sample.prompt, "completion": sample.completion}
     if isinstance(sample.completion, list) and isinstance(sample.prompt, str):
         case["completion"] = completion_text(sample.completion)
-    columns = finite_json({key: value for key, value in sample.columns.items() if _is_plain(value)})
+    plain = str | int | float | bool | list | dict | None
+    columns = finite_json({key: value for key, value in sample.columns.items() if isinstance(value, plain)})
     if columns:
         case["columns"] = columns
     if sample.tags:
@@ -381,17 +382,7 @@ def keep_case(config: RunConfig, report: Report, index: int) -> tuple[Path, str]
     return path, name
 
 
-def _plain_weights(report: Report) -> bool:
-    """Whether the total uses the config's own weights."""
-    return all(r.info.weight == w for r, w in zip(report.scored.functions, report.weights, strict=True))
-
-
-def _rounded(score: float | None) -> float | None:
-    return None if score is None else float(f"{score:.6g}")
-
-
 def _name(path: Path, prompt: str, kind: str) -> str:
-    """Return a name that is not taken in the file."""
     words = one_line(prompt, 40).strip() or "case"
     base = f"{words} ({kind})" if kind else words
     known = {case.name for case in read_cases(path).cases} if path.exists() else set()
@@ -399,10 +390,6 @@ def _name(path: Path, prompt: str, kind: str) -> str:
     while name in known:
         name, number = f"{base} {number}", number + 1
     return name
-
-
-def _is_plain(value: Any) -> bool:
-    return value is None or isinstance(value, str | int | float | bool | list | dict)
 
 
 def _rewards_of(config: RunConfig, path: Path) -> str | list[str]:

@@ -150,7 +150,6 @@ def _pass(one: Answers, judge: Judge, k: int) -> float:
 
 
 def _formed(one: Answers, forms: Sequence[Judge]) -> float:
-    """Return the fraction of completions that satisfy every format reward."""
     whole = [all(form.says_yes(scores[form.index]) for form in forms) for scores in one.scores]
     return sum(whole) / len(whole)
 

@@ -348,7 +348,6 @@ def left_alone(config: RunConfig) -> str:
 
 
 def _foreign_run(config: RunConfig) -> Path | None:
-    """Return the foreign run that a config comes from."""
     if _from_run(config.origin):
         return None if config.origin is None or _is_own_run(config.origin) else config.origin
     file = config.origin or config.path

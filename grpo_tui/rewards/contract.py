@@ -168,23 +168,24 @@ def _unfilled(name: str, p: inspect.Parameter, columns: Collection[str], place: 
             f"from its parameters{place}"
         )
         return ParameterFault("positional-only", True, message, p.name)
+    near = None
     if p.name in ("self", "cls"):
         message = (
             f"{subject} needs {p.name}: it is a method without an object. Name the class and give it a "
             f"__call__, or make it a staticmethod{place}"
         )
-        return ParameterFault("missing-column", True, message, p.name)
-    if p.name in NOT_PASSED:
+    elif p.name in NOT_PASSED:
         message = (
             f"{subject} needs {p.name}, a column that TRL does not pass on. TRL passes {p.name}s, a list "
             f"with one item per completion. Rename the parameter to that{place}"
         )
-        return ParameterFault("missing-column", True, message, p.name)
-    message = (
-        f"{subject} needs {p.name}, which is not a column of the dataset. The columns are "
-        f"{', '.join(sorted(columns))}.{_like(p.name, own)}"
-    )
-    return ParameterFault("missing-column", True, message, p.name, near_column(p.name, own))
+    else:
+        near = near_column(p.name, own)
+        message = (
+            f"{subject} needs {p.name}, which is not a column of the dataset. The columns are "
+            f"{', '.join(sorted(columns))}.{_like(p.name, own)}"
+        )
+    return ParameterFault("missing-column", True, message, p.name, near)
 
 
 def _as_written(parameters: Mapping[str, inspect.Parameter]) -> list[str]:

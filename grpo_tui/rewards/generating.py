@@ -187,7 +187,6 @@ class Generator(ModelChild):
 
     Args:
         adapter: folder of a LoRA adapter for the config's model, or empty.
-        tokenizer: folder or id of the tokenizer. The model's own when empty.
     """
 
     module = "grpo_tui.rewards.generate_child"
@@ -216,8 +215,7 @@ class Generator(ModelChild):
         Raises:
             GenerateError: the data cannot be used.
         """
-        request = {"do": "rows", "count": count, "seed": seed, "held": held}
-        reply = self.ask(request)
+        reply = self.ask({"do": "rows", "count": count, "seed": seed, "held": held})
         rows = tuple(DatasetRow(row["number"], row["prompt"], row["columns"]) for row in reply["rows"])
         if not rows:
             raise GenerateError("the dataset has no rows")
@@ -310,23 +308,3 @@ class Generator(ModelChild):
     def go_on(self) -> None:
         """Allow answers again after `stop`."""
         self._cancel.clear()
-
-
-def generate(
-    config: RunConfig,
-    rows: Sequence[DatasetRow],
-    count: int,
-    tell: Tell | None = None,
-    cancel: threading.Event | None = None,
-) -> list[Sample]:
-    """Generate `count` completions of each row.
-
-    Args:
-        rows: at least one.
-        cancel: setting it raises `CancelledError` and leaves nothing running.
-
-    Raises:
-        GenerateError: the model cannot be loaded, or does not generate.
-    """
-    with Generator(config, tell, cancel) as generator:
-        return list(generator.answers(rows, count).samples)

@@ -291,9 +291,8 @@ class Lab(Closing):
             LabError: it cannot be read.
         """
         self.start()
-        return list(
-            self._whole({"do": "parquet", "path": str(path)}, ROWS_LIMIT_S, f"reading {path}")["rows"]
-        )
+        request = {"do": "parquet", "path": str(path)}
+        return list(self._whole(request, ROWS_LIMIT_S, f"reading {path}")["rows"])
 
     # -- the child -------------------------------------------------------------------------------
 
@@ -331,20 +330,15 @@ class Lab(Closing):
                         tell(self.functions[progress.function].name, progress.what)
                 elif message["event"] == "scored":
                     progress.results[message["function"]] = message["result"]
-        except (ChildHungError, ChildGoneError):
-            self._drop()
-            raise
-        except KeyboardInterrupt:
+        except (ChildHungError, ChildGoneError, KeyboardInterrupt):
             self._drop()
             raise
 
     def _result(self, info: FunctionInfo, progress: _Progress, count: int) -> FunctionScore:
         if info.index in progress.results:
             return rebuilt(FunctionScore, progress.results[info.index], info=info)
-        failure = (
-            info.failure or progress.failures.get(info.index) or Failure("died", "", "it was not scored")
-        )
-        return FunctionScore.failed(info, count, failure)
+        failure = info.failure or progress.failures.get(info.index)
+        return FunctionScore.failed(info, count, failure or Failure("died", "", "it was not scored"))
 
     def _drop(self) -> None:
         pipe, self._pipe, self._loaded = self._pipe, None, False
@@ -361,10 +355,5 @@ def _ending(error: Exception, limit_s: float) -> Failure:
 
 def _ending_of_load(error: Exception, limit_s: float) -> Failure:
     ending = _ending(error, limit_s)
-    if ending.kind == "died":
-        return replace(ending, message=f"loading it {ending.message}")
-    message = (
-        f"loading it {ending.message}. Its file runs something while it is imported: put that into the "
-        "function, or raise the limit"
-    )
-    return replace(ending, message=message)
+    why = ". Its file runs something while it is imported: put that into the function, or raise the limit"
+    return replace(ending, message=f"loading it {ending.message}{why if ending.kind == 'hung' else ''}")

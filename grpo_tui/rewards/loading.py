@@ -130,19 +130,19 @@ def each_reward(config: RunConfig) -> list[tuple[str, Callable[[], LoadedReward]
     ]
 
 
-def each_source(config: RunConfig) -> list[tuple[str, float]]:
-    """Return source and weight of each reward, in the order of `each_reward`."""
-    model = config.script.get("reward_model_name_or_path")
-    found = [(str(source), 1.0) for source in ([model] if model else [])]
-    found += [(str(source), 1.0) for source in config.script.get("reward_funcs") or ()]
-    found += [(e.source, 1.0 if e.weight is None else e.weight) for e in config.section.rewards]
-    weights = config.grpo.get("reward_weights") or [weight for _, weight in found]
-    return [(source, float(weight)) for (source, _), weight in zip(found, weights, strict=False)]
-
-
 def weights_of(config: RunConfig) -> tuple[float, ...]:
     """Return the weight of each reward, in the order of `each_reward`."""
     return tuple(weight for _, weight in each_source(config))
+
+
+def each_source(config: RunConfig) -> list[tuple[str, float]]:
+    """Return source and weight of each reward, in the order of `each_reward`."""
+    model = config.script.get("reward_model_name_or_path")
+    given = [*([model] if model else []), *(config.script.get("reward_funcs") or ())]
+    found = [(str(source), 1.0) for source in given]
+    found += [(e.source, 1.0 if e.weight is None else e.weight) for e in config.section.rewards]
+    weights = config.grpo.get("reward_weights") or [weight for _, weight in found]
+    return [(source, float(weight)) for (source, _), weight in zip(found, weights, strict=False)]
 
 
 def _weighted(load: Callable[[], LoadedReward], weight: float) -> LoadedReward:
@@ -211,7 +211,6 @@ def _script_reward(source: str, folder: str) -> LoadedReward:
 def _from_trl(
     label: str, source: str, params: Mapping[str, Any], weight: float, own_name: str | None
 ) -> LoadedReward:
-    """Load one of TRL's own rewards, calling it first if it is a factory."""
     try:
         found = getattr(importlib.import_module("trl.rewards"), source)
     except (ImportError, AttributeError) as error:
@@ -228,7 +227,6 @@ def _from_trl(
 
 
 def _made(name: str, found: Any, params: Mapping[str, Any]) -> RewardFunc:
-    """Turn a source's object into a callable: instantiate a class, bind the params."""
     if inspect.isclass(found):
         made = _call(name, found, params)
         if not callable(made):
@@ -282,7 +280,6 @@ def _model(name: str, source: str, weight: float) -> LoadedReward:
 def _described(
     name: str, source: str, weight: float, func: RewardFunc, definition: Any, params: dict[str, Any]
 ) -> LoadedReward:
-    """Add the place of the definition and its current source."""
     target = definition
     while isinstance(target, functools.partial):
         target = target.func

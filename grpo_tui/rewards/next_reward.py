@@ -306,7 +306,6 @@ def faults(names: Sequence[str], probed: ProbeReport | None, findings: Sequence[
 
 
 def _role(name: str, probed: ProbeReport | None) -> str:
-    """Return the role of a function, by its name in the template or by the probes."""
     known = {stage.name: stage.role for stage in stages(Task())}
     if name in known:
         return known[name]

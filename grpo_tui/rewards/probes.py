@@ -236,7 +236,7 @@ def _form_attacks(row: ProbeRow, form: Form) -> list[Probe]:
             ("wrong order", f"{framed}\n{opening}{REASONING}{closing}", "the answer before the reasoning"),
         ]
     if form.style == "tags":
-        tag = form.answer
+        tag, pair = form.answer, f"<{form.think}></{form.think}>" if form.think else "the tags"
         found += [
             (
                 "answer never closed",
@@ -245,7 +245,7 @@ def _form_attacks(row: ProbeRow, form: Form) -> list[Probe]:
             ),
             (
                 "tags in prose",
-                f"I would write {opening_of(form)} and <{tag}></{tag}>",
+                f"I would write {pair} and <{tag}></{tag}>",
                 "tags without content",
             ),
             ("upper-case tags", whole.replace(f"<{tag}>", f"<{tag.upper()}>"), "tags in another letter case"),
@@ -254,11 +254,6 @@ def _form_attacks(row: ProbeRow, form: Form) -> list[Probe]:
         Probe(kind, text, "none" if kind == "tags in prose" else "right", "broken", why)
         for kind, text, why in found
     ]
-
-
-def opening_of(form: Form) -> str:
-    """Return an empty pair of reasoning tags, or the words `the tags` for a format without reasoning."""
-    return f"<{form.think}></{form.think}>" if form.think else "the tags"
 
 
 def _candidates(row: ProbeRow) -> list[str]:
@@ -275,7 +270,6 @@ def _around(gold: str) -> str:
 
 
 def _look_alike(text: str) -> str:
-    """Replace letters and digits by ones of other scripts that look the same."""
     return text.translate(str.maketrans("aeopcxyAEOPCXBHKMT0123456789", "аеорсхуАЕОРСХВНКМТ𝟎𝟏𝟐𝟑𝟒𝟓𝟔𝟕𝟖𝟗"))
 
 
@@ -312,11 +306,6 @@ class Aspect:
     answer: bool
     form: bool
     reversed: bool
-
-    @property
-    def nothing(self) -> bool:
-        """Whether it does not distinguish any of the three."""
-        return not (self.answer or self.form or self.reversed)
 
 
 def aspect(right: float | None, wrong: float | None, formless: float | None) -> Aspect:
@@ -492,7 +481,6 @@ def probe(
 
 
 def _also_as_messages(lab: Lab, scored: Scored, tell: Callable[[str, str], None] | None) -> Scored:
-    """Call the functions that cannot read text again, with messages."""
     failed = {
         f.info.index for f in scored.functions if f.failure is not None and f.failure.type in _OTHER_FORM
     }

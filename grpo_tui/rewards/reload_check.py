@@ -217,7 +217,6 @@ class _Checks:
 
 
 def _list_diff(old: RunConfig, new: RunConfig) -> Iterator[str]:
-    """Compare two lists of rewards, each entry on a line."""
     both = []
     for config in (old, new):
         listed = listed_in(config)
@@ -252,7 +251,6 @@ def _diff(
 
 
 def _unlike_training(function: FunctionInfo) -> Iterator[str]:
-    """Say what of a function the recorded groups cannot replay."""
     if function.kind == "model":
         yield f"{function.name} is a reward model. It stays as it is until the run is resumed"
         return

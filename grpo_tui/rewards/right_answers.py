@@ -103,7 +103,6 @@ def find_judge(
     scores on the model's own completions is used, at its highest score.
 
     Args:
-        results: scores of the model's completions.
         asked: `NAME` or `NAME>=X`.
 
     Raises:

@@ -7,6 +7,7 @@ files.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from grpo_tui.rewards.samples import (
     from_run,
     gold_and_wrong,
     read_jsonl,
+    recorded_groups,
     samples_of_groups,
     with_columns_of,
 )
@@ -173,14 +175,10 @@ def run_samples(run: Path, step: int | str | None = None, group: int | None = No
         SampleError: there are none.
         RunDatabaseError: the run cannot be read.
     """
-    reader = RunReader(RunFolder(run).database)
-    try:
+    with closing(RunReader(RunFolder(run).database)) as reader:
         if group is None:
             return from_run(reader, step)
-        found = reader.groups(after_id=group - 1, superseded=True, limit=1)
-        return samples_of_groups(found)
-    finally:
-        reader.close()
+        return samples_of_groups(recorded_groups(reader, group=group))
 
 
 def found_samples(run: Path, where: str) -> tuple[list[Sample], int]:
@@ -196,9 +194,11 @@ def found_samples(run: Path, where: str) -> tuple[list[Sample], int]:
         SampleError: the query is invalid, finds nothing, or took too long.
         RunDatabaseError: the run cannot be read.
     """
-    search = Search(RunFolder(run).database)
-    try:
-        found = search.find(where)
+    with closing(Search(RunFolder(run).database)) as search:
+        try:
+            found = search.find(where)
+        except QueryError as error:
+            raise SampleError(f"invalid query: {one_line(error.sentence, 300)}") from error
         newest = list(dict.fromkeys(found.group_of))[:MOST_FOUND_GROUPS]
         if not newest:
             raise SampleError(found.trouble or f"no completion matches: {one_line(where, 200)}")
@@ -213,7 +213,3 @@ def found_samples(run: Path, where: str) -> tuple[list[Sample], int]:
                 hit = (group.attempt, group.batch, group.index, completion.index) in hits
                 samples.append(replace(sample, tags=(FOUND,)) if hit else sample)
         return samples, found.groups
-    except QueryError as error:
-        raise SampleError(f"invalid query: {one_line(error.sentence, 300)}") from error
-    finally:
-        search.close()

@@ -168,9 +168,6 @@ def is_messages(value: Any) -> bool:
 def from_parquet_rows(rows: Iterable[Mapping[str, Any]], rewards: Iterable[str], origin: str) -> list[Sample]:
     """Turn rows of TRL's `completions/completions_*.parquet` into samples, grouped by step and prompt.
 
-    Args:
-        rewards: names of reward functions, whose columns hold scores instead of data.
-
     Raises:
         SampleError: the file has no rows, or not these columns.
     """
@@ -181,15 +178,8 @@ def from_parquet_rows(rows: Iterable[Mapping[str, Any]], rewards: Iterable[str],
             raise SampleError(f"{origin} has no columns prompt and completion; it has {', '.join(row)}")
         columns = {key: value for key, value in row.items() if key not in known}
         recorded = {"total": None, "advantage": row.get("advantage")} if "advantage" in row else None
-        samples.append(
-            Sample(
-                row["prompt"],
-                row["completion"],
-                columns,
-                group=str(row.get("step", "")),
-                recorded=recorded,
-            )
-        )
+        group = str(row.get("step", ""))
+        samples.append(Sample(row["prompt"], row["completion"], columns, group, recorded=recorded))
     if not samples:
         raise SampleError(f"{origin} has no rows")
     return samples
@@ -222,9 +212,6 @@ def gold_and_wrong(
 ) -> list[Sample]:
     """Return the reference answer and a wrong one as completions, for each row and format.
 
-    Args:
-        answer_column: column with the reference answer, found by its name when None.
-
     Returns:
         Samples of the kinds `gold` and `wrong`, alternating. Empty without an answer column.
     """
@@ -244,32 +231,38 @@ def gold_and_wrong(
 
 
 def from_run(reader: RunReader, step: int | str | None = None) -> list[Sample]:
-    """Return training completions of a recorded run.
-
-    Args:
-        step: a step, or `best` or `worst` for the group with that mean total. None for the newest step.
+    """Return training completions of a recorded run, from the groups of `recorded_groups`.
 
     Raises:
         SampleError: there are none.
     """
-    groups: list[StoredGroup]
-    if step in ("best", "worst"):
-        sign = 1.0 if step == "best" else -1.0
-        scored = (g for g in reader.iter_groups(mode="train") if g.mean is not None)
-        best = max(scored, key=lambda g: sign * (g.mean or 0.0), default=None)
-        groups = [best] if best is not None else []
-    elif step is None:
-        newest = reader.groups(mode="train", newest_first=True, limit=1)
-        at = newest[0].step if newest else 0
-        groups = reader.groups(mode="train", first_step=at, last_step=at, limit=1000)
-    else:
-        at = int(step)
-        groups = reader.groups(mode="train", first_step=at, last_step=at, limit=1000)
+    groups = recorded_groups(reader, step)
     if not groups:
         newest = reader.groups(mode="train", newest_first=True, limit=1)
         last = f"its newest step is {newest[0].step}" if newest else "it has recorded none yet"
         raise SampleError(f"there are no completions at step {step}; {last}" if step else last)
     return samples_of_groups(groups)
+
+
+def recorded_groups(
+    reader: RunReader, step: int | str | None = None, group: int | None = None
+) -> list[StoredGroup]:
+    """Return one group by its number, or the training groups of a step.
+
+    Args:
+        step: a step, or `best` or `worst` for the group with that mean total. None for the newest step.
+    """
+    if group is not None:
+        return reader.groups(after_id=group - 1, superseded=True, limit=1)
+    if step in ("best", "worst"):
+        sign = 1.0 if step == "best" else -1.0
+        scored = (g for g in reader.iter_groups(mode="train") if g.mean is not None)
+        best = max(scored, key=lambda g: sign * (g.mean or 0.0), default=None)
+        return [best] if best is not None else []
+    if step is None:
+        newest = reader.groups(mode="train", newest_first=True, limit=1)
+        step = newest[0].step if newest else 0
+    return reader.groups(mode="train", first_step=int(step), last_step=int(step), limit=1000)
 
 
 def samples_of_groups(groups: Iterable[StoredGroup]) -> list[Sample]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from grpo_tui.config.run_config import RunConfig
@@ -164,10 +164,6 @@ class FunctionScore:
     def failed(cls, info: FunctionInfo, count: int, failure: Failure, output: str = "") -> FunctionScore:
         """Return the result of a function without scores for `count` samples."""
         return cls(info, (None,) * count, failure=failure, output=output)
-
-    def with_failure(self, failure: Failure) -> FunctionScore:
-        """Return a copy with a failure."""
-        return replace(self, failure=failure)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -184,26 +184,32 @@ def report(
         limit_s = REPEAT_LIMIT_S if options.repeat else 0.0
         scored = lab.score(samples, tell=options.tell, repeat_limit_s=limit_s)
     results = scored.functions
-    weights = tuple(options.weights) if options.weights is not None else tuple(r.info.weight for r in results)
-    mode = options.aggregation or Aggregation.of(lab.config)
-    aggregate = lab.aggregate(scored, weights, mode)
+    weights = [r.info.weight for r in results] if options.weights is None else options.weights
+    found = unchecked(lab, scored, weights, aggregation=options.aggregation)
     gold = _try_gold(lab, results, data, options) if options.gold else None
-    batch = completions_at_once(lab.config)
     findings = _findings(results, scored, data)
     findings += names_findings(results)
     if lab.config.model:  # without a run, the user chose how many
         findings += count_findings(results)
-    findings += pair_findings(results, samples, weights, normalized=mode.normalized)
-    findings += share_findings(results, samples, weights, normalized=mode.normalized)
-    findings += unscored_findings(results, aggregate)
-    if not mode.normalized:
-        findings += float32_findings(results, weights, aggregate, mode.scale_rewards)
-    findings += cost_findings(results, batch)
+    findings += _of_weights(found, weights)
+    findings += cost_findings(results, found.batch)
     column = gold_column_of(lab.config, data.columns)
     if gold is not None and column is not None:
         findings = _with_gold(findings, lab, gold, column, options, all(s.paired for s in samples))
-    shares = tuple(shares_of(results, samples, weights, normalized=mode.normalized))
-    return Report(scored, aggregate, weights, mode, tuple(errors_first(findings)), shares, batch, gold)
+    return replace(found, findings=tuple(errors_first(findings)), gold=gold)
+
+
+def _of_weights(found: Report, weights: Sequence[float], muted: Collection[int] = ()) -> Iterator[Finding]:
+    """Yield the findings of `OF_WEIGHTS`. Muted functions have weight 0."""
+    results, samples, mode = found.scored.functions, found.scored.samples, found.aggregation
+    yield from pair_findings(results, samples, weights, normalized=mode.normalized)
+    yield from share_findings(results, samples, weights, normalized=mode.normalized)
+    audible = [i for i in range(len(results)) if i not in muted]
+    heard = [results[i] for i in audible]
+    yield from unscored_findings(heard, found.aggregate)
+    if not mode.normalized:
+        loud = [weights[i] for i in audible]
+        yield from float32_findings(heard, loud, found.aggregate, mode.scale_rewards)
 
 
 def _findings(results: Sequence[FunctionScore], scored: Scored, data: Dataset) -> list[Finding]:
@@ -233,21 +239,25 @@ def gold_column_of(config: RunConfig, columns: Sequence[str]) -> str | None:
 def _try_gold(
     lab: Lab, results: Sequence[FunctionScore], data: Dataset, options: ScoreOptions
 ) -> Scored | None:
-    """Score reference and wrong answers of some rows, in every common format."""
     assert lab.config is not None
     column = gold_column_of(lab.config, data.columns)
     if column is None:
         return None
     forms = forms_for(lab.config.section.system_prompt)
     samples = gold_and_wrong(data.rows[:MOST_GOLD_ROWS], forms, column)
-    asked = [
-        r.info.index
-        for r in results
-        if r.failure is None and seconds_per_batch(r, len(samples)) <= GOLD_LIMIT_S
-    ]
+    asked = quick(results, len(samples))
     if not samples or not asked:
         return None
     return lab.score(samples, only=asked, tell=options.tell, repeat_limit_s=0.0)
+
+
+def quick(results: Sequence[FunctionScore], completions: int) -> list[int]:
+    """Return the functions that work and would score this many completions within `GOLD_LIMIT_S`."""
+    return [
+        r.info.index
+        for r in results
+        if r.failure is None and seconds_per_batch(r, completions) <= GOLD_LIMIT_S
+    ]
 
 
 def _with_gold(
@@ -276,7 +286,6 @@ def _with_gold(
 
 
 def _retyped(lab: Lab, gold: Scored, column: str, options: ScoreOptions) -> list[Retyped]:
-    """Score the reference answers with their column converted to other plausible types."""
     asked = [result.info.index for result in gold.functions if result.failure is None]
     found = []
     for words, values in retypings([sample.columns.get(column) for sample in gold.samples]).items():
@@ -338,15 +347,9 @@ def unchecked(
     assert lab.config is not None
     mode = aggregation or Aggregation.of(lab.config)
     shares = shares_of(scored.functions, scored.samples, weights, normalized=mode.normalized)
-    return Report(
-        scored,
-        lab.aggregate(scored, weights, mode),
-        tuple(weights),
-        mode,
-        tuple(findings),
-        tuple(shares),
-        completions_at_once(lab.config),
-    )
+    batch = completions_at_once(lab.config)
+    aggregate = lab.aggregate(scored, weights, mode)
+    return Report(scored, aggregate, tuple(weights), mode, tuple(findings), tuple(shares), batch)
 
 
 def reweighed(
@@ -362,22 +365,9 @@ def reweighed(
         LabError: the weights or modes do not fit.
     """
     mode = aggregation or report.aggregation
-    aggregate = lab.aggregate(report.scored, weights, mode, muted)
-    results, samples = report.scored.functions, report.scored.samples
     heard = [0.0 if i in muted else w for i, w in enumerate(weights)]
-    audible = [r for i, r in enumerate(results) if i not in muted]
-    found: list[Finding] = [f for f in report.findings if f.id not in OF_WEIGHTS]
-    found += pair_findings(results, samples, heard, normalized=mode.normalized)
-    found += share_findings(results, samples, heard, normalized=mode.normalized)
-    found += unscored_findings(audible, aggregate)
-    if not mode.normalized:
-        loud = [w for i, w in enumerate(weights) if i not in muted]
-        found += float32_findings(audible, loud, aggregate, mode.scale_rewards)
-    return replace(
-        report,
-        aggregate=aggregate,
-        weights=tuple(weights),
-        aggregation=mode,
-        findings=tuple(errors_first(found)),
-        shares=tuple(shares_of(results, samples, heard, normalized=mode.normalized)),
-    )
+    shares = shares_of(report.scored.functions, report.scored.samples, heard, normalized=mode.normalized)
+    aggregate = lab.aggregate(report.scored, weights, mode, muted)
+    now = replace(report, aggregate=aggregate, weights=tuple(weights), aggregation=mode, shares=tuple(shares))
+    kept = [f for f in report.findings if f.id not in OF_WEIGHTS]
+    return replace(now, findings=tuple(errors_first([*kept, *_of_weights(now, heard, muted)])))

@@ -155,7 +155,9 @@ class TokenAsker(Closing):
         }
         try:
             if policy.kind == "live":
-                return self._of_live({**asked, "group": row.group, "index": row.index})
+                args = {**asked, "group": row.group, "index": row.index}
+                found = ask_live(self._root, "tokens", args, self._tell, self._cancel, self._patience_s)
+                return TokenScores.from_wire(found)
             return self._of_child({**asked, "do": "tokens", "checkpoint": policy.folder})
         except ValueError as error:
             raise GenerateError(str(error)) from error
@@ -168,10 +170,6 @@ class TokenAsker(Closing):
         beside = read_status(self._root).live
         return TokenScores.from_wire(self._child.ask({**request, "beside": beside}))
 
-    def _of_live(self, args: dict[str, object]) -> TokenScores:
-        found = ask_live(self._root, "tokens", args, self._tell, self._cancel, self._patience_s)
-        return TokenScores.from_wire(found)
-
 
 def ask_live(
     root: Path,
@@ -182,9 +180,6 @@ def ask_live(
     patience_s: float | None = None,
 ) -> dict[str, Any]:
     """Send a command to a live run and return what it answers at its next safe point.
-
-    Args:
-        patience_s: how long to wait. None for as long as the run lives.
 
     Raises:
         GenerateError: the run refused, ended or did not answer; `CancelledError` when the user cancelled.

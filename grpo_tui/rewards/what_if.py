@@ -10,14 +10,13 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from operator import itemgetter
 from pathlib import Path
-from statistics import stdev
 from typing import Any
 
-from grpo_tui.core.statistics import is_number, mean, signal_of
+from grpo_tui.core.statistics import correlation, is_number, mean, signal_of, std
 from grpo_tui.core.text import one_line, prompt_text
 from grpo_tui.rewards.checks.together import shares_of
 from grpo_tui.rewards.lab import Aggregation, Lab, LabError, Scored
-from grpo_tui.rewards.samples import SampleError, groups_of, samples_of_groups
+from grpo_tui.rewards.samples import SampleError, groups_of, recorded_groups, samples_of_groups
 from grpo_tui.rewards.score_report import Aggregate, FunctionInfo, FunctionScore, GroupScore
 from grpo_tui.rewards.scoring import Report
 from grpo_tui.store.layout import RunFolder
@@ -125,13 +124,7 @@ def recorded_report(root: Path, aggregation: Aggregation, group: int | None = No
         RunDatabaseError: the run cannot be read.
     """
     with closing(RunReader(RunFolder(root).database)) as run:
-        if group is not None:
-            groups = run.groups(after_id=group - 1, superseded=True, limit=1)
-        else:
-            newest = run.groups(mode="train", newest_first=True, limit=1)
-            at = newest[0].step if newest else 0
-            groups = run.groups(mode="train", first_step=at, last_step=at, limit=1000)
-        newest_list = run.reward_functions()
+        groups, newest_list = recorded_groups(run, group=group), run.reward_functions()
     if not groups:
         raise SampleError("it has recorded no completions yet")
     weights = [function.weight for function in newest_list]
@@ -142,10 +135,9 @@ def recorded_report(root: Path, aggregation: Aggregation, group: int | None = No
     totals = tuple(row.total for row in rows)
     scores = []
     for indices in map(tuple, groups_of(samples)):
-        known = [total for i in indices if (total := totals[i]) is not None]
-        std = (stdev(known) if len(known) > 1 else 0.0) if known else None
+        known = [totals[i] for i in indices]
         advantages = tuple(rows[i].advantage for i in indices)
-        scores.append(GroupScore(indices, mean(known) if known else None, std, advantages))
+        scores.append(GroupScore(indices, mean(known), std(known), advantages))
     normalized = aggregation.normalized
     shares = tuple(shares_of(functions, samples, weights, normalized=normalized))
     aggregate = Aggregate(totals, tuple(scores), None, None, None)
@@ -164,7 +156,6 @@ def what_if(
 
     Args:
         groups: at least one. Each must be whole, including its parts on other ranks.
-        weights: one per function of the config, or of the run with `recorded_weights`. Its own when None.
         recorded_weights: the run's current functions in order, by distinct name, with their weights. When
             given, no function is called and the recorded scores are reweighted.
 
@@ -237,7 +228,6 @@ def _aggregated(
 
 
 def _recorded(groups: Sequence[StoredGroup], weights: Mapping[str, float]) -> tuple[FunctionScore, ...]:
-    """Return the recorded scores under the functions with these names and weights."""
     rows = _by_name(groups)
     return tuple(
         FunctionScore(
@@ -347,10 +337,8 @@ def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float | No
     if len(kept) < 2:
         return None
     first, second = (_ranks([pair[n] for pair in kept]) for n in (0, 1))
-    middle = (len(kept) - 1) / 2
-    both = sum((a - middle) * (b - middle) for a, b in zip(first, second, strict=True))
-    spread = sum((a - middle) ** 2 for a in first) * sum((b - middle) ** 2 for b in second)
-    return both / spread**0.5 if spread > 0 else None
+    constant = len(set(first)) == 1 or len(set(second)) == 1
+    return None if constant else correlation(first, second)
 
 
 def _ranks(values: Sequence[float]) -> list[float]:

@@ -21,11 +21,11 @@ from grpo_tui.config.paths import split_file_source
 from grpo_tui.config.run_config import GONE, RunConfig, Stamp, stamp
 from grpo_tui.core.text import one_line
 from grpo_tui.present.baseline_text import progress
-from grpo_tui.present.rewards_view import Circumstances, file_name, rewards_view
+from grpo_tui.present.rewards_view import Circumstances, rewards_view
 from grpo_tui.rewards.baseline import SCORING, BaselineOptions, ask_baseline, group_size
 from grpo_tui.rewards.cases import CaseFileError, cases_file, keep_case
 from grpo_tui.rewards.consent import ConsentError, left_alone
-from grpo_tui.rewards.generating import DatasetRow, GenerateError, Progress, generate
+from grpo_tui.rewards.generating import DatasetRow, GenerateError, Generator, Progress
 from grpo_tui.rewards.lab import REPEAT_LIMIT_S, Aggregation, Lab, LabError, Scored
 from grpo_tui.rewards.next_reward import (
     Growth,
@@ -274,7 +274,7 @@ class LabWorker:
                 continue
             time.sleep(SETTLE_S)
             self._files.seen()
-            self._saved = f"{file_name(saved[0])} saved"
+            self._saved = f"{one_line(Path(saved[0]).name, 60)} saved"
             self._jobs.ask("reload", partial(self._reload_saved, self._saved))
             if self._function and time.monotonic() - self._function_at > LONG_S:
                 self._superseded = True
@@ -440,7 +440,7 @@ class LabWorker:
                 ended[index] = Failure("hung", "", f"stopped by you after {for_s:.1f} s without an answer")
                 self._interrupted = False
         functions = tuple(
-            f.with_failure(ended[f.info.index]) if f.info.index in ended else f for f in scored.functions
+            replace(f, failure=ended[f.info.index]) if f.info.index in ended else f for f in scored.functions
         )
         return replace(scored, functions=functions)
 
@@ -584,7 +584,8 @@ class LabWorker:
         cancel = self._cancel = threading.Event()
         row = DatasetRow(1, asked.prompt, asked.columns)
         try:
-            made = generate(config, [row], group_size(config), self._teller(), cancel)
+            with Generator(config, self._teller(), cancel) as generator:
+                made = list(generator.answers([row], group_size(config)).samples)
         finally:
             self._cancel = None
         self._samples, self._edited = behind_group(samples, index, made), True

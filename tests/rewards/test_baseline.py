@@ -24,7 +24,6 @@ from grpo_tui.rewards.generating import (
     GenerateError,
     Generator,
     Progress,
-    generate,
 )
 from grpo_tui.rewards.lab import Lab
 from grpo_tui.rewards.samples import read_jsonl
@@ -125,8 +124,8 @@ def test_a_model_that_cannot_be_loaded_is_told_in_one_sentence(tmp_path: Path) -
     for file in DEMO_MODEL.glob("*.json"):
         (tmp_path / file.name).write_bytes(file.read_bytes())
     config = replace(load_config(DEMO_CONFIG), model=str(tmp_path))
-    with pytest.raises(GenerateError) as caught:
-        generate(config, [ASKED], 2)
+    with Generator(config) as generator, pytest.raises(GenerateError) as caught:
+        generator.answers([ASKED], 2)
     message = str(caught.value)
     assert message.startswith(f"the model {tmp_path} cannot be loaded: ")
     assert "\n" not in message

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from grpo_tui.config.meant import nearest
 from grpo_tui.core.findings import Finding, Fix, Severity
@@ -44,49 +44,33 @@ def signature_findings(info: FunctionInfo, columns: Collection[str]) -> list[Fin
         )
         for fault in signature_faults(info.name, parameters, columns, _place(info))
     ]
-    found += [_near_finding(info, name, near) for name, near in _near_defaults(info, columns)]
-    return found + _unfilled_keys(info, columns)
+    return [*found, *_unfilled(info, columns)]
 
 
-def _unfilled_keys(info: FunctionInfo, columns: Collection[str]) -> list[Finding]:
-    if not info.file_text:
-        return []
+def _unfilled(info: FunctionInfo, columns: Collection[str]) -> Iterator[Finding]:
+    """Report defaults and keyword arguments that no column fills, although one has a similar name."""
     others = [column for column in columns if column not in NOT_PASSED]
-    found = []
-    for key, line in RewardSource(info.file_text, info.line).keys_of_kwargs().items():
+    rule = "rewards.unfilled-default"
+    for p in info.parameters or ():
+        if p.default in (..., BLANK) and p.name not in others and p.name not in info.params:
+            blank = p.default == BLANK
+            near = near_column(p.name, columns) if blank else nearest(p.name, others, cutoff=0.75)
+            if near is not None:
+                message = (
+                    f"reward '{info.name}': its parameter {p.name} keeps its default, for the dataset has no "
+                    f"such column; the nearest is {near}"
+                )
+                fix = Fix("grpo_tui.columns", {p.name: near})
+                yield Finding(rule, "warning", info.name, info.line, message, fix)
+    source = RewardSource(info.file_text, info.line) if info.file_text else None
+    for key, line in source.keys_of_kwargs().items() if source is not None else ():
         near = None if key in others or key in ALWAYS else near_column(key, columns)
         if near is not None:
             message = (
                 f"reward '{info.name}' reads {key} from its keyword arguments, but the dataset has no such "
                 f"column; the nearest is {near}"
             )
-            fix = Fix("grpo_tui.columns", {key: near})
-            found.append(Finding("rewards.unfilled-default", "warning", info.name, line, message, fix))
-    return found
-
-
-def _near_defaults(info: FunctionInfo, columns: Collection[str]) -> list[tuple[str, str]]:
-    others = [column for column in columns if column not in NOT_PASSED]
-    found = []
-    for p in info.parameters or ():
-        if p.default in (..., BLANK) and p.name not in others and p.name not in info.params:
-            blank = p.default == BLANK
-            near = near_column(p.name, columns) if blank else nearest(p.name, others, cutoff=0.75)
-            if near is not None:
-                found.append((p.name, near))
-    return found
-
-
-def _near_finding(info: FunctionInfo, parameter: str, near: str) -> Finding:
-    return Finding(
-        "rewards.unfilled-default",
-        "warning",
-        info.name,
-        info.line,
-        f"reward '{info.name}': its parameter {parameter} keeps its default, for the dataset has no such "
-        f"column; the nearest is {near}",
-        Fix("grpo_tui.columns", {parameter: near}),
-    )
+            yield Finding(rule, "warning", info.name, line, message, Fix("grpo_tui.columns", {key: near}))
 
 
 def _place(info: FunctionInfo) -> str:
@@ -106,51 +90,54 @@ _TEXTS_FIX = 'Read the text as completion[-1]["content"]'
 _MESSAGES_FIX = "Use the completion as text, or set grpo_tui.chat: true to turn the prompts into messages"
 
 
-def call_findings(result: FunctionScore, samples: Sequence[Sample]) -> list[Finding]:
-    """Return findings on how one function behaved when called."""
-    if result.failure is not None and result.failure.kind == "skipped":
-        return []
-    found = []
+def call_findings(result: FunctionScore, samples: Sequence[Sample]) -> Iterator[Finding]:
+    """Yield findings on how one function behaved when called."""
+    failure = result.failure
+    if failure is not None and failure.kind == "skipped":
+        return
     shape = _shape(result)
     if shape is not None:
-        found.append(shape)
-    elif result.failure is not None:
-        found.append(_failure(result, result.failure, samples))
-    found += _repeat(result)
-    found += _swallowed(result)
+        yield shape
+    elif failure is not None:
+        yield _failure(result, failure, samples)
+    yield from _repeat(result)
+    for item in result.swallowed:
+        what = f"{item.type}: {shorten(one_line(item.message), 80)}" if item.message else item.type
+        text = (
+            f"catches an exception and returns a constant instead: {what} "
+            f"({item.file.rpartition('/')[2]}:{item.line}), {item.count} times in this call. Catch only "
+            "what you expect, or return None for that sample"
+        )
+        yield about("rewards.swallows", "warning", result, text, item.line)
     if result.changed:
         text = (
             f"changes its arguments ({', '.join(result.changed)}), and TRL passes the same objects on, so "
             "later functions and TRL's log see the change. Work on a copy: list(completions)"
         )
-        found.append(about("rewards.changes-arguments", "warning", result, text))
-    found += [about("rewards.changes-process", "warning", result, text) for text in result.left]
-    return found
+        yield about("rewards.changes-arguments", "warning", result, text)
+    yield from (about("rewards.changes-process", "warning", result, text) for text in result.left)
 
 
-def source_findings(result: FunctionScore) -> list[Finding]:
-    """Return findings on the source of one function."""
-    info = result.info
-    if not info.file_text:
-        return []
-    source = RewardSource(info.file_text, info.line)
-    found = []
+def source_findings(result: FunctionScore) -> Iterator[Finding]:
+    """Yield findings on the source of one function."""
+    if not result.info.file_text:
+        return
+    source = RewardSource(result.info.file_text, result.info.line)
     alarm = source.alarm_line()
     if alarm is not None:
-        message = (
-            f"reward '{info.name}' uses signals (line {alarm}), which work only in a process's main thread. "
+        text = (
+            f"uses signals (line {alarm}), which work only in a process's main thread. "
             "grpo-tui calls rewards there. In another thread the call raises, and a broad `except` would "
             "turn that into a silent 0"
         )
-        found.append(Finding("rewards.main-thread", "info", info.name, alarm, message))
+        yield about("rewards.main-thread", "info", result, text, alarm)
     distance = source.distance_line()
     if distance is not None and not any(s is not None and s < 0 for s in result.scores):
-        message = (
-            f"reward '{info.name}' returns a distance, abs(a - b), as the score (line {distance}), so a "
+        text = (
+            f"returns a distance, abs(a - b), as the score (line {distance}), so a "
             "larger error scores higher. Negate it"
         )
-        found.append(Finding("rewards.distance", "warning", info.name, distance, message))
-    return found
+        yield about("rewards.distance", "warning", result, text, distance)
 
 
 def _failure(result: FunctionScore, failure: Failure, samples: Sequence[Sample]) -> Finding:
@@ -160,60 +147,41 @@ def _failure(result: FunctionScore, failure: Failure, samples: Sequence[Sample])
         return Finding(rule, "error", result.info.name, failure.line or result.info.line, own)
     text = f"{verb}: {failure.text}" if verb else failure.text
     if failure.sample is not None:
-        sample = samples[failure.sample]
-        words = one_line(completion_text(sample.completion), 80)
+        words = one_line(completion_text(samples[failure.sample].completion), 80)
         text += f', on sample {failure.sample + 1}, the completion "{words}"'
     return about(rule, "error", result, text, failure.line)
 
 
 def _shape(result: FunctionScore) -> Finding | None:
-    other = result.other_shape
-    use = None
-    if result.failure is None and result.info.file_text and other is not None and other.given == "messages":
-        use = RewardSource(result.info.file_text, result.info.line).text_use()
-    if other is None or not other.works:
-        return None
-    failed = result.failure is not None and result.failure.kind == "raised"
-    if not failed and not other.varies:
+    other, failure = result.other_shape, result.failure
+    failed = failure is not None and failure.kind == "raised"
+    if other is None or not other.works or not (failed or other.varies):
         return None
     wrong, fix = (_TEXTS, _TEXTS_FIX) if other.given == "messages" else (_MESSAGES, _MESSAGES_FIX)
-    if failed and result.failure is not None:
-        return about(
-            "rewards.shape", "error", result, f"{wrong}: {result.failure.text}. {fix}", result.failure.line
-        )
+    if failed and failure is not None:
+        return about("rewards.shape", "error", result, f"{wrong}: {failure.text}. {fix}", failure.line)
+    use = None
+    if failure is None and result.info.file_text and other.given == "messages":
+        use = RewardSource(result.info.file_text, result.info.line).text_use()
     named = f", as in `{one_line(use[0], 60)}`" if use is not None else ""
     text = f"{wrong}{named}. It gives all completions of a prompt the same score. {fix}"
     return about("rewards.shape", "error", result, text, use[1] if use is not None else None)
 
 
-def _repeat(result: FunctionScore) -> list[Finding]:
+def _repeat(result: FunctionScore) -> Iterator[Finding]:
     repeat = result.repeat
-    if repeat is None or not repeat.differs:
-        return []
+    if repeat is None or not repeat.differs or (repeat.fresh_repeats and result.info.saves_state):
+        return
     count = f"{len(repeat.differs)} of {len(result.scores)} samples get a different score in a second call"
-    if repeat.fresh_repeats and result.info.saves_state:
-        return []
     if repeat.fresh_repeats:
         text = (
             f"keeps state between calls: {count}, and a fresh copy repeats both results. The state is lost "
             "at a resume, and each process of a run has its own"
         )
-        return [about("rewards.keeps-state", "warning", result, text)]
-    text = f"is not deterministic: {count} with the same arguments, so part of the advantage is random"
-    return [about("rewards.not-deterministic", "warning", result, text)]
-
-
-def _swallowed(result: FunctionScore) -> list[Finding]:
-    found = []
-    for item in result.swallowed:
-        what = f"{item.type}: {shorten(one_line(item.message), 80)}" if item.message else item.type
-        text = (
-            f"catches an exception and returns a constant instead: {what} "
-            f"({item.file.rpartition('/')[2]}:{item.line}), {item.count} times in this call. Catch only "
-            "what you expect, or return None for that sample"
-        )
-        found.append(about("rewards.swallows", "warning", result, text, item.line))
-    return found
+        yield about("rewards.keeps-state", "warning", result, text)
+    else:
+        text = f"is not deterministic: {count} with the same arguments, so part of the advantage is random"
+        yield about("rewards.not-deterministic", "warning", result, text)
 
 
 FLAT = 1e-8
@@ -231,7 +199,7 @@ def value_findings(
     """
     if result.failure is not None:
         return []
-    found = _not_numbers(result, alone)
+    found = list(_not_numbers(result, alone))
     if found and all(s is None for s in result.scores):
         return found
     # Only correctness tells a reference answer from a wrong one in the same format, which `gold` judges.
@@ -240,13 +208,11 @@ def value_findings(
     if other is None or not other.varies:
         flat = _constant(result, samples) if not paired else _constant_everywhere(result)
         if flat is not None:
-            found += _reasons_for_zero(result, samples, prompt_tail)
-            found.append(flat)
-    found += _grows_with_length(result, samples)
-    return found
+            found += [*_reasons_for_zero(result, samples, prompt_tail), flat]
+    return [*found, *_grows_with_length(result, samples)]
 
 
-def _not_numbers(result: FunctionScore, alone: bool) -> list[Finding]:
+def _not_numbers(result: FunctionScore, alone: bool) -> Iterator[Finding]:
     scores = result.scores
     if all(s is None for s in scores):
         text = "abstains (None) on every sample"
@@ -255,23 +221,21 @@ def _not_numbers(result: FunctionScore, alone: bool) -> list[Finding]:
             if alone
             else ", so it adds nothing to the total"
         )
-        return [about("rewards.none-everywhere", "error" if alone else "warning", result, text)]
-    found = []
+        yield about("rewards.none-everywhere", "error" if alone else "warning", result, text)
     nan = [i for i, s in enumerate(scores) if s is not None and math.isnan(s)]
     if nan:
         text = (
             f"returns NaN for {len(nan)} of {len(scores)} samples (first: sample {nan[0] + 1}); TRL "
             "silently treats it as None. Return None to abstain, or a number"
         )
-        found.append(about("rewards.nan", "warning", result, text))
+        yield about("rewards.nan", "warning", result, text)
     infinite = [i for i, s in enumerate(scores) if s is not None and math.isinf(s)]
     if infinite:
         text = (
             f"returns {scores[infinite[0]]} for {len(infinite)} of {len(scores)} samples (first: sample "
             f"{infinite[0] + 1}); one such value ruins the advantages of its whole group. Clip it"
         )
-        found.append(about("rewards.infinite", "error", result, text))
-    return found
+        yield about("rewards.infinite", "error", result, text)
 
 
 def _constant(result: FunctionScore, samples: Sequence[Sample]) -> Finding | None:
@@ -286,8 +250,12 @@ def _constant(result: FunctionScore, samples: Sequence[Sample]) -> Finding | Non
             "A constant gives advantage 0, so nothing is learned from it"
         )
         return about("rewards.constant", "warning", result, text)
-    groups = [g for g in _scored_groups(result, samples) if len({samples[i].text for i in g}) > 1]
-    if not groups or any(_spread(result, group) >= FLAT for group in groups):
+    groups = []
+    for group in groups_of(samples):
+        known = [i for i in group if result.scores[i] is not None]
+        if len({samples[i].text for i in known}) > 1:
+            groups.append(scored(result.scores[i] for i in known))
+    if not groups or any(max(group) - min(group) >= FLAT for group in groups if group):
         return None
     by_prompt: dict[str, set[float]] = {}
     for i, s in pairs:
@@ -317,17 +285,7 @@ def _constant_everywhere(result: FunctionScore) -> Finding | None:
     return about("rewards.constant", "warning", result, text)
 
 
-def _scored_groups(result: FunctionScore, samples: Sequence[Sample]) -> list[list[int]]:
-    groups = [[i for i in g if result.scores[i] is not None] for g in groups_of(samples)]
-    return [g for g in groups if len(g) > 1]
-
-
-def _spread(result: FunctionScore, group: Sequence[int]) -> float:
-    values = scored(result.scores[i] for i in group)
-    return max(values) - min(values) if values else 0.0
-
-
-def _grows_with_length(result: FunctionScore, samples: Sequence[Sample]) -> list[Finding]:
+def _grows_with_length(result: FunctionScore, samples: Sequence[Sample]) -> Iterator[Finding]:
     pairs = [
         (float(len(samples[i].text)), s)
         for i, s in enumerate(result.scores)
@@ -335,22 +293,23 @@ def _grows_with_length(result: FunctionScore, samples: Sequence[Sample]) -> list
     ]
     lengths, scores = [p[0] for p in pairs], [p[1] for p in pairs]
     if len(set(lengths)) < 3 or len(set(scores)) < 3 or max(scores) <= 2.0:
-        return []
+        return
     if correlation(lengths, scores) < LENGTH_CORRELATION:
-        return []
+        return
     text = (
         f"grows with the length of the completion, without limit: {min(scores):g} at {min(lengths):.0f} "
         f"characters, {max(scores):g} at {max(lengths):.0f}. The model will learn to write longer and "
         "longer texts. If this is meant as a distance from a target length, its sign is wrong"
     )
-    return [about("rewards.grows-with-length", "warning", result, text)]
+    yield about("rewards.grows-with-length", "warning", result, text)
 
 
-def _reasons_for_zero(result: FunctionScore, samples: Sequence[Sample], prompt_tail: str) -> list[Finding]:
+def _reasons_for_zero(
+    result: FunctionScore, samples: Sequence[Sample], prompt_tail: str
+) -> Iterator[Finding]:
     """Explain why a format is never matched: a pattern that stops at line breaks, a tag in the prompt."""
     source = RewardSource(result.info.file_text, result.info.line)
     texts = [sample.text for sample in samples]
-    found = []
     for pattern in source.patterns():
         missed = [i for i, text in enumerate(texts) if _breaks_lines_only(pattern, text)]
         if missed:
@@ -359,10 +318,10 @@ def _reasons_for_zero(result: FunctionScore, samples: Sequence[Sample], prompt_t
                 f'match {len(missed)} of {len(texts)} samples, such as "{one_line(texts[missed[0]], 60)}". '
                 "Add re.DOTALL, and \\s* between the tags"
             )
-            found.append(about("rewards.line-breaks", "warning", result, message, pattern.line))
+            yield about("rewards.line-breaks", "warning", result, message, pattern.line)
             break
     closed = [text for text in texts if "</think>" in text and "<think>" not in text]
-    if source.mentions("<think>") and (closed or prompt_tail.rstrip().endswith("<think>")):
+    if "<think>" in source.text and (closed or prompt_tail.rstrip().endswith("<think>")):
         where = (
             "the chat template ends the prompt with <think>"
             if prompt_tail.rstrip().endswith("<think>")
@@ -372,8 +331,7 @@ def _reasons_for_zero(result: FunctionScore, samples: Sequence[Sample], prompt_t
             )
         )
         message = f"asks for <think> in the completion, but {where}. Accept completions that begin after it"
-        found.append(about("rewards.prefilled-think", "warning", result, message))
-    return found
+        yield about("rewards.prefilled-think", "warning", result, message)
 
 
 def _breaks_lines_only(pattern: Pattern, text: str) -> bool:

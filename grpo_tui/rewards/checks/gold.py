@@ -185,7 +185,6 @@ def _by_type(
     samples: Sequence[Sample],
     others: Sequence[tuple[str, FunctionScore]],
 ) -> Finding | None:
-    """Report a function that expects another type than the column's."""
     for words, other in others:
         given = [] if other.failure is not None else _rows(other, samples, column)
         judged = [row.verdict for row in given if row.answer is not None]

@@ -168,10 +168,6 @@ class RewardSource:
             found = {key: line for key, line in found.items() if key not in asked}
         return found
 
-    def mentions(self, word: str) -> bool:
-        """Return whether a word appears anywhere, including in strings and comments."""
-        return word in self.text
-
     def _walk(self) -> Iterator[ast.AST]:
         for node in self._nodes:
             yield from ast.walk(node)
@@ -271,7 +267,6 @@ def _goes_on_with_a_constant(handler: ast.ExceptHandler) -> bool:
 
 
 def _given(node: ast.stmt) -> ast.expr | None:
-    """Return what a statement returns, assigns or appends."""
     if isinstance(node, ast.Return | ast.Assign | ast.AnnAssign):
         return node.value
     call = node.value if isinstance(node, ast.Expr) else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.statistics import both_finite, standardized, variance_shares, within_groups
@@ -24,9 +24,8 @@ FEWEST, MOST = 3, 5
 """Recommended number of rewards."""
 
 
-def names_findings(results: Sequence[FunctionScore]) -> list[Finding]:
+def names_findings(results: Sequence[FunctionScore]) -> Iterator[Finding]:
     """Report names shared by several functions."""
-    found = []
     for name, count in Counter(result.info.name for result in results).items():
         if count > 1:
             message = (
@@ -34,25 +33,25 @@ def names_findings(results: Sequence[FunctionScore]) -> list[Finding]:
                 f"rewards/{name}/mean, the average of all, and its table of completions keeps only the last "
                 "one's scores. Give each a name under grpo_tui.rewards"
             )
-            found.append(Finding("rewards.duplicate-name", "error", name, None, message))
-    return found
+            yield Finding("rewards.duplicate-name", "error", name, None, message)
 
 
-def count_findings(results: Sequence[FunctionScore]) -> list[Finding]:
+def count_findings(results: Sequence[FunctionScore]) -> Iterator[Finding]:
     """Report fewer than three rewards or more than five. A reward model may be the only one."""
-    count = len(results)
-    if FEWEST <= count <= MOST or all(result.info.kind == "model" for result in results):
-        return []
-    if count < FEWEST:
+    if all(result.info.kind == "model" for result in results):
+        return
+    if len(results) < FEWEST:
         message = (
             "Consider 3 to 5 small rewards: partial credit helps a model that rarely gets the whole answer "
             "right"
         )
-        return [Finding("rewards.few", "info", None, None, message)]
-    message = (
-        "With more than 5 rewards it is hard to tell which one is learned. Remove those that contribute least"
-    )
-    return [Finding("rewards.many", "info", None, None, message)]
+        yield Finding("rewards.few", "info", None, None, message)
+    elif len(results) > MOST:
+        message = (
+            "With more than 5 rewards it is hard to tell which one is learned. Remove those that contribute "
+            "least"
+        )
+        yield Finding("rewards.many", "info", None, None, message)
 
 
 def pair_findings(
@@ -61,19 +60,24 @@ def pair_findings(
     weights: Sequence[float],
     *,
     normalized: bool = False,
-) -> list[Finding]:
+) -> Iterator[Finding]:
     """Report pairs of functions that cancel each other or measure the same.
 
     Args:
         normalized: whether TRL first divides each function by its own standard deviation
             (`normalize_then_sum`).
     """
-    found = []
     groups = [g for g in groups_of(samples) if len(g) > 1]
     usable = [(i, r) for i, r in enumerate(results) if r.failure is None and weights[i]]
     for (i, a), (j, b) in itertools.combinations(usable, 2):
-        pairs = [_weighted(a, b, group, weights[i], weights[j], normalized=normalized) for group in groups]
-        left, right = [p[0] for p in pairs], [p[1] for p in pairs]
+        pairs = [both_finite(a.scores, b.scores, group) for group in groups]
+        left, right = (
+            [
+                [value * weight for value in (standardized(side) if normalized else side)]
+                for side in (pair[at] for pair in pairs)
+            ]
+            for at, weight in ((0, weights[i]), (1, weights[j]))
+        )
         if sum(len(group) for group in left) < LEAST_PAIRS:
             continue
         coefficient = within_groups(left, right)
@@ -84,30 +88,14 @@ def pair_findings(
                 "is the same for every completion of a group, so neither is learned. Change a sign or a "
                 "weight"
             )
-            found.append(Finding("rewards.cancel", "error", a.info.name, None, message))
+            yield Finding("rewards.cancel", "error", a.info.name, None, message)
         elif coefficient > SAME:
             message = (
                 f"{names} measure the same on these samples (correlation {coefficient:.3f} within groups): "
                 "here they act as one function of the summed weight. If they should differ, score more "
                 "varied completions"
             )
-            found.append(Finding("rewards.same", "info", a.info.name, None, message))
-    return found
-
-
-def _weighted(
-    a: FunctionScore,
-    b: FunctionScore,
-    group: Sequence[int],
-    weight_a: float,
-    weight_b: float,
-    *,
-    normalized: bool,
-) -> tuple[list[float], list[float]]:
-    left, right = both_finite(a.scores, b.scores, group)
-    if normalized:
-        left, right = standardized(left), standardized(right)
-    return [x * weight_a for x in left], [y * weight_b for y in right]
+            yield Finding("rewards.same", "info", a.info.name, None, message)
 
 
 def _sum_is_flat(left: Sequence[Sequence[float]], right: Sequence[Sequence[float]]) -> bool:
@@ -129,7 +117,9 @@ def share_findings(
 ) -> list[Finding]:
     """Report a function that causes nearly all of the variance within groups, while others vary too."""
     shares = shares_of(results, samples, weights, normalized=normalized)
-    varied = [i for i, r in enumerate(results) if r.failure is None and weights[i] and _varies(r)]
+    varied = [
+        i for i, r in enumerate(results) if r.failure is None and weights[i] and len({*r.scores} - {None}) > 1
+    ]
     if len(varied) < 2 or len(samples) < LEAST_PAIRS:
         return []
     for i in varied:
@@ -156,10 +146,6 @@ def shares_of(
     """Return each function's share of the variance of the weighted total within groups. They sum to 1."""
     groups = [[[r.scores[i] for r in results] for i in group] for group in groups_of(samples)]
     return variance_shares(groups, weights, normalized=normalized)
-
-
-def _varies(result: FunctionScore) -> bool:
-    return len({s for s in result.scores if s is not None}) > 1
 
 
 def unscored_findings(results: Sequence[FunctionScore], aggregate: Aggregate) -> list[Finding]:
@@ -213,9 +199,8 @@ def seconds_per_batch(result: FunctionScore, completions: int) -> float:
     return result.seconds / max(len(result.scores), 1) * completions
 
 
-def cost_findings(results: Sequence[FunctionScore], completions: int) -> list[Finding]:
+def cost_findings(results: Sequence[FunctionScore], completions: int) -> Iterator[Finding]:
     """Report functions that are slow for the config's batch."""
-    found = []
     for result in results:
         seconds = seconds_per_batch(result, completions)
         if result.failure is None and seconds > SLOW_S:
@@ -224,5 +209,4 @@ def cost_findings(results: Sequence[FunctionScore], completions: int) -> list[Fi
                 f"completion: about {seconds:.1f} s for the {completions} completions of a generation batch, "
                 "while the GPU waits"
             )
-            found.append(Finding("rewards.slow", "warning", result.info.name, result.info.line, message))
-    return found
+            yield Finding("rewards.slow", "warning", result.info.name, result.info.line, message)

@@ -66,14 +66,7 @@ class Child:
         else:
             places = sorted(random.Random(seed).sample(range(len(data)), min(count, len(data))))
             chosen = list(zip(places, data.select(places), strict=True))
-        rows = [
-            {
-                "number": place + 1,
-                "prompt": row["prompt"],
-                "columns": {key: value for key, value in row.items() if key != "prompt"},
-            }
-            for place, row in chosen
-        ]
+        rows = [{"number": place + 1, **_row(row)} for place, row in chosen]
         total = len(data) if hasattr(data, "select") else None
         return {"rows": rows, "total": total, "notes": list(prompts.notes), "held": held}
 
@@ -103,9 +96,8 @@ class Child:
             prompts = [as_messages(p, known.section) if isinstance(p, str) else p for p in prompts]
         seed, settings, template = self._sampling(known, policy, seed)
         self._send({"event": "at", "what": "generating"})
-        for batch in answered(policy, prompts, count, settings, template, at_once(known), seed):
-            answers = [asdict(answer) for answer in batch.answers]
-            self._send({"event": "generated", "answers": answers, "seconds": batch.seconds})
+        for batch, seconds in answered(policy, prompts, count, settings, template, at_once(known), seed):
+            self._send({"event": "generated", "answers": list(map(asdict, batch)), "seconds": seconds})
         return {
             "load_s": load_s,
             "device": policy.device,
@@ -184,12 +176,11 @@ class Child:
         seed, settings, template = self._sampling(known, policy, seed)
         self._send({"event": "text", "kept": 0, "text": ""})  # from here on, the signal stops it
         start = time.monotonic()
-        found = streamed(policy, prompt, settings, template, tell, lambda: self._stopped)
-        answer = asdict(found.answer)
+        answer, text, stopped = streamed(policy, prompt, settings, template, tell, lambda: self._stopped)
         return {
-            **{name: answer[name] for name in ("completion", "tokens", "truncated")},
-            "text": found.text,
-            "stopped": found.stopped,
+            **{name: getattr(answer, name) for name in ("completion", "tokens", "truncated")},
+            "text": text,
+            "stopped": stopped,
             "seed": seed,
             "device": policy.device,
             "temperature": settings["temperature"],
@@ -236,7 +227,7 @@ def _key(prompt: Any) -> str:
 def _row(row: Mapping[str, Any] | None) -> dict[str, Any]:
     if row is None:
         return {"prompt": None, "columns": None}
-    return {"prompt": row["prompt"], "columns": {key: row[key] for key in row if key != "prompt"}}
+    return {"prompt": row["prompt"], "columns": {key: value for key, value in row.items() if key != "prompt"}}
 
 
 def _short(model: str) -> str:

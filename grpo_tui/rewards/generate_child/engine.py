@@ -94,11 +94,7 @@ def _rank(adapter: str) -> int:
 def generate(
     policy: Policy, prompts: Sequence[list[int]], settings: Mapping[str, Any], seeds: Sequence[int]
 ) -> list[list[int]]:
-    """Return a completion's ids for each prompt, including the end token.
-
-    Args:
-        seeds: one per prompt.
-    """
+    """Return a completion's ids for each prompt, including the end token."""
     from vllm import SamplingParams
 
     names = ("temperature", "top_p", "top_k", "repetition_penalty")

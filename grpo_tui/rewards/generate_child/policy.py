@@ -58,7 +58,6 @@ def load_policy(config: RunConfig, adapter: str = "", tokenizer: str = "") -> Po
 
     Args:
         adapter: folder of a LoRA adapter, or empty.
-        tokenizer: folder or id of the tokenizer. The model's own when empty.
 
     Raises:
         PolicyError: they cannot be loaded.
@@ -136,7 +135,6 @@ def at_once(config: RunConfig) -> int:
 
 
 def _model(config: RunConfig, on_gpu: bool) -> Any:
-    """Load the model as TRL's `create_model_from_path` does."""
     import torch
     import transformers
 
@@ -207,14 +205,6 @@ class Answer:
     truncated: bool
 
 
-@dataclass(frozen=True, slots=True)
-class GeneratedBatch:
-    """Completions generated together."""
-
-    answers: tuple[Answer, ...]
-    seconds: float
-
-
 def answered(
     policy: Policy,
     prompts: Sequence[Any],
@@ -223,8 +213,8 @@ def answered(
     template: Mapping[str, Any],
     size: int,
     seed: int,
-) -> Iterator[GeneratedBatch]:
-    """Generate `count` completions of each prompt, prompt by prompt.
+) -> Iterator[tuple[list[Answer], float]]:
+    """Generate `count` completions of each prompt, prompt by prompt. Yield each batch with its seconds.
 
     A batch that does not fit into GPU memory is halved and tried again.
 
@@ -253,9 +243,7 @@ def answered(
         seconds = time.monotonic() - start
         asked = asked[size:]
         seed += len(rows)
-        yield GeneratedBatch(
-            tuple(_answer(policy, prompts, rendered, r, i) for r, i in zip(rows, ids, strict=True)), seconds
-        )
+        yield [_answer(policy, prompts, rendered, r, i) for r, i in zip(rows, ids, strict=True)], seconds
 
 
 def prompt_ids(policy: Policy, prompt: Any, template: Mapping[str, Any]) -> list[int]:
@@ -272,19 +260,6 @@ def prompt_ids(policy: Policy, prompt: Any, template: Mapping[str, Any]) -> list
     return list(tokenized["input_ids"][0])
 
 
-@dataclass(frozen=True, slots=True)
-class Streamed:
-    """One completion that was reported while it was generated.
-
-    Attributes:
-        text: as it was last reported, without special tokens.
-    """
-
-    answer: Answer
-    text: str
-    stopped: bool
-
-
 def streamed(
     policy: Policy,
     prompt: Any,
@@ -292,8 +267,11 @@ def streamed(
     template: Mapping[str, Any],
     tell: Callable[[str], None],
     stop: Callable[[], bool],
-) -> Streamed:
+) -> tuple[Answer, str, bool]:
     """Generate one completion with transformers. The caller sets the seed.
+
+    Returns:
+        The completion, its text as it was last reported, and whether it was stopped before its end.
 
     Args:
         tell: called with the whole text so far, every few tokens and at the end.
@@ -306,7 +284,7 @@ def streamed(
     except StoppedError:
         stopped = True
     stream.flush()
-    return Streamed(_answer(policy, [prompt], [rendered], 0, stream.ids), stream.text, stopped)
+    return _answer(policy, [prompt], [rendered], 0, stream.ids), stream.text, stopped
 
 
 class StoppedError(RuntimeError):

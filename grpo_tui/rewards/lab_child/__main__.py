@@ -22,6 +22,7 @@ from grpo_tui.rewards.lab_child.calls import (
     Batch,
     Caller,
     ProcessState,
+    Ready,
     batch_of,
     changed_arguments,
     culprit,
@@ -32,7 +33,7 @@ from grpo_tui.rewards.lab_child.calls import (
     repeat,
     swallowed,
 )
-from grpo_tui.rewards.lab_child.loaded import Ready, RewardModels, Rewards, UserModules
+from grpo_tui.rewards.lab_child.loaded import RewardModels, Rewards, UserModules
 
 
 class Child:
@@ -92,7 +93,7 @@ class Child:
         before = copied(kwargs)
         count = len(batch.prompts)
         around = ProcessState()
-        outcome = caller.call(ready.name, ready.target, ready.is_async, kwargs, count)
+        outcome = caller.call(ready, kwargs, count)
         result: dict[str, Any] = {
             "scores": outcome.scores if outcome.scores is not None else [None] * count,
             "seconds": outcome.seconds,
@@ -110,35 +111,29 @@ class Child:
             return
         if outcome.error is not None and result["failure"]["kind"] == "raised":
             self._at(index, "looking for the sample that breaks it")
-            result["failure"]["sample"] = culprit(
-                caller, ready.target, ready.is_async, outcome.error, copied(before)
-            )
+            result["failure"]["sample"] = culprit(caller, ready, outcome.error, copied(before))
         if outcome.scores is not None:
             self._at(index, "called again with the same samples")
-            result["repeat"] = repeat(
-                caller, ready.name, ready.target, ready.is_async, before, outcome, ready.again
-            )
+            result["repeat"] = repeat(caller, ready, before, outcome)
             if ready.broad and not ready.is_async:
                 self._at(index, "watched for exceptions it swallows")
-                result["swallowed"] = swallowed(caller, ready.name, ready.target, batch, ready.broad)
+                result["swallowed"] = swallowed(caller, ready, batch)
         self._at(index, "called with the other form of completions")
-        result["other_shape"] = other_shape(caller, ready.name, ready.target, ready.is_async, batch, outcome)
+        result["other_shape"] = other_shape(caller, ready, batch, outcome)
         self._send({"event": "scored", "function": index, "result": result})
 
     def _at(self, index: int | None, what: str) -> None:
-        """Report the current stage, and where its output begins."""
         self._send({"event": "at", "function": index, "what": what, "printed": printed_bytes()})
 
     def _failure(self, error: BaseException) -> dict[str, Any]:
-        file, line = place_of(error, self._modules.is_own)
+        kind, message = type(error).__name__, message_of(error)
         if isinstance(error, RewardContractError):
-            return {"kind": "returned", "type": type(error).__name__, "message": message_of(error)}
+            return {"kind": "returned", "type": kind, "message": message}
         if isinstance(error, SystemExit):
             code = "" if error.code is None else repr(error.code)
             message = f"it called exit({code}), which would end training"
-            return {"kind": "raised", "type": "SystemExit", "message": message, "file": file, "line": line}
-        kind = type(error).__name__
-        return {"kind": "raised", "type": kind, "message": message_of(error), "file": file, "line": line}
+        file, line = place_of(error, self._modules.is_own)
+        return {"kind": "raised", "type": kind, "message": message, "file": file, "line": line}
 
     def _policy_tokens(self) -> Tokens:
         model = self._config.model if self._config is not None else ""
@@ -178,14 +173,16 @@ def trainer_state(config: RunConfig, step: int) -> Any:
         value = config.grpo.get(name)
         return otherwise if value is None else value
 
-    state = TrainerState(is_local_process_zero=True, is_world_process_zero=True)
-    state.global_step = step
-    state.max_steps = max(int(setting("max_steps", 0)), 0)
-    state.num_train_epochs = int(setting("num_train_epochs", 3))
-    state.logging_steps = setting("logging_steps", 10)
-    state.save_steps = setting("save_steps", 500)
-    state.epoch = 0.0
-    return state
+    return TrainerState(
+        is_local_process_zero=True,
+        is_world_process_zero=True,
+        global_step=step,
+        max_steps=max(int(setting("max_steps", 0)), 0),
+        num_train_epochs=int(setting("num_train_epochs", 3)),
+        logging_steps=setting("logging_steps", 10),
+        save_steps=setting("save_steps", 500),
+        epoch=0.0,
+    )
 
 
 def _imports() -> None:

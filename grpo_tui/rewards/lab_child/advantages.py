@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from grpo_tui.config.run_config import RunConfig, stamps_of
@@ -100,17 +100,10 @@ class NoTokenIds:
     def __init__(self, reason: str) -> None:
         self._reason = reason
 
-    def _refuse(self) -> RuntimeError:
-        return RuntimeError(f"completion_ids needs the tokenizer of the model: {self._reason}")
+    def _refuse(self, *_: object) -> Any:
+        raise RuntimeError(f"completion_ids needs the tokenizer of the model: {self._reason}")
 
-    def __iter__(self) -> Iterator[Any]:
-        raise self._refuse()
-
-    def __getitem__(self, key: Any) -> Any:
-        raise self._refuse()
-
-    def __len__(self) -> int:
-        raise self._refuse()
+    __iter__ = __getitem__ = __len__ = _refuse
 
 
 class Tokens:
@@ -170,8 +163,6 @@ def aggregate(
     Args:
         scores: per function, one score per completion. None abstains, which is NaN in TRL.
         groups: indices of the completions of each prompt. Every completion is in exactly one group.
-        scale_rewards: `group`, `batch` or `none`.
-        aggregation: `sum_then_normalize` or `normalize_then_sum`.
 
     Raises:
         ValueError: a mode that TRL 1.16 does not have.

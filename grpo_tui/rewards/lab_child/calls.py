@@ -21,7 +21,7 @@ import traceback
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any
 
@@ -173,10 +173,14 @@ class Batch:
         """Whether prompts and completions are messages."""
         return not isinstance(self.prompts[0], str)
 
+    def _picked(self, places: Sequence[int]) -> Batch:
+        columns = {name: [values[p] for p in places] for name, values in self.columns.items()}
+        prompts, completions = [self.prompts[p] for p in places], [self.completions[p] for p in places]
+        return Batch(prompts, completions, [self.truncated[p] for p in places], columns)
+
     def first(self, count: int) -> Batch:
         """Return a batch of the first samples."""
-        columns = {name: values[:count] for name, values in self.columns.items()}
-        return Batch(self.prompts[:count], self.completions[:count], self.truncated[:count], columns)
+        return self._picked(range(min(count, len(self.prompts))))
 
     def varied(self) -> tuple[Batch, list[int]]:
         """Return a batch that adds variants of each completion, and each entry's sample index."""
@@ -186,9 +190,7 @@ class Batch:
             others = ("", text[: len(text) // 2], "x", text.upper(), text + " and so on" * 1_000)
             places += [place] * (len(others) + 1)
             completions += [completion, *(as_message(t) if self.chat else t for t in others)]
-        columns = {name: [values[place] for place in places] for name, values in self.columns.items()}
-        prompts, truncated = [self.prompts[p] for p in places], [self.truncated[p] for p in places]
-        return Batch(prompts, completions, truncated, columns), places
+        return replace(self._picked(places), completions=completions), places
 
     def flipped(self) -> Batch:
         """Return the same samples as messages instead of texts, or as texts instead of messages."""
@@ -235,6 +237,24 @@ def batch_of(samples: Sequence[Mapping[str, Any]], as_chat: Callable[[Any], Any]
     return Batch(prompts, completions, [bool(s.get("truncated")) for s in samples], columns)
 
 
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """Reward that can be called with TRL's keyword arguments.
+
+    Attributes:
+        target: the function. For a reward model, a function that scores with it.
+        broad: by file, line ranges inside a broad `try` that continues with a constant.
+        again: loads a fresh copy of the function.
+    """
+
+    name: str
+    target: Callable[..., Any]
+    is_async: bool
+    is_model: bool
+    broad: dict[str, list[tuple[int, int]]]
+    again: Callable[[], Callable[..., Any]]
+
+
 @dataclass(slots=True)
 class CallOutcome:
     """Result of one call. `scores` is None when they are unusable."""
@@ -245,11 +265,6 @@ class CallOutcome:
     error: BaseException | None = None
     extra: dict[str, list[Any]] = field(default_factory=dict)
     metrics: dict[str, list[float]] = field(default_factory=dict)
-
-    @property
-    def constant(self) -> bool:
-        """Whether all of at least two samples have the same score."""
-        return self.scores is not None and len(self.scores) > 1 and len({repr(v) for v in self.scores}) == 1
 
 
 class Caller:
@@ -277,18 +292,10 @@ class Caller:
             "log_metric": self._log_metric,
         }
 
-    def call(
-        self,
-        name: str,
-        target: Callable[..., Any],
-        is_async: bool,
-        kwargs: Mapping[str, Any],
-        count: int | None = None,
-    ) -> CallOutcome:
+    def call(self, ready: Ready, kwargs: Mapping[str, Any], count: int | None = None) -> CallOutcome:
         """Call a function once. Never raises.
 
         Args:
-            target: the function. For a reward model, a function that scores with it.
             count: expected number of scores. The current number of completions when None, which may be wrong
                 if an earlier function changed their list.
         """
@@ -299,20 +306,21 @@ class Caller:
         with captured() as printed:
             start = time.perf_counter()
             try:
-                result = self.run(target, is_async, kwargs)
+                result = self.run(ready, kwargs)
                 seconds = time.perf_counter() - start
-                refuse_shortened(name, kwargs, count)
-                scores = as_trl_takes_them(name, checked(name, result, count), count)
+                refuse_shortened(ready.name, kwargs, count)
+                scores = as_trl_takes_them(ready.name, checked(ready.name, result, count), count)
             except BaseException as raised:
                 seconds = time.perf_counter() - start
                 error = raised
         return CallOutcome(scores, seconds, printed.text, error, dict(self._extra), dict(self._metrics))
 
-    def run(self, target: Callable[..., Any], is_async: bool, kwargs: Mapping[str, Any]) -> Any:
+    def run(self, ready: Ready, kwargs: Mapping[str, Any]) -> Any:
         """Call a function and return its result. An async one is awaited on the loop."""
-        if not is_async:
-            return target(**kwargs)
-        result = asyncio.run_coroutine_threadsafe(_awaited(target, kwargs), self._event_loop()).result()
+        if not ready.is_async:
+            return ready.target(**kwargs)
+        call = _awaited(ready.target, kwargs)
+        result = asyncio.run_coroutine_threadsafe(call, self._event_loop()).result()
         if isinstance(result, _Left):
             raise result.error
         return result
@@ -395,45 +403,36 @@ MOST_VARIED = 8
 _PASSING = (StopIteration, StopAsyncIteration, GeneratorExit)
 
 
-def culprit(
-    caller: Caller,
-    target: Callable[..., Any],
-    is_async: bool,
-    error: BaseException,
-    kwargs: Mapping[str, Any],
-) -> int | None:
+def culprit(caller: Caller, ready: Ready, error: BaseException, kwargs: Mapping[str, Any]) -> int | None:
     """Return the index of the first sample that makes the function raise on its own."""
     if not isinstance(error, Exception):
         return None
     try:
         guilty = guilty_samples(
-            lambda **alone: caller.run(target, is_async, alone), type(error), kwargs, CULPRIT_LIMIT_S
+            lambda **alone: caller.run(ready, alone), type(error), kwargs, CULPRIT_LIMIT_S
         )
     except BaseException:
         return None  # a different error, so no single sample is to blame
     return guilty[0] if guilty else None
 
 
-def other_shape(
-    caller: Caller, name: str, target: Callable[..., Any], is_async: bool, batch: Batch, first: CallOutcome
-) -> dict[str, Any] | None:
+def other_shape(caller: Caller, ready: Ready, batch: Batch, first: CallOutcome) -> dict[str, Any] | None:
     """Check whether the function expects the other form of completions.
 
-    A function that scores all completions of a prompt equally is called with variants: empty, short and long
-        texts.
-    If the scores differ only in the other form, it mistakes lists for texts or texts for lists.
+    A function that scores all completions of a prompt equally is called with empty, short and long texts. If
+    the scores differ only in the other form, it mistakes lists for texts or texts for lists.
     """
     given = "messages" if batch.chat else "texts"
     if isinstance(first.error, SHAPE_ERRORS):
-        other = caller.call(name, target, is_async, caller.arguments(batch.first(SMALL).flipped()))
+        other = caller.call(ready, caller.arguments(batch.first(SMALL).flipped()))
         return {"given": given, "works": other.scores is not None, "varies": False}
     if first.scores is None or _tells_apart(first.scores, [_key(prompt) for prompt in batch.prompts]):
         return None
     tried, origins = batch.first(MOST_VARIED).varied()
-    same = caller.call(name, target, is_async, caller.arguments(tried))
+    same = caller.call(ready, caller.arguments(tried))
     if same.scores is None or _tells_apart(same.scores, origins):
         return None
-    other = caller.call(name, target, is_async, caller.arguments(tried.flipped()))
+    other = caller.call(ready, caller.arguments(tried.flipped()))
     alike = {repr(score) for score in (*first.scores, *same.scores)}
     return {
         "given": given,
@@ -445,7 +444,6 @@ def other_shape(
 
 
 def _tells_apart(scores: Sequence[float | None], origins: Sequence[Any]) -> bool:
-    """Whether completions of one origin score differently."""
     first: dict[Any, str] = {}
     return any(
         first.setdefault(origin, repr(score)) != repr(score)
@@ -458,17 +456,11 @@ def _key(prompt: Any) -> str:
 
 
 def repeat(
-    caller: Caller,
-    name: str,
-    target: Callable[..., Any],
-    is_async: bool,
-    kwargs: Mapping[str, Any],
-    first: CallOutcome,
-    fresh: Callable[[], Callable[..., Any]],
+    caller: Caller, ready: Ready, kwargs: Mapping[str, Any], first: CallOutcome
 ) -> dict[str, Any] | None:
     """Call again with the same arguments, and if the scores differ, call a fresh copy twice."""
     count = len(first.scores or ())
-    again = caller.call(name, target, is_async, copied(kwargs), count)
+    again = caller.call(ready, copied(kwargs), count)
     if again.scores is None or first.scores is None:
         return None
     differs = [
@@ -477,40 +469,29 @@ def repeat(
     if not differs:
         return {"differs": [], "fresh_repeats": None}
     try:
-        copy = fresh()
+        fresh = replace(ready, target=ready.again())
     except Exception:
         return {"differs": differs, "fresh_repeats": None}
-    history = [caller.call(name, copy, is_async, copied(kwargs), count).scores for _ in range(2)]
+    history = [caller.call(fresh, copied(kwargs), count).scores for _ in range(2)]
     same = repr(history) == repr([first.scores, again.scores])
     return {"differs": differs, "fresh_repeats": same}
 
 
-def swallowed(
-    caller: Caller,
-    name: str,
-    target: Callable[..., Any],
-    batch: Batch,
-    ranges: Mapping[str, Sequence[tuple[int, int]]],
-) -> list[dict[str, Any]]:
-    """Return the exceptions raised within a broad `try`, grouped by place.
-
-    Args:
-        target: a function that is not async.
-        ranges: by file, first and last lines of the bodies of such `try` statements.
-    """
+def swallowed(caller: Caller, ready: Ready, batch: Batch) -> list[dict[str, Any]]:
+    """Return the exceptions that a function, which is not async, raised within a broad `try`, by place."""
     places: dict[int, tuple[BaseException, str, int]] = {}
     found: dict[tuple[str, str, int], tuple[str, set[int]]] = {}
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:
         file = frame.f_code.co_filename
-        if file not in ranges:
+        if file not in ready.broad:
             return None
         frame.f_trace_lines = False
         if event != "exception" or isinstance(argument[1], _PASSING):
             return trace
         error = argument[1] if isinstance(argument[1], BaseException) else argument[0](argument[1])
         _, inner_file, inner_line = places.setdefault(id(error), (error, file, frame.f_lineno))
-        if any(first <= frame.f_lineno <= last for first, last in ranges[file]):
+        if any(first <= frame.f_lineno <= last for first, last in ready.broad[file]):
             key = (type(error).__name__, inner_file, inner_line)
             found.setdefault(key, (message_of(error)[:200], set()))[1].add(id(error))
         return trace
@@ -518,7 +499,7 @@ def swallowed(
     kwargs = caller.arguments(batch.first(SMALL))
     sys.settrace(trace)
     try:
-        caller.call(name, target, False, kwargs)
+        caller.call(ready, kwargs)
     finally:
         sys.settrace(None)
     return [

@@ -12,7 +12,6 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,7 +21,7 @@ from grpo_tui.config.paths import split_file_source
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.user_code import FILE_MODULES, UserCodeError, forget_module, installed_folders, within
 from grpo_tui.rewards.checks.source_text import RewardSource
-from grpo_tui.rewards.lab_child.calls import captured, place_of
+from grpo_tui.rewards.lab_child.calls import Ready, captured, place_of
 from grpo_tui.rewards.loading import LoadedReward, RewardLoadError, each_reward, is_async, is_model
 
 
@@ -155,18 +154,6 @@ class UserModules:
             if name.startswith(FILE_MODULES) or own:
                 found.append((name, file))
         return found
-
-
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """Reward that can be called with TRL's keyword arguments."""
-
-    name: str
-    target: Callable[..., Any]
-    is_async: bool
-    is_model: bool
-    broad: dict[str, list[tuple[int, int]]]
-    again: Callable[[], Callable[..., Any]]
 
 
 class Rewards:

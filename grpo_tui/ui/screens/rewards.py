@@ -548,11 +548,10 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
     # -- editing samples -------------------------------------------------------------------------
 
     def _ask_for(self, title: str, sample: Sample, index: int, then: Any) -> None:
-        from grpo_tui.core.text import prompt_text
-        from grpo_tui.present.rewards_view import editable_text
+        from grpo_tui.core.text import completion_text, prompt_text
         from grpo_tui.ui.screens.rewards_dialogs import CompletionDialog
 
-        before = editable_text(sample)
+        before = completion_text(sample.completion)
 
         def written(text: str | None) -> None:
             if text is not None and (text != before or sample.kind == YOURS):
