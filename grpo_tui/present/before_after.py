@@ -74,7 +74,6 @@ def read_before_after(reader: RunReader, found: Evaluations | None) -> BeforeAft
 
 
 def _groups(reader: RunReader, one: Evaluation) -> dict[str, StoredGroup]:
-    """Return the groups of an evaluation. Probe prompts asked at the same step have another batch."""
     if one.batch is None:  # recorded by an older version
         return {}
     groups = reader.groups(first_step=one.step, last_step=one.step, mode="probe", limit=MOST_ROWS)

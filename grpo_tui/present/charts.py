@@ -14,6 +14,7 @@ from pathlib import Path
 from grpo_tui.core.evaluations import GAIN, HIGH, LOW, WITHOUT_GAIN, Evaluations
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.metrics import EVAL, EVALUATED, GROUPS, METRICS, describe, is_computed
+from grpo_tui.core.statistics import mean, std
 from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.present.evaluation_text import verdict
 from grpo_tui.present.formatting import (
@@ -28,7 +29,7 @@ from grpo_tui.present.formatting import (
 )
 from grpo_tui.present.series import FLAT, FLAT_BOTTOM, FLAT_TOP, SPREAD, Recent, Series, band_around
 from grpo_tui.present.series import MASKED as MASKED_SHARE
-from grpo_tui.present.train_view import ChartView, Mark, Span
+from grpo_tui.present.train_view import ChartView, Span
 from grpo_tui.store.read_health import resume_options
 from grpo_tui.store.read_series import TOKENS_PER_SECOND, SeriesBucket
 from grpo_tui.store.status import ENDED, MASKED, Status
@@ -51,8 +52,8 @@ def trend(recent: Sequence[Recent]) -> str | None:
         return None
     half = len(values) // 2
     older, newer = values[:half], values[-half:]
-    moved = _mean(newer) - _mean(older)
-    error = math.sqrt((_variance(older) + _variance(newer)) / half)
+    moved = (mean(newer) or 0.0) - (mean(older) or 0.0)
+    error = math.hypot(std(older) or 0.0, std(newer) or 0.0) / math.sqrt(half)
     if abs(moved) <= max(CERTAIN * error, 1e-9):
         return "flat"
     return "rises" if moved > 0 else "falls"
@@ -153,14 +154,14 @@ def _reward_words(status: Status, reward: Series, no_signal: Series) -> list[Spa
         return [(f"● {plural(reward.count, 'step')} so far: too early to see a trend. ", "dim")]
     if moves == "flat":
         newest = [r.value for r in reward.recent][-WINDOW:]
-        began, level = _mean(reward.opening), _mean(newest)
-        if reward.count > 2 * WINDOW and abs(level - began) > max(2 * math.sqrt(_variance(newest)), 1e-9):
+        began, level = mean(reward.opening) or 0.0, mean(newest) or 0.0
+        if reward.count > 2 * WINDOW and abs(level - began) > max(2 * (std(newest) or 0.0), 1e-9):
             sign, word, role = ("▲", "rose", "good") if level > began else ("▼", "fell", "bad")
             since = _level_since(reward, level, 0.1 * abs(level - began))
             before, after = _apart(began, level)
             course = f" from {before} to {after}, level since step {since:,}. "
             return [(f"{sign} Reward {word}", role), (course, "text")]
-        around = f" at about {figure(_mean(newest))} over the last {plural(len(newest), 'step')}. "
+        around = f" at about {figure(level)} over the last {plural(len(newest), 'step')}. "
         return [("● Reward is level", "attention"), (around, "dim")]
     sign, role = ("▲", "good") if moves == "rises" else ("▼", "bad")
     word = {"rises": "rose", "falls": "fell"}[moves] if status.state in ENDED else moves
@@ -196,17 +197,6 @@ def _level_since(reward: Series, level: float, band: float) -> int:
                 break
             since = bucket.first
     return since
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
-
-
-def _variance(values: Sequence[float]) -> float:
-    if len(values) < 2:
-        return 0.0
-    centre = _mean(values)
-    return sum((v - centre) ** 2 for v in values) / (len(values) - 1)
 
 
 CHANGE_STEPS = 20
@@ -269,18 +259,19 @@ def _title(key: str) -> str:
 
 
 def chart_view(
-    key: str, series: Mapping[str, Series], marks: Sequence[Mark], end: int, stage: int = 0
+    key: str, series: Mapping[str, Series], marks: Sequence[tuple[int, str]], end: int, stage: int = 0
 ) -> ChartView:
     """Return one metric as a chart.
 
     Args:
-        end: The last step of its axis.
         stage: The step after which the newest stage began. Changes are those within it.
     """
     own = series.get(key) or Series()
     judged = own.since(stage) if stage else own
-    change = judged.change(CHANGE_STEPS)
-    digits = digits_for([own.last])
+    change, change_text = judged.change(CHANGE_STEPS), ""
+    if change is not None:
+        tiny = own.last is not None and 0 < abs(own.last) < 0.001
+        change_text = compact(abs(change)) if tiny else fixed(abs(change), digits_for([own.last]))
     note, short = _note(key, series)
     buckets = own.buckets
     return ChartView(
@@ -288,7 +279,7 @@ def chart_view(
         title=_title(key),
         value=compact(own.last),
         change=change,
-        change_text="" if change is None else _change_text(change, own.last, digits),
+        change_text=change_text,
         moves=trend(judged.recent) != "flat",
         note=note,
         note_short=short,
@@ -303,7 +294,6 @@ def chart_view(
 def _band(
     key: str, buckets: Sequence[SeriesBucket], series: Mapping[str, Series]
 ) -> tuple[tuple[float, float] | None, ...]:
-    """Return the group std around the reward, or the interval of an evaluation's gain around its measure."""
     if key == "reward" and SPREAD in series:
         return band_around(buckets, series[SPREAD].buckets)
     if not key.startswith(EVALUATED) or key + GAIN not in series:
@@ -353,9 +343,3 @@ def axis_end(step: int, total: int | None, *, live: bool) -> int:
     unit = max(4, 2 ** (step.bit_length() - 3))
     ahead = (step // unit + 1) * unit
     return max(step, min(ahead, total)) if total else ahead
-
-
-def _change_text(change: float, last: float | None, digits: int) -> str:
-    if last is not None and 0 < abs(last) < 0.001:
-        return compact(abs(change))
-    return fixed(abs(change), digits)

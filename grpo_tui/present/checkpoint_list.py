@@ -52,7 +52,19 @@ class ListedCheckpoint:
     @property
     def reward(self) -> float | None:
         """Mean reward of the step; None when unknown."""
-        return _number(self.metrics.get("reward"))
+        value = self.metrics.get("reward")
+        return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+    @property
+    def marks(self) -> list[str]:
+        """What makes it worth keeping."""
+        marks = {
+            "newest": self.newest,
+            "best reward": self.best,
+            "best evaluation": self.best_evaluation,
+            "requested": self.requested,
+        }
+        return [name for name, holds in marks.items() if holds]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +131,14 @@ def list_checkpoints(root: Path) -> CheckpointList:
     status = read_status(root)
     found = [_listed(path, live=status.live) for path in RunFolder(root).checkpoints()]
     final = final_step(root, status)
+    weights = sum(file.lstat().st_size for pattern in WEIGHTS for file in root.glob(pattern))
     evaluations = read_evaluations(root)
     if evaluations is not None:
         found = [_evaluated(one, evaluations) for one in found]
     return CheckpointList(
         run=str(root),
         checkpoints=_marked(_with_metrics(root, found)),
-        final=None if final is None else FinalModel(final, str(root), _weights_bytes(root)),
+        final=None if final is None else FinalModel(final, str(root), weights),
         live=status.live,
         starting=status.state == "starting",
         free_bytes=shutil.disk_usage(root).free,
@@ -142,7 +155,8 @@ def lines(found: CheckpointList) -> Iterator[str]:
     heads, *rows = ["  ".join(cells) for cells in zip(*columns, strict=True)]
     yield f"{'step':>8}  {'size':>9}  {heads}"
     for one, row in zip(found.checkpoints, rows, strict=True):
-        yield f"{one.step:>8}  {size(one.size_bytes):>9}  {row}  {_marks(one)}".rstrip()
+        marks = ", ".join(one.marks) if one.complete else f"incomplete: {one.reason}"
+        yield f"{one.step:>8}  {size(one.size_bytes):>9}  {row}  {marks}".rstrip()
     if found.final is not None:
         yield f"{found.final.step:>8}  {size(found.final.size_bytes):>9}  {'':>{len(heads)}}  final model"
     also = " and the final model" if found.final is not None else ""
@@ -151,21 +165,8 @@ def lines(found: CheckpointList) -> Iterator[str]:
 
 
 def _column(head: str, values: Sequence[str]) -> list[str]:
-    """Return head and values, all as wide as the widest."""
     width = max(len(head), *map(len, values)) if values else len(head)
     return [f"{text:>{width}}" for text in (head, *values)]
-
-
-def _marks(one: ListedCheckpoint) -> str:
-    if not one.complete:
-        return f"incomplete: {one.reason}"
-    marks = {
-        "newest": one.newest,
-        "best reward": one.best,
-        "best evaluation": one.best_evaluation,
-        "requested": one.requested,
-    }
-    return ", ".join(name for name, holds in marks.items() if holds)
 
 
 def _listed(path: Path, *, live: bool) -> ListedCheckpoint:
@@ -205,12 +206,3 @@ def _marked(found: Sequence[ListedCheckpoint]) -> tuple[ListedCheckpoint, ...]:
     rewards = [(one.reward, one.step) for one in complete if one.reward is not None]
     best = max(rewards)[1] if rewards else None
     return tuple(replace(one, newest=one.step == newest, best=one.step == best) for one in found)
-
-
-def _number(value: Any) -> float | None:
-    known = isinstance(value, int | float) and math.isfinite(value)
-    return float(value) if known else None
-
-
-def _weights_bytes(root: Path) -> int:
-    return sum(file.lstat().st_size for pattern in WEIGHTS for file in root.glob(pattern))

@@ -129,11 +129,13 @@ def judged(body: Body) -> str:
 def sentence(body: Body, verdict: Body) -> str:
     """Return the verdict on one policy as a sentence."""
     name, word = verdict["policy"], verdict["word"]
-    found = difference(_measure(body, body["deciding"]), name)
+    deciding = next(one for one in body["measures"] if one["name"] == body["deciding"])
+    found = difference(deciding, name)
     who = f"{one_line(name, 40)}: " if len(body["verdict"]) > 1 else ""
     if found is None:
         return f"{who}not shown: no prompt was scored for both"
-    by = f"{body['deciding']} {_interval(found)} on {_prompts(body)}"
+    words = interval_words(found["mean"], found["low"], found["high"])
+    by = f"{body['deciding']} {words} on {_prompts(body)}"
     if word != "not shown":
         return f"{who}{word} than {_called(body['policies'][0]['name'])}: {by}"
     if body["rows"] < FEWEST_PROMPTS:
@@ -147,11 +149,12 @@ def _called(name: str) -> str:
     return "the base" if name == BASE else one_line(name, 40)
 
 
-def _interval(found: Body) -> str:
-    if found["low"] is None:
-        return signed([found["mean"]])[0]
-    middle, low, high = signed([found["mean"], found["low"], found["high"]])
-    return f"{middle} (95 %: {low} to {high})"
+def interval_words(middle: float, low: float | None, high: float | None) -> str:
+    """Return a difference, with its 95 % interval if it has one."""
+    if low is None or high is None:
+        return signed([middle])[0]
+    by, least, most = signed([middle, low, high])
+    return f"{by} (95 %: {least} to {most})"
 
 
 def signed(values: Sequence[float]) -> list[str]:
@@ -164,11 +167,6 @@ def digits_of(values: Sequence[float | None]) -> int:
     """Return the decimals that give the largest value three significant digits."""
     largest = max((abs(value) for value in values if value is not None), default=0.0)
     return 3 if largest < 1 else 2 if largest < 10 else 1
-
-
-def _measure(body: Body, name: str) -> Body:
-    found: Body = next(one for one in body["measures"] if one["name"] == name)
-    return found
 
 
 def difference(measure: Body, policy: str) -> Body | None:
@@ -240,7 +238,6 @@ def side_by_side(
 
 
 def _cells(measure: Measure, chosen: Sequence[int]) -> list[tuple[str, str, str]]:
-    """Return value, difference and interval of the first policy and each chosen one."""
     digits = digits_of([measure.values[at] for at in (0, *chosen)])
     changes = [measure.changes[at] for at in chosen]
     words = [("", ""), *(one.words if one is not None else (MISSING, "") for one in changes)]
@@ -248,7 +245,6 @@ def _cells(measure: Measure, chosen: Sequence[int]) -> list[tuple[str, str, str]
 
 
 def _widths(body: Body, chosen: Sequence[int]) -> list[int]:
-    """Return the cells that the column of the first policy and each chosen one needs."""
     heads = [len(one_line(head(body["policies"][at]), VALUE)) for at in (0, *chosen)]
     cells = [_cells(measure, chosen) for measure in measures_of(body)]
     needed = [[max(len(one[0]) + len(one[1]) + 1, len(one[2])) for one in row] for row in cells]
@@ -298,10 +294,7 @@ def _worst(body: Body, policy: str, width: int) -> Iterator[str]:
         return
     yield ""
     yield f"Worse than {_called(body['policies'][0]['name'])} on these:"
-    heads = [
-        one_line(head(one), VALUE)
-        for one in (body["policies"][0], next(p for p in body["policies"] if p["name"] == policy))
-    ]
+    heads = [one_line(head(one), VALUE) for one in (body["policies"][0], {"name": policy})]
     cells = max(map(len, heads))
     for one in found[:PRINTED_WORST]:
         before, after = one["values"]

@@ -114,9 +114,6 @@ class Compared:
 def against(what: str | Path, draft: Draft) -> Compared:
     """Compare an open config with something else.
 
-    Args:
-        what: `saved`, `preset`, `defaults`, or the folder of a run.
-
     Raises:
         OSError: A run's config cannot be read.
         ValueError: A file or a run's config is invalid.

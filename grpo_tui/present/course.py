@@ -8,12 +8,13 @@ each figure.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from grpo_tui.core.statistics import distinct_share, group_covariances, mean, repeated_share, shares_of
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import compact, percent, within
 from grpo_tui.present.glyphs import spark
+from grpo_tui.present.series import FLAT, FLAT_BOTTOM, FLAT_TOP, MASKED
 from grpo_tui.present.train_view import Span
 from grpo_tui.store.read_series import series_window, step_stats
 from grpo_tui.store.reader import RunReader, StoredGroup, Visit, distinct_names
@@ -66,26 +67,40 @@ def course(
     stretches: int = STRETCHES,
     given_up: Callable[[], bool] = lambda: False,
 ) -> list[Stretch]:
-    """Return the stretches of a run.
-
-    Args:
-        given_up: Called between stretches. True ends the reading early.
-    """
-    flat = series_window(reader, "grpo_tui/flat_share", buckets=stretches)
-    top = {b.first: b.mean for b in series_window(reader, "grpo_tui/flat_top", buckets=stretches)}
-    low = {b.first: b.mean for b in series_window(reader, "grpo_tui/flat_bottom", buckets=stretches)}
-    masks = {b.first: b.mean for b in series_window(reader, "grpo_tui/masked_share", buckets=stretches)}
+    """Return the stretches of a run."""
+    flat, *others = (
+        series_window(reader, key, buckets=stretches) for key in (FLAT, FLAT_TOP, FLAT_BOTTOM, MASKED)
+    )
+    by_step = [{bucket.first: bucket.mean for bucket in other} for other in others]
     normalized = reader.config("grpo", "multi_objective_aggregation") == "normalize_then_sum"
     names, found = _names(reader), []
     for bucket in flat:
         if given_up():
             break
-        right, wrong, masked = (by_step.get(bucket.first) for by_step in (top, low, masks))
+        right, wrong, masked = (means.get(bucket.first) for means in by_step)
         rest = (right or 0) + (wrong or 0) + (masked or 0)
-        between = None if bucket.mean is None else max(0.0, bucket.mean - rest)
         groups = _picked(reader, bucket.first, bucket.last)
-        looked = _looked_into(groups, names, weights, bucket.first, bucket.last, normalized=normalized)
-        found.append(replace(looked, right=right, wrong=wrong, flat=between, masked=masked))
+        completions = [completion for group in groups for completion in group.completions]
+        sums = [
+            group_covariances([c.rewards for c in group.completions], weights, normalized=normalized)
+            for group in groups
+            if group.functions == names and len(names) == len(weights)
+        ]
+        stretch = Stretch(
+            bucket.first,
+            bucket.last,
+            right=right,
+            wrong=wrong,
+            flat=None if bucket.mean is None else max(0.0, bucket.mean - rest),
+            looked_at=len(groups),
+            distinct=mean(distinct_share([c.text for c in group.completions]) for group in groups),
+            repeated=mean(repeated_share(c.text[:MOST_TEXT]) for c in completions),
+            better_tokens=mean(c.tokens for c in completions if c.advantage > 0),
+            worse_tokens=mean(c.tokens for c in completions if c.advantage < 0),
+            shares=tuple(shares_of(sums, len(weights))) if sums else (),
+            masked=masked,
+        )
+        found.append(stretch)
     return found
 
 
@@ -101,36 +116,6 @@ def _picked(reader: RunReader, first_step: int, last_step: int) -> list[StoredGr
 
 def _names(reader: RunReader) -> tuple[str, ...]:
     return distinct_names(function.name for function in reader.reward_functions())
-
-
-def _looked_into(
-    groups: Sequence[StoredGroup],
-    names: Sequence[str],
-    weights: Sequence[float],
-    first_step: int,
-    last_step: int,
-    *,
-    normalized: bool,
-) -> Stretch:
-    completions = [completion for group in groups for completion in group.completions]
-    sums = [
-        group_covariances([c.rewards for c in group.completions], weights, normalized=normalized)
-        for group in groups
-        if group.functions == names and len(names) == len(weights)
-    ]
-    return Stretch(
-        first_step,
-        last_step,
-        right=None,
-        wrong=None,
-        flat=None,
-        looked_at=len(groups),
-        distinct=mean(distinct_share([c.text for c in group.completions]) for group in groups),
-        repeated=mean(repeated_share(c.text[:MOST_TEXT]) for c in completions),
-        better_tokens=mean(c.tokens for c in completions if c.advantage > 0),
-        worse_tokens=mean(c.tokens for c in completions if c.advantage < 0),
-        shares=tuple(shares_of(sums, len(weights))) if sums else (),
-    )
 
 
 @dataclass(frozen=True, slots=True)

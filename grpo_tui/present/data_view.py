@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,28 +88,36 @@ def row_blocks(view: RowView, golds: Sequence[GoldReward] | None, waiting: str =
     if not told and view.fate.startswith(REJECTED):
         told = (LabelledRow("✗", view.fate, "bad"),)
     blocks = [DataBlock(f"row {view.number:,}{of}", tuple(notes), told)]
-    prompt = (
-        DataBlock("prompt", (_form(view.prompt),), _prompt(view.prompt)) if view.prompt is not None else None
-    )
+    prompt = None
+    if isinstance(view.prompt, str):
+        shown = (LabelledRow("", view.prompt),)
+        prompt = DataBlock("prompt", ("text, without a chat template",), shown)
+    elif view.prompt is not None:
+        messages = [(str(m.get("role", "?")), message_text(m.get("content"))) for m in view.prompt]
+        rows = tuple(LabelledRow(role, text) for role, text in messages)
+        prompt = DataBlock("prompt", (plural(len(messages), "message"),), rows)
     if view.rendered:
-        marks = _special(view.rendered)
+        marks = tuple(dict.fromkeys(_SPECIAL.findall(view.rendered)))
         blocks.append(DataBlock("as the model sees it", (), (LabelledRow("", view.rendered, marks=marks),)))
     elif prompt is not None:
         blocks.append(prompt)
     if view.columns:
         answer = view.answer_column
-        rows = [
+        rows = tuple(
             LabelledRow(name, _text(value), "strong" if name == answer else "text")
             for name, value in view.columns.items()
-        ]
+        )
         note = f"right answer: {one_line(answer, 30)}" if answer else "no column with a right answer"
-        blocks.append(DataBlock("what the rewards receive", (note,), tuple(rows)))
+        blocks.append(DataBlock("what the rewards receive", (note,), rows))
     if view.answer_column:
         blocks.append(_gold_block(golds, waiting))
     if view.rendered and prompt is not None and not isinstance(view.prompt, str):
         blocks.append(prompt)
-    blocks.append(DataBlock("in the source", (), _values(view.source)))
-    return blocks
+    source = tuple(
+        LabelledRow(name, _text(value), "dim" if value is None else "text")
+        for name, value in view.source.items()
+    )
+    return [*blocks, DataBlock("in the source", (), source)]
 
 
 def _gold_block(golds: Sequence[GoldReward] | None, waiting: str) -> DataBlock:
@@ -133,7 +141,7 @@ def _gold_block(golds: Sequence[GoldReward] | None, waiting: str) -> DataBlock:
 
 def statistics_blocks(facts: DataFacts, findings: Sequence[Finding]) -> list[DataBlock]:
     """Return statistics of all rows: findings, columns, lengths, answers, filters."""
-    blocks = [_finding_block(findings)] if findings else []
+    blocks = [DataBlock("findings", (), tuple(map(finding_row, findings)))] if findings else []
     blocks.append(DataBlock("columns", (f"{facts.looked_at:,} rows checked",), tuple(_columns(facts))))
     if facts.filters:
         rows = tuple(
@@ -169,10 +177,6 @@ def finding_row(finding: Finding) -> LabelledRow:
         value = json.dumps(finding.fix.value, ensure_ascii=False, default=str)
         fix = f"\nfix: {finding.fix.field}: {value}"
     return LabelledRow(sign, f"{finding.message}{fix}", role)
-
-
-def _finding_block(findings: Sequence[Finding]) -> DataBlock:
-    return DataBlock("findings", (), tuple(finding_row(finding) for finding in findings))
 
 
 def _columns(facts: DataFacts) -> list[LabelledRow]:
@@ -221,26 +225,6 @@ def _lengths(title: str, spread: Lengths) -> DataBlock:
 
 def _bar(count: int, most: int) -> str:
     return "▇" * max(1 if count else 0, round(BAR * count / max(1, most)))
-
-
-def _values(source: Mapping[str, Any]) -> tuple[LabelledRow, ...]:
-    return tuple(
-        LabelledRow(name, _text(value), "dim" if value is None else "text") for name, value in source.items()
-    )
-
-
-def _prompt(prompt: Any) -> tuple[LabelledRow, ...]:
-    if isinstance(prompt, str):
-        return (LabelledRow("", prompt),)
-    return tuple(LabelledRow(str(m.get("role", "?")), message_text(m.get("content"))) for m in prompt)
-
-
-def _form(prompt: Any) -> str:
-    return "text, without a chat template" if isinstance(prompt, str) else plural(len(prompt), "message")
-
-
-def _special(rendered: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(_SPECIAL.findall(rendered)))
 
 
 def _text(value: Any) -> str:

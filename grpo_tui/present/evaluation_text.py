@@ -8,7 +8,7 @@ from pathlib import Path
 from grpo_tui.core.evaluations import FACT, Evaluations
 from grpo_tui.core.statistics import FEWEST_PROMPTS
 from grpo_tui.core.text import one_line
-from grpo_tui.present.comparison_text import signed
+from grpo_tui.present.comparison_text import interval_words
 from grpo_tui.present.formatting import fixed, plural
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
@@ -37,19 +37,12 @@ def verdict(found: Evaluations) -> tuple[str, str]:
     gain = found.gain(newest)
     if gain is None:
         return "not shown", f"not shown: no prompt was scored both {start} and at step {newest.step:,}"
-    if gain.low is None or gain.high is None:
-        by = signed([gain.mean])[0]
-    else:
-        middle, low, high = signed([gain.mean, gain.low, gain.high])
-        by = f"{middle} (95 %: {low} to {high})"
+    by = interval_words(gain.mean, gain.low, gain.high)
     figures = f"{measure} {by} on {plural(gain.prompts, 'prompt')} at step {newest.step:,}"
     if gain.word != "not shown":
         return gain.word, f"{gain.word} than {start}: {figures}"
+    why = "the difference is the same on every prompt. " if gain.low == gain.high else ""
     if gain.prompts < FEWEST_PROMPTS:
         why = f"at least {FEWEST_PROMPTS} prompts are needed. "
-    elif gain.low == gain.high:
-        why = "the difference is the same on every prompt. "
-    else:
-        why = ""
     since = "since training began" if first.step == 0 else f"since step {first.step:,}"
     return gain.word, f"no gain shown {since}: {why}{figures}"

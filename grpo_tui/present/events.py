@@ -80,11 +80,7 @@ def event_rows(
 
 
 def whole_history(reader: RunReader, *, live: bool) -> tuple[EventRow, ...]:
-    """Return all events including how each attempt ended, newest first.
-
-    Args:
-        live: Whether the run continues, so that a waiting command may still be carried out.
-    """
+    """Return all events including how each attempt ended, newest first."""
     attempts = reader.attempts()
     rows = event_rows(
         reader.commands(MOST_COMMANDS),

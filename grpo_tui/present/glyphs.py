@@ -46,11 +46,6 @@ def spark(
     """Draw a curve one line high: values averaged to `width` blocks, with blanks where values are missing.
 
     If the ends of the scale are equal, values are at half height, or at the bottom when they are zero.
-
-    Args:
-        width: Number of characters; fewer when there are fewer values.
-        low: Lower end of the scale, by default the lowest value.
-        high: Upper end of the scale, by default the highest value.
     """
     if not values or width <= 0:
         return ""

@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from grpo_tui.core.statistics import (
-    SAME,
     GroupKind,
     distinct_share,
     group_covariances,
+    is_flat,
     kind_of_group,
     mean,
     scored,
@@ -24,7 +24,6 @@ from grpo_tui.core.statistics import (
 )
 from grpo_tui.core.text import message_text, one_line, prompt_text, safe, transcript
 from grpo_tui.present.glyphs import spark
-from grpo_tui.present.train_view import CompletionRow, GroupView
 from grpo_tui.store.reader import StoredGroup
 
 KEPT_GROUPS = 64
@@ -40,7 +39,7 @@ class GroupFold:
 
     def __init__(self) -> None:
         self._newest: deque[StoredGroup] = deque(maxlen=KEPT_GROUPS)
-        self._views: dict[int, GroupView] = {}
+        self._views: dict[int, StoredGroup] = {}
         self._weights: list[float] = []
         self._covariances: dict[int, list[float]] = {}
 
@@ -100,7 +99,7 @@ class GroupFold:
         varied = _varied(newest, len(weights))
         return [share if varies else None for share, varies in zip(shares, varied, strict=True)]
 
-    def views(self) -> tuple[GroupView, ...]:
+    def views(self) -> tuple[StoredGroup, ...]:
         """Return the newest groups, newest batch first, in batch order within a step."""
         ordered = sorted(self._newest, key=lambda g: (-g.attempt, -g.batch, g.rank, g.index))
         known, shown = self._views, ordered[:SHOWN_GROUPS]
@@ -112,12 +111,9 @@ def _varied(newest: list[StoredGroup], width: int) -> list[bool]:
     steps = sorted({group.step for group in newest})[-LATELY:]
     late = [group for group in newest if steps and group.step >= steps[0]]
     late = late if len(late) >= FEWEST_GROUPS else newest[-FEWEST_GROUPS:]
-    return [any(_varies(group, k) for group in late) for k in range(width)]
-
-
-def _varies(group: StoredGroup, function: int) -> bool:
-    given = scored([c.rewards[function] for c in group.completions])
-    return bool(given) and max(given) - min(given) >= SAME
+    return [
+        any(not is_flat([c.rewards[k] for c in group.completions]) for group in late) for k in range(width)
+    ]
 
 
 def gold_of(columns: Mapping[str, Any]) -> str | None:
@@ -129,23 +125,12 @@ def gold_of(columns: Mapping[str, Any]) -> str | None:
     return None
 
 
-def group_view(group: StoredGroup) -> GroupView:
-    """Return a group in displayable form, with safe texts."""
-    return GroupView(
-        id=group.id,
-        step=group.step,
-        mode=group.mode,
+def group_view(group: StoredGroup) -> StoredGroup:
+    """Return a group with texts that are safe to show: the beginning of each, the prompt on one line."""
+    return replace(
+        group,
         prompt=one_line(prompt_text(group.prompt).strip(), 160),
-        gold=gold_of(group.columns or {}),
-        mean=group.mean,
-        spread=group.std,
-        signal=group.signal,
-        completions=tuple(
-            CompletionRow(
-                safe(c.text[:MOST_TEXT]), c.total, c.advantage, c.tokens, c.truncated, c.rewards, c.masked
-            )
-            for c in group.completions
-        ),
+        completions=tuple(replace(c, text=safe(c.text[:MOST_TEXT])) for c in group.completions),
         functions=tuple(one_line(name, 60) for name in group.functions),
     )
 

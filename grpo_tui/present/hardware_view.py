@@ -33,11 +33,7 @@ class RankRow:
 
 
 def rank_rows(status: Status, now: float) -> tuple[RankRow, ...]:
-    """Return the ranks on this machine, with the slowest marked.
-
-    Args:
-        now: Wall clock, in seconds since the epoch.
-    """
+    """Return the ranks on this machine, with the slowest marked; `now` is in seconds since the epoch."""
     gpus = status.hardware.gpus if status.hardware is not None else ()
     behind = _behind(status.ranks, now)
     return tuple(
@@ -166,7 +162,9 @@ def gpu_row(gpu: Gpu, gpus: Sequence[Gpu], status: Status) -> GpuRow:
     if status.phase != "load" and _idles(gpu, gpus, status):
         attention.add("use")
     # If no process is ours although a rank uses this GPU, process ids are of another namespace.
-    foreign = [p for p in listed if own_seen and _is_foreign(p)]
+    foreign = [
+        p for p in listed if own_seen and not p.ours and p.name and (p.memory_bytes or 0) > FOREIGN_BYTES
+    ]
     if foreign:
         attention.add("processes")
     return GpuRow(
@@ -199,10 +197,6 @@ def _process_row(process: GpuProcess, *, attention: bool) -> ProcessRow:
     )
 
 
-def _is_foreign(process: GpuProcess) -> bool:
-    return not process.ours and bool(process.name) and (process.memory_bytes or 0) > FOREIGN_BYTES
-
-
 def _power(gpu: Gpu) -> str:
     if gpu.power_w is None:
         return MISSING
@@ -224,11 +218,6 @@ def _has_work(gpu: Gpu, status: Status) -> bool:
     return any(p.ours for p in gpu.processes or ()) or any(sits_on(gpu, rank) for rank in status.ranks)
 
 
-def of_the_run(gpus: tuple[GpuRow, ...]) -> tuple[GpuRow, ...]:
-    """Return the GPUs of the run, or all if that is unknown."""
-    return tuple(gpu for gpu in gpus if gpu.ours) or gpus
-
-
 NAME_W = 28
 FREE_W = 16
 
@@ -238,7 +227,7 @@ def gpu_lines(gpus: Sequence[Gpu]) -> list[str]:
     lines = []
     for gpu in gpus:
         use = "" if gpu.use_percent is None else f"{percent(gpu.use_percent / 100)} at work"
-        free = f"{_free(gpu)} of {gib(gpu.memory_total_bytes)} GB free"
+        free = f"{gib(free_bytes(gpu))} of {gib(gpu.memory_total_bytes)} GB free"
         holders = gpu.processes
         who = ""
         if holders is not None and not holders and (gpu.memory_used_bytes or 0) < 1 << 30:
@@ -280,10 +269,6 @@ def free_bytes(gpu: Gpu) -> int | None:
     if gpu.memory_total_bytes is None or gpu.memory_used_bytes is None:
         return None
     return max(0, gpu.memory_total_bytes - gpu.memory_used_bytes)
-
-
-def _free(gpu: Gpu) -> str:
-    return gib(free_bytes(gpu))
 
 
 def _holder(process: GpuProcess) -> str:
@@ -338,10 +323,9 @@ def hardware_view(status: Status) -> HardwareView | None:
     if sample is None or not status.live:
         return None
     gpus = tuple(gpu_row(gpu, sample.gpus, status) for gpu in sample.gpus)
-    mine = of_the_run(gpus)
+    mine = tuple(gpu for gpu in gpus if gpu.ours) or gpus  # all if the run's own are unknown
     warnings = tuple(warning for gpu in mine for warning in _warnings(gpu, len(sample.gpus)))
-    total = sample.ram_total_bytes
-    used = sample.ram_used_bytes
+    total, used = sample.ram_total_bytes, sample.ram_used_bytes
     return HardwareView(
         host=one_line(sample.host, 40),
         age_s=sample.age_s,

@@ -25,7 +25,7 @@ from grpo_tui.store.layout import RunFolder, find_runs, last_written_at
 from grpo_tui.store.read_series import last_metric_row_id, read_points
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import read_spec
-from grpo_tui.store.trials import TrialFigures, read_trials
+from grpo_tui.store.trials import read_trials
 
 MOST_RUNS = 40
 NEWEST_STEPS = 50
@@ -47,12 +47,27 @@ class Measured:
     rates: tuple[Rate, ...] = ()
 
 
-def measured(model: str, device: Device | None, *, lora: bool, folder: Path | None = None) -> Measured:
+def measured(model: str, device: Device | None, *, lora: bool) -> Measured:
     """Return what trials measured for a model."""
-    trials = [trial for trial in read_trials(folder) if trial.model == model]
+    trials = [trial for trial in read_trials() if trial.model == model]
     kind, machine = "lora" if lora else "full", machine_name(device)
     same = [trial.ratio for trial in trials if (trial.kind, trial.machine) == (kind, machine)]
-    return Measured(same[-1] if same and same[-1] > 0 else 1.0, trial_rates(trials, model))
+    rates = tuple(
+        Rate(
+            "a trial",
+            trial.model,
+            trial.step_s,
+            trial.completions,
+            trial.max_completion_length,
+            trial.world_size,
+            trial.device,
+            trial.use_vllm,
+            trial.kind == "lora",
+            trial.at,
+        )
+        for trial in trials
+    )
+    return Measured(same[-1] if same and same[-1] > 0 else 1.0, rates)
 
 
 def machine_name(device: Device | None) -> str:
@@ -91,26 +106,6 @@ def _right_in(folder: Path) -> list[Path]:
 
 def _written_at(run: Path) -> float:
     return last_written_at([run / "run.json"])
-
-
-def trial_rates(trials: Iterable[TrialFigures], model: str) -> tuple[Rate, ...]:
-    """Return the rates that trials measured."""
-    return tuple(
-        Rate(
-            "a trial",
-            trial.model,
-            trial.step_s,
-            trial.completions,
-            trial.max_completion_length,
-            trial.world_size,
-            trial.device,
-            trial.use_vllm,
-            trial.kind == "lora",
-            trial.at,
-        )
-        for trial in trials
-        if trial.model == model
-    )
 
 
 def _rate(folder: RunFolder, model: str) -> Rate | None:

@@ -83,9 +83,7 @@ def load(reader: LogReader, asked: LogQuestion) -> LogPage:
 
 
 def _unseen(reader: LogReader, asked: LogQuestion) -> int:
-    if not asked.seen:
-        return 0
-    return reader.count(level=asked.level, first=asked.seen + 1)
+    return reader.count(level=asked.level, first=asked.seen + 1) if asked.seen else 0
 
 
 def find(reader: LogReader, words: str, level: str, start: int, *, forward: bool, here: bool = False) -> Hit:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from grpo_tui.core.metrics import COMPUTED, GROUPS, describe
 from grpo_tui.core.text import one_line
@@ -55,9 +55,7 @@ def rows_of_charts(charts: Iterable[ChartView]) -> dict[str, MetricListRow]:
     found = {}
     for chart in charts:
         row = metric_row(chart.key, None, tuple(b.mean for b in chart.buckets))
-        found[chart.key] = MetricListRow(
-            row.key, row.shown_key, row.title, row.meaning, row.group, chart.value, row.trend
-        )
+        found[chart.key] = replace(row, value=chart.value)
     return found
 
 

@@ -15,7 +15,7 @@ from grpo_tui.present.formatting import duration, percent, plural, setting, size
 from grpo_tui.present.glyphs import spark
 
 if TYPE_CHECKING:
-    from grpo_tui.config.plan import MemoryPart, MemoryPlan, Plan
+    from grpo_tui.config.plan import MemoryPlan, Plan
 
 TITLE_W = 9
 CURVE_W = 24
@@ -36,7 +36,7 @@ def plan_list(plan: Plan) -> list[str]:
         _line("evaluate", _evaluations(plan)),
         _line("time", _time(plan)),
         _line("rate", _rate(plan)),
-        _line("disk", _disk(plan)),
+        _line("disk", "".join(checkpoint_words(plan)) + ": too much" * (plan.checkpoints.fits is False)),
     ]
     return [*(line for line in lines if line), *memory_list(plan)]
 
@@ -52,8 +52,8 @@ def memory_list(plan: Plan) -> list[str]:
         lines.append(_line("", bar))
     for part in sorted(memory.parts, key=lambda part: -part.bytes):
         at_peak = memory.peak_moment in part.moments and not part.movable
-        mark = " " if at_peak else "-"
-        lines.append(_line("", f"{mark} {part.title:{PART_W}} {size(part.bytes):>{SIZE_W}}  {_sum(part)}"))
+        named = f"{' ' if at_peak else '-'} {part.title:{PART_W}} {size(part.bytes):>{SIZE_W}}"
+        lines.append(_line("", f"{named}  {one_line(part.formula, 200)}"))
     if any(memory.peak_moment not in part.moments for part in memory.parts):
         lines.append(_line("", "(- not in GPU memory at that moment, or can move to host memory)"))
     return lines + [_line("", f"note: {note}") for note in memory.notes]
@@ -124,11 +124,6 @@ def _line(title: str, words: str) -> str:
     return f"{title:{TITLE_W}}{words}" if words else ""
 
 
-def _disk(plan: Plan) -> str:
-    words = "".join(checkpoint_words(plan))
-    return f"{words}: too much" if plan.checkpoints.fits is False else words
-
-
 def _lengths(plan: Plan) -> str:
     if plan.prompt_tokens is None:
         return f"completions of {plan.max_completion_length:,} and their prompts"
@@ -171,10 +166,6 @@ def _rate(plan: Plan) -> str:
     rates: Sequence[float] = [rate for _, rate in points]
     curve = spark(rates, CURVE_W, low=0.0, high=max(rates) or None)
     return f"{setting(max(rates))} at most, {setting(rates[-1])} at the end  {curve}"
-
-
-def _sum(part: MemoryPart) -> str:
-    return one_line(part.formula, 200)
 
 
 Text = tuple[str, str]

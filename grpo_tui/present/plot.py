@@ -319,8 +319,7 @@ def plot(
     elif rows >= 5:
         labels[rows // 2] = between[0]
     lines = _rows(grid, labels, gutter)
-    marks = [(mark.step, mark.kind) for mark in chart.marks]
-    lines.append([*_cells(bottom.rjust(gutter), "tick"), *_bottom(frame, marks)])
+    lines.append([*_cells(bottom.rjust(gutter), "tick"), *_bottom(frame, chart.marks)])
     if with_steps:
         lines.append([*_cells(" " * (gutter + 1), "tick"), *_step_labels(inner, first, last)])
     return lines
@@ -374,7 +373,6 @@ def scale_of(chart: ChartView) -> ValueAxis:
 
 
 def _strokes(chart: ChartView, frame: Frame, across: int) -> list[list[Stroke]]:
-    """Return the strokes of the band or the raw values, and of the line; `across` is in dots."""
     columns = [frame.column(b.middle, across // frame.width) for b in chart.buckets]
     dense = len(columns) > across
     found: list[list[Stroke]] = []

@@ -168,7 +168,6 @@ def _cells(column: list[str]) -> int:
 
 
 def _columns(race: Race) -> Iterator[list[str]]:
-    """Yield the columns, each with its heading first."""
     body, lines = race.body, list(race.branches)
     start = body is not None and body["policies"][0]["name"] == START
     names = [START] if start else []

@@ -144,9 +144,6 @@ def fingerprint(root: Path) -> object:
 def read_results(root: Path, wanted: tuple[Path, int] | None = None) -> Results:
     """Read the results of a run.
 
-    Args:
-        wanted: File and index of the comparison to show; the newest if there is no such one.
-
     Raises:
         RunDatabaseError: The folder holds no run.
     """
@@ -177,13 +174,7 @@ def _models(root: Path, found: CheckpointList) -> Iterable[Model]:
             final.step, root, name, final.size_bytes, None, "final model", usable=True, adapter=_adapter(root)
         )
     for one in reversed(found.checkpoints):
-        words = {
-            "newest": one.newest,
-            "best reward": one.best,
-            "best evaluation": one.best_evaluation,
-            "requested": one.requested,
-        }
-        held = [word for word, holds in words.items() if holds]
+        held = one.marks
         if one.evaluation is not None:
             held.append(f"{one_line(found.deciding, 20)} {fixed(one.evaluation, 3)}")
         marks = ", ".join(held)

@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 from rich.cells import cell_len
@@ -50,12 +49,10 @@ class FunctionColumn:
     share: float | None = None
     low: float | None = None
     high: float | None = None
-    mean: float | None = None
     histogram: str = ""
     like: tuple[str, float] | None = None
     file: str = ""
     line: int | None = None
-    printed: str = ""
     changed_w: int = 0
 
 
@@ -155,8 +152,8 @@ def rewards_view(
         SampleRow(
             index=i,
             group=place[i],
-            text=_row_text(_ends(completion_text(sample.completion), MOST_TEXT)),
-            kind=one_line(words, 60) if (words := sample_words(sample)) else "",
+            text=_row_text(completion_text(sample.completion)),
+            kind=one_line(sample_words(sample), 60),
             scores=tuple(r.scores[i] for r in results),
             total=report.aggregate.totals[i],
             advantage=advantages[i],
@@ -199,12 +196,10 @@ def _columns(
                 share=report.shares[k],
                 low=min(known, default=None),
                 high=max(known, default=None),
-                mean=sum(known) / len(known) if known else None,
                 histogram=histogram(known),
                 like=alike[k],
                 file=result.info.file or "",
                 line=result.info.line,
-                printed=result.output,
                 changed_w=max(map(len, changes), default=0),
             )
         )
@@ -266,7 +261,6 @@ def _groups(report: Report, gold_column: str | None) -> tuple[SampleGroup, ...]:
 
 
 def _changes(report: Report, before: Report | None) -> dict[int, dict[int, float | None]]:
-    """Return sample to function to previous score, for the same samples and functions of the same name."""
     if before is None or before.scored.samples != report.scored.samples:
         return {}
     old = {result.info.name: result for result in before.scored.functions}
@@ -283,12 +277,9 @@ def _changes(report: Report, before: Report | None) -> dict[int, dict[int, float
 
 @lru_cache(maxsize=4096)
 def _row_text(text: str) -> str:
-    """Return a completion on one line. Cached: every save of the rewards scores the same samples."""
-    return one_line(text)
-
-
-def _ends(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most // 2] + CUT + text[-most // 2 :]
+    """Return the ends of a completion on one line. Cached: every save scores the same samples."""
+    half = MOST_TEXT // 2
+    return one_line(text if len(text) <= MOST_TEXT else text[:half] + CUT + text[-half:])
 
 
 TOTAL, ADVANTAGE = "total", "advantage"
@@ -378,11 +369,6 @@ def shown(score: float | None, digits: int) -> str:
     return "none" if score is None else fixed(score, digits)
 
 
-def file_name(path: str) -> str:
-    """Return the name of a file, safe to show."""
-    return one_line(Path(path).name, 60) if path else ""
-
-
 MOST_PRINTED = 20
 
 
@@ -463,11 +449,6 @@ def sample_detail(report: Report, index: int) -> SampleDetail:
     )
 
 
-def editable_text(sample: Sample) -> str:
-    """Return the completion as the user edits it."""
-    return completion_text(sample.completion)
-
-
 def _saw(result: FunctionScore, weight: float, index: int) -> Saw:
     score = result.scores[index]
     worth = score * weight if score is not None and math.isfinite(score) else None
@@ -479,16 +460,12 @@ def _saw(result: FunctionScore, weight: float, index: int) -> Saw:
         compared=tuple(
             (one_line(str(name), 40), _value(values[index]))
             for name, values in result.log_extra.items()
-            if _has(values, index)
+            if not isinstance(values, str) and index < len(values)
         ),
         failure="" if failure is None else one_line(failure.text, 500),
         blamed=failure is not None and failure.sample == index,
         printed=tuple(one_line(line, 300) for line in result.output.strip().splitlines()[-MOST_PRINTED:]),
     )
-
-
-def _has(values: Sequence[Any], index: int) -> bool:
-    return not isinstance(values, str) and index < len(values)
 
 
 def _recorded(sample: Sample) -> str:

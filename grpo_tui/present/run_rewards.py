@@ -32,11 +32,7 @@ class Reward:
 
 def series_of(reader: RunReader, key: str) -> Series:
     """Return one metric of a run."""
-    start, series = series_start(reader, key), Series()
-    series.begin(start.opening, start.past)
-    for point in start.points:
-        series.append(point.step, point.value, point.at)
-    return series
+    return Series.of(series_start(reader, key))
 
 
 def function_of(key: str) -> str:

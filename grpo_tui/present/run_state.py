@@ -40,7 +40,6 @@ from grpo_tui.present.train_view import (
     ChartView,
     EventRow,
     FunctionRow,
-    Mark,
     Span,
     TrainView,
 )
@@ -242,10 +241,8 @@ class DeltaReader:
             for key, values in found.items()
             if key in self._covered
         }
-        return {key: values for key, values in points.items() if values}, len(found) == 0 or self._caught_up()
-
-    def _caught_up(self) -> bool:
-        return self._row == last_metric_row_id(self._reader)
+        whole = not found or self._row == last_metric_row_id(self._reader)
+        return {key: values for key, values in points.items() if values}, whole
 
     def _starts(self, fresh: bool) -> dict[str, SeriesStart]:
         page = sum(map(_comes_first, self._waiting)) if fresh else KEYS_PAGE
@@ -270,6 +267,7 @@ def _comes_first(key: str) -> bool:
     return key in FIRST_KEYS or (key.startswith("rewards/") and key.endswith("/mean"))
 
 
+MODEL_FILES = ("config.json", "adapter_config.json")
 PHASE_ORDER = ("generate", "reward", "update", "save", "eval")
 TRL_TEMPERATURE = 1.0
 """TRL's default, used when a config does not set the temperature."""
@@ -290,25 +288,19 @@ class RunState:
         if delta.fresh:
             self._series, self._groups, self._steps = {}, GroupFold(), StepFold()
         for key, start in delta.starts.items():
-            series = self._series[key] = Series()
-            series.begin(start.opening, start.past)
-            for point in start.points:
-                series.append(point.step, point.value, point.at)
+            self._series[key] = Series.of(start)
         for key, points in delta.points.items():
             series = self._series.setdefault(key, Series())
             for point in points:
                 series.append(point.step, point.value, point.at)
         self._groups.add(delta.groups)
-        if delta.steps is not None:
-            self._take_steps(delta.steps)
+        if (look := delta.steps) is not None:
+            if look.anew:
+                self._steps.begin(look.past)
+            self._steps.take(look.stats, look.settled)
+            self._series.update(self._steps.series())
         self._delta = delta
         self._settle()
-
-    def _take_steps(self, look: StepLook) -> None:
-        if look.anew:
-            self._steps.begin(look.past)
-        self._steps.take(look.stats, look.settled)
-        self._series.update(self._steps.series())
 
     def _settle(self) -> None:
         """Compute once what is constant until the next delta: views are more frequent than deltas."""
@@ -319,7 +311,6 @@ class RunState:
         self._judged = {key: self._of_stage(self._series.get(key, Series())) for key in ("reward", FLAT)}
 
     def _of_stage(self, series: Series) -> Series:
-        """Return the values of the newest stage that has any. A reward can mean something else in each."""
         start = self._stage_start(series.last_step or 0)
         return series.since(start) if start else series
 
@@ -343,6 +334,7 @@ class RunState:
         """
         delta, reward, judged = self._delta, self._series.get("reward", Series()), self._judged["reward"]
         step = max(status.step, reward.last_step or 0) if status.live else status.step
+        saved = status.state == "finished" and any(Path(self.folder, name).is_file() for name in MODEL_FILES)
         return TrainView(
             name=self.name,
             folder=self.folder,
@@ -383,19 +375,19 @@ class RunState:
             newest_prompt=self._groups.newest_prompt,
             metric_rows=reward.rows,
             way_on=way_on(status, self.folder) if not status.live else "",
-            model_at=self.folder if status.state == "finished" and _model_in(self.folder) else "",
+            model_at=self.folder if saved else "",
             trouble=trouble,
             whole=not delta.more,
         )
 
     def _health(self, status: Status) -> tuple[Span, ...]:
-        kl_logged, beta = "kl" in self._series, _number(self._config().get("beta"))
+        beta = self._config().get("beta")
         return health_spans(
             status,
             self.folder,
             self._judged["reward"],
-            kl_logged=kl_logged,
-            beta=beta,
+            kl_logged="kl" in self._series,
+            beta=float(beta) if beta is not None and is_number(beta) else None,
             no_signal=self._judged[FLAT],
             evaluations=Evaluations.from_json(self._delta.facts.get(FACT)),
         )
@@ -414,8 +406,8 @@ class RunState:
         end, live = axis_end(last_step, status.total_steps, live=status.live), status.live
         if self._charts and self._charts[0].end == end:
             return self._charts
-        marks = [Mark(saved.step, "checkpoint") for saved in self._delta.checkpoints if saved.complete]
-        marks += [Mark(change.step, "setting") for change in self._delta.settings]
+        marks = [(saved.step, "checkpoint") for saved in self._delta.checkpoints if saved.complete]
+        marks += [(change.step, "setting") for change in self._delta.settings]
         keys = chart_keys(self._series)
         if keys and live and "reward" not in self._series:
             keys = ["reward", *keys]  # reserve its place until step 1
@@ -491,10 +483,6 @@ class RunState:
         return max(0, status.total_steps - step) * step_time_s
 
 
-def _model_in(folder: str) -> bool:
-    return any(Path(folder, name).is_file() for name in ("config.json", "adapter_config.json"))
-
-
 def _merged(
     recorded: Iterable[tuple[Command, Outcome | None]], waiting: Iterable[tuple[Command, Outcome | None]]
 ) -> list[tuple[Command, Outcome | None]]:
@@ -504,7 +492,3 @@ def _merged(
         if command.id not in found or outcome is not None:
             found[command.id] = (command, outcome)
     return list(found.values())
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if is_number(value) else None

@@ -34,10 +34,8 @@ def listed_parents(paths: Sequence[Path], forked_from: Mapping[Path, Path]) -> d
 def in_families(paths: Sequence[Path], forked_from: Mapping[Path, Path]) -> Iterator[tuple[Path, int]]:
     """Yield each run with its generation: 0, or 1 for a fork of a listed run, 2 for a fork of that.
 
-    A fork comes after its parent. Families are in the order of their first member in `paths`.
-
-    Args:
-        forked_from: Parent of each fork. A parent that is not in `paths` is ignored.
+    A fork comes after its parent. Families are in the order of their first member in `paths`. A parent that
+    is not in `paths` is ignored.
     """
     parents = listed_parents(paths, forked_from)
     for path in paths:
@@ -64,7 +62,6 @@ def with_forks(rows: Sequence[RunRow]) -> tuple[RunRow, ...]:
 
 
 def _ancestors(path: Path, parents: Mapping[Path, Path]) -> dict[Path, None]:
-    """Return the ancestors of a run, its parent first."""
     found: dict[Path, None] = {}
     while path in parents and parents[path] not in found:
         path = parents[path]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from grpo_tui.core.statistics import is_number
+from grpo_tui.core.statistics import is_number, mean
 from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.present.formatting import from_here, moment
 from grpo_tui.store.checkpoints import newest_usable
@@ -94,23 +94,23 @@ def _unreadable(path: Path, name: str, error: Exception | str) -> RunRow:
 
 
 def _row(path: Path, name: str, folder: RunFolder, status: Status, reader: RunReader | None) -> RunRow:
-    config: Mapping[str, Any] = {}
     reward: float | None = None
     curve: tuple[float | None, ...] = ()
+    fact = reader.fact("config") if reader is not None else None
+    config: Mapping[str, Any] = fact if isinstance(fact, Mapping) else {}
     if reader is not None:
-        fact = reader.fact("config")
-        config = fact if isinstance(fact, Mapping) else {}
         stretches = [
             [v for v in stretch if is_number(v)] for stretch in sample_series(reader, "reward", CURVE_POINTS)
         ]
-        curve = tuple(sum(known) / len(known) if known else None for known in stretches)
+        curve = tuple(map(mean, stretches))
         reward = next((known[-1] for known in reversed(stretches) if known), None)
+    model = str(config.get("model") or "")
     return RunRow(
         path=path,
         name=name,
         state=status.state,
         live=status.live,
-        model=_short_model(str(config.get("model") or "")),
+        model=one_line(Path(model).name if model.startswith(("/", "~", ".")) else model, 40),
         step=status.step,
         total_steps=status.total_steps,
         reward=reward,
@@ -123,7 +123,7 @@ def _row(path: Path, name: str, folder: RunFolder, status: Status, reader: RunRe
         attempt=status.attempt,
         started_at=status.started_at,
         phase=status.phase if status.live else "",
-        model_path=one_line(str(config.get("model") or ""), 200),
+        model_path=one_line(model, 200),
         config_path=one_line(str(config.get("path") or ""), 200),
         forked_from=checkpoint_forked(folder),
     )
@@ -179,11 +179,6 @@ def run_names(paths: Sequence[Path]) -> dict[Path, str]:
         else f"{path.parent.name}/{path.name}"
         for path in paths
     }
-
-
-def _short_model(model: str) -> str:
-    is_folder = model.startswith(("/", "~", "."))
-    return one_line(Path(model).name if is_folder else model, 40)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from grpo_tui.core.seed_noise import FEWEST_SEEDS, SeedDifference, interval, see
 from grpo_tui.core.statistics import is_number
 from grpo_tui.core.text import one_line
 from grpo_tui.present.big_chart import ChartBucket, ChartLine, reaching
-from grpo_tui.present.comparison_text import digits_of, signed
+from grpo_tui.present.comparison_text import digits_of, interval_words, signed
 from grpo_tui.present.formatting import MISSING, digits_apart, fixed, plural
 from grpo_tui.present.run_rewards import TOTAL, function_of, read_rewards
 from grpo_tui.store.connection import RunDatabaseError
@@ -57,8 +57,6 @@ class SeedRun:
         complete: Whether it trained to its end, or to where a rule of its config stopped it.
         values: Final value of each measure: rewards by name over the last logged steps, and the deciding
             measure of the newest evaluation as `evaluation`.
-        deciding: The measure that evaluations are decided by; empty without any.
-        asked: Identifies the prompts of the evaluations.
         weighing: Names and weights of the rewards. Totals of different ones cannot be compared.
     """
 
@@ -231,16 +229,12 @@ def measures_of(sets: Sequence[SeedSet]) -> list[str]:
     runs = [run for one in sets for run in one.runs if run.complete]
     found = dict.fromkeys(key for run in runs for key in run.values)
     shared = [key for key in found if all(one.final(key) for one in sets)]
-    if len({run.deciding for run in runs}) > 1 or not _same_prompts(sets):
+    asked = [{run.asked for run in one.runs} for one in sets]
+    if len({run.deciding for run in runs}) > 1 or not all(each & asked[0] for each in asked):
         shared = [key for key in shared if key != EVALUATION]
     if len({run.weighing for run in runs}) > 1:
         shared = [key for key in shared if key != TOTAL]
     return sorted(shared, key=lambda key: (key != EVALUATION, key != TOTAL))
-
-
-def _same_prompts(sets: Sequence[SeedSet]) -> bool:
-    asked = [{run.asked for run in one.runs} for one in sets]
-    return all(each & asked[0] for each in asked)
 
 
 def compared(sets: Sequence[SeedSet]) -> list[Versus]:
@@ -321,10 +315,10 @@ def verdict(versus: Versus, found: SeedDifference) -> str:
     data = {run.data for one in (base, other) for run in one.runs}
     note = ". Their training data differ" if len(data) > 1 and versus.measure != EVALUATION else ""
     if found.word == "within noise":
-        middle, low, high = signed([found.mean, found.low, found.high])
+        by = interval_words(found.mean, found.low, found.high)
         return (
-            f"The difference between {base.name} and {other.name} is within seed noise: {what} "
-            f"{middle} (95 %: {low} to {high}) {over}{note}"
+            f"The difference between {base.name} and {other.name} is within seed noise: {what} {by} "
+            f"{over}{note}"
         )
     ends = sorted((abs(found.low), abs(found.high)))
     digits = digits_of([found.mean, *ends])
@@ -355,18 +349,12 @@ def to_json(sets: Sequence[SeedSet]) -> dict[str, Any]:
 
 
 def _set_json(one: SeedSet) -> dict[str, Any]:
+    keys = ("seed", "state", "step", "complete")
     return {
         "name": one.name,
         "seeds": list(one.seeds),
         "runs": [
-            {
-                "path": str(run.root),
-                "seed": run.seed,
-                "state": run.state,
-                "step": run.step,
-                "complete": run.complete,
-                "values": dict(run.values),
-            }
+            {"path": str(run.root), **{key: getattr(run, key) for key in keys}, "values": dict(run.values)}
             for run in one.runs
         ],
         "measures": [_measure_json(one, measure) for measure in measures_of([one])],
@@ -394,11 +382,7 @@ def _versus_json(versus: Versus) -> dict[str, Any]:
         "base": versus.base.name,
         "set": versus.other.name,
         "measure": versus.measure,
-        "word": found.word,
-        "mean": found.mean,
-        "low": found.low,
-        "high": found.high,
-        "paired": found.paired,
+        **{key: getattr(found, key) for key in ("word", "mean", "low", "high", "paired")},
         "seeds": list(found.seeds),
     }
 
@@ -428,12 +412,7 @@ def set_words(one: SeedSet, measure: str) -> str:
 def difference_words(versus: Versus) -> str:
     """Return a difference with its 95 % interval, if it has one."""
     found = versus.difference
-    if found is None:
-        return MISSING
-    if found.low is None or found.high is None:
-        return signed([found.mean])[0]
-    middle, low, high = signed([found.mean, found.low, found.high])
-    return f"{middle} (95 %: {low} to {high})"
+    return MISSING if found is None else interval_words(found.mean, found.low, found.high)
 
 
 def rows(sets: Sequence[SeedSet]) -> Iterator[tuple[str, ...]]:

@@ -17,7 +17,7 @@ from itertools import islice, pairwise
 from typing import Any
 
 from grpo_tui.core.statistics import is_number
-from grpo_tui.store.read_series import SeriesBucket, StepStat, joined
+from grpo_tui.store.read_series import SeriesBucket, SeriesStart, StepStat, joined
 
 MOST_BUCKETS = 512
 SMOOTHING = 0.25
@@ -110,6 +110,15 @@ class Series:
         """Number of missing values since the last finite one."""
         self.infinite = False
 
+    @classmethod
+    def of(cls, start: SeriesStart) -> Series:
+        """Return the series of what a first look has read."""
+        series = cls()
+        series.begin(start.opening, start.past)
+        for point in start.points:
+            series.append(point.step, point.value, point.at)
+        return series
+
     def begin(self, opening: Iterable[float], past: Iterable[SeriesBucket]) -> None:
         """Start with older values in stretches. The mean of a stretch counts as smoothed.
 
@@ -186,13 +195,6 @@ class Series:
         """The newest finite value."""
         return self.recent[-1].value if self.recent else None
 
-    def gain(self) -> float | None:
-        """Return the mean of the last ten values minus that of the first ten; None with fewer than twenty."""
-        if self.count < 2 * KEPT_OPENING:
-            return None
-        closing = [r.value for r in self.recent][-KEPT_OPENING:]
-        return sum(closing) / len(closing) - sum(self.opening) / len(self.opening)
-
     def change(self, steps: int) -> float | None:
         """Return the change of the smoothed value over that many steps; None with too few values."""
         if len(self.recent) < 2:
@@ -211,16 +213,13 @@ class Series:
         stretch.add(step, at, number, smooth)
         if len(self._closed) >= MOST_BUCKETS:
             self._close()
-            self._widen()
+            self._width *= 2
+            self._gather_closed()
 
     def _close(self) -> None:
         if self._open is not None:
             self._closed.append(self._open.bucket())
             self._open = None
-
-    def _widen(self) -> None:
-        self._width *= 2
-        self._gather_closed()
 
     def _gather_closed(self) -> None:
         kept: list[SeriesBucket] = []
@@ -231,7 +230,8 @@ class Series:
                 kept.append(bucket)
         self._closed = kept
         if len(kept) >= MOST_BUCKETS:
-            self._widen()
+            self._width *= 2
+            self._gather_closed()
 
 
 SPREAD = "grpo_tui/spread"
@@ -246,15 +246,13 @@ class StepFold:
     """The series computed from a run's training groups."""
 
     def __init__(self) -> None:
-        self._settled = {key: Series() for key in _FIELDS}
-        self._whole = {key: Series() for key in _FIELDS}
-        self._newest: tuple[StepStat, ...] = ()
+        self.begin({})
 
     def begin(self, past: Mapping[str, Sequence[SeriesBucket]]) -> None:
         """Start over with the settled part of the run in stretches."""
         self._settled = {key: Series() for key in _FIELDS}
         self._whole = {key: Series() for key in _FIELDS}
-        self._newest = ()
+        self._newest: tuple[StepStat, ...] = ()
         for key, stretches in past.items():
             self._settled[key].begin((), stretches)
             self._whole[key].begin((), stretches)

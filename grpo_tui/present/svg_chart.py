@@ -29,11 +29,7 @@ class Curve:
 
 
 def line_chart(curves: Sequence[Curve], label: str) -> str:
-    """Return an `svg` element with one line per curve; empty when none has a value.
-
-    Args:
-        label: Text for screen readers.
-    """
+    """Return an `svg` element with one line per curve; empty when none has a value."""
     known = [bucket for curve in curves for bucket in curve.buckets if bucket.smooth is not None]
     if not known:
         return ""

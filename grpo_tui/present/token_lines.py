@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len, chop_cells
 
-from grpo_tui.core.text import one_line, safe, shorten
+from grpo_tui.core.text import one_line, safe, wrapped
 from grpo_tui.core.token_scores import MOST_TOKENS, Token, TokenScores
 from grpo_tui.present.formatting import duration, fixed, plural, within
 from grpo_tui.present.train_view import Span
@@ -113,7 +113,7 @@ def head_lines(scores: TokenScores, width: int) -> list[Line]:
     run = f"log p at temperature 1; the run samples at {scores.temperature:g}"
     where = f"{scores.precision}, {scores.device}, {duration(scores.seconds)}"
     how = f"{plural(scores.of, 'token')}, {run}; {where}"
-    lines += [[(f" {row}", "dim")] for row in _sentences(how, width)]
+    lines += [[(f" {row}", "dim")] for row in wrapped(one_line(how), max(16, width - 2))]
     if scores.of > len(scores.tokens):
         cut = f"only the first {MOST_TOKENS:,} of {scores.of:,} tokens were scored"
         lines += _warning(cut, width)
@@ -124,27 +124,14 @@ def head_lines(scores: TokenScores, width: int) -> list[Line]:
 
 
 def _warning(text: str, width: int) -> list[Line]:
-    rows = _sentences(text, width - 2)
+    rows = wrapped(one_line(text), max(16, width - 4))
     return [[(f" {'⚠' if number == 0 else ' '} {row}", "attention")] for number, row in enumerate(rows)]
-
-
-def _sentences(text: str, width: int) -> list[str]:
-    rows, room = [""], max(16, width - 2)
-    for word in one_line(text).split(" "):
-        if rows[-1] and cell_len(rows[-1]) + 1 + cell_len(word) > room:
-            rows.append("")
-        rows[-1] = f"{rows[-1]} {word}".lstrip()
-    return [shorten(row, room) for row in rows]
 
 
 def surprising_lines(
     scores: TokenScores, width: int, most: int = LISTED, chosen: int | None = None
 ) -> list[Line]:
-    """Return a heading, then the most surprising tokens.
-
-    Args:
-        chosen: Position of the token to mark; None for none.
-    """
+    """Return a heading, then the most surprising tokens."""
     with_base = bool(scores.base)
     name_w = max(8, min(PREFERRED, width - 58 - (8 if with_base else 0)))
     columns = f"{'p':>8}{'log p':>8}{'rank':>7}{'entropy':>9}" + (f"{'KL':>8}" if with_base else "")

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from grpo_tui.core.findings import Finding
-from grpo_tui.core.statistics import Signal
 
 if TYPE_CHECKING:
     from grpo_tui.present.before_after import BeforeAfter
     from grpo_tui.present.hardware_view import HardwareView, RankRow
     from grpo_tui.store.read_series import SeriesBucket
+    from grpo_tui.store.reader import StoredGroup
 
 Span = tuple[str, str]
 """Text and its color role: `text dim strong accent good bad attention`."""
@@ -23,14 +23,6 @@ Span = tuple[str, str]
 
 UNREAD = "Nothing to show: the run cannot be read."
 MARKS = {"checkpoint": "◆", "setting": "▴", "resume": "↻"}
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """An event at a step, marked on a chart's axis."""
-
-    step: int
-    kind: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +43,8 @@ class ChartView:
     """By bucket, mean ± group std; empty when the raw values form the band."""
     raw: bool = True
     """Whether, without a band, the range of raw values is drawn behind the line."""
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[tuple[int, str], ...] = ()
+    """Step and kind of the events on the axis."""
     end: int = 0
     """Last step of the axis, beyond the newest value in a live run."""
 
@@ -67,39 +60,6 @@ class FunctionRow:
     """Contribution to the total's variance within groups."""
     trend: tuple[float | None, ...] = ()
     seconds: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CompletionRow:
-    """One completion of a group."""
-
-    text: str
-    total: float | None
-    advantage: float
-    tokens: int
-    truncated: bool
-    rewards: tuple[float | None, ...] = ()
-    """By reward function, in TRL's order."""
-    masked: bool = False
-    """Whether the loss leaves it out."""
-
-
-@dataclass(frozen=True, slots=True)
-class GroupView:
-    """A prompt and its completions."""
-
-    id: int
-    step: int
-    mode: str
-    prompt: str
-    """One safe line."""
-    gold: str | None
-    mean: float | None
-    spread: float | None
-    signal: Signal
-    completions: tuple[CompletionRow, ...]
-    functions: tuple[str, ...] = ()
-    """Names of the functions that scored it, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +122,7 @@ class TrainView:
     health: tuple[Span, ...] = ()
     charts: tuple[ChartView, ...] = ()
     functions: tuple[FunctionRow, ...] = ()
-    groups: tuple[GroupView, ...] = ()
+    groups: tuple[StoredGroup, ...] = ()
     events: tuple[EventRow, ...] = ()
     alerts: tuple[EventRow, ...] = ()
     findings: tuple[Finding, ...] = ()

@@ -147,7 +147,7 @@ class RunSource:
             average_span(span, sum(s.count for s in buckets if s.last >= low)),
         )
         done = tuple(replace(s, smooth=a) for s, a in zip(buckets, averages, strict=True))
-        value, step = self._newest(key)
+        value, step = newest_value(self._reader, key)
         return replace(empty, buckets=tuple(s for s in done if s.last >= low), newest=value, newest_step=step)
 
     def _steps(self, key: str, x: str, first: float, last: float) -> tuple[int, int]:
@@ -232,10 +232,6 @@ class RunSource:
             del self._read_spreads[next(iter(self._read_spreads))]
         self._read_spreads[(begin, count, width)] = (self.bounds.newest_step, known)
         return known
-
-    def _newest(self, key: str) -> tuple[float | None, int | None]:
-        assert self._reader is not None
-        return newest_value(self._reader, key)
 
     def happenings(self, x: str) -> tuple[Happening, ...]:
         """Return checkpoints, changed settings and resumes, by step."""
@@ -345,7 +341,10 @@ def read_overlay(folders: Sequence[Path], names: Sequence[str] = ()) -> OverlayF
         settings[folder] = _flat(config)
     called = names or [folder.name for folder in folders]
     sets = sets_of([read_seed_run(*run) for run in zip(folders, called, strict=True)])
-    configs = [_of_set(one, settings[one.runs[0].root]) for one in sets]
+    configs = [
+        settings[one.runs[0].root] | ({"seed": ", ".join(map(str, one.seeds))} if len(one.runs) > 1 else {})
+        for one in sets
+    ]
     every = [key for mine in keys for key in mine]
     ordered = chart_keys(dict.fromkeys(every))
     shared = {key for key in ordered if all(key in mine for mine in keys if mine)}
@@ -363,23 +362,12 @@ def _forks(folders: Sequence[Path], names: Sequence[str]) -> Iterator[str]:
             yield one_line(f"{name} was forked from {parent} at {at}", 200)
 
 
-def _of_set(one: SeedSet, settings: dict[str, str]) -> dict[str, str]:
-    if len(one.runs) == 1:
-        return settings
-    return settings | {"seed": ", ".join(map(str, one.seeds))}
-
-
 def _one(folder: Path) -> tuple[list[str], Any]:
     try:
-        reader = RunReader(RunFolder(folder).database)
-    except (RunDatabaseError, OSError):
-        return [], None
-    try:
-        return metric_keys(reader), reader.fact("config")
+        with contextlib.closing(RunReader(RunFolder(folder).database)) as reader:
+            return metric_keys(reader), reader.fact("config")
     except Exception:  # what cannot be read is shown as unknown
         return [], None
-    finally:
-        reader.close()
 
 
 def settings_of(config: Any) -> tuple[tuple[str, str], ...]:
@@ -391,7 +379,6 @@ def settings_of(config: Any) -> tuple[tuple[str, str], ...]:
 
 
 def _flat(config: Any) -> dict[str, str]:
-    """Return the settings of a recorded config as text: TRL's, the model's and the section's."""
     if not isinstance(config, Mapping):
         return {}
     values: dict[str, Any] = {}
@@ -407,16 +394,13 @@ def _flat(config: Any) -> dict[str, str]:
                 values[f"rule {number}"] = f"{rule.get('do')} on {rule.get('when')}"
         rewards = section.get("rewards")
         if isinstance(rewards, list):
+            known = [(r.get("name"), r.get("weight")) for r in rewards if isinstance(r, Mapping)]
             values["rewards"] = ", ".join(
-                f"{r.get('name')} × {_weight(r.get('weight'))}" for r in rewards if isinstance(r, Mapping)
+                f"{name} × {'1' if weight is None else setting(weight)}" for name, weight in known
             )
     values["model"] = config.get("model")
     values.pop("model_name_or_path", None)
     return {str(k): one_line(setting(v), 80) for k, v in values.items() if k not in PLACES and v is not None}
-
-
-def _weight(value: Any) -> str:
-    return "1" if value is None else setting(value)
 
 
 def _different(configs: Sequence[Mapping[str, str]]) -> tuple[tuple[SettingRow, ...], int]:

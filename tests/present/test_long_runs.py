@@ -94,8 +94,7 @@ def test_summaries_and_rows_agree_on_a_series(database: Path) -> None:
     assert (from_summaries[0].first_at, from_summaries[-1].last_at) == (1001.0, 1000.0 + STEPS)
     for bucket in from_summaries:
         assert bucket.mean == pytest.approx((bucket.first + bucket.last) / 2 / STEPS, abs=0.15)
-    gain = state._series["reward"].gain()
-    assert gain == pytest.approx(every.gain())
+    assert state._series["reward"].opening == pytest.approx(every.opening)
 
 
 def test_new_rows_of_a_long_run_are_added_to_what_is_known(database: Path, tmp_path: Path) -> None:

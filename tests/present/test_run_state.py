@@ -15,6 +15,7 @@ from grpo_tui.core.commands import Command, Outcome
 from grpo_tui.core.findings import SEVERITIES, Finding
 from grpo_tui.core.stages import SETTING as STAGE
 from grpo_tui.present.charts import health_spans, way_on
+from grpo_tui.present.group_card import gold_of
 from grpo_tui.present.run_state import DeltaReader, RunState
 from grpo_tui.present.runs_view import RunRow, ordered, read_run_row, run_names
 from grpo_tui.present.series import Series
@@ -106,7 +107,7 @@ def test_the_view_says_the_numbers_of_the_newest_step(run: RecordedRun) -> None:
     assert sum(f.share or 0 for f in view.functions) == pytest.approx(1.0)
     assert [f.weight for f in view.functions] == [2.0, 0.5, 0.5]
     assert view.tokens_per_s == pytest.approx(4096.0 / view.step_time_s, rel=0.05)  # type: ignore[operator]
-    assert view.groups[0].gold is not None
+    assert gold_of(view.groups[0].columns) is not None
     assert len(view.groups[0].completions) == 8
     assert sum(share for _, share in view.phase_shares) == pytest.approx(1.0)
     assert "Reward rises" in words(view)

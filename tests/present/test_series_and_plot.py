@@ -11,7 +11,7 @@ from grpo_tui.present.charts import axis_end, chart_keys, chart_view
 from grpo_tui.present.glyphs import ascii_locale, spark, to_ascii
 from grpo_tui.present.plot import Sketch, log_scale_of, plot, scale_of
 from grpo_tui.present.series import KEPT_OPENING, MOST_BUCKETS, SPREAD, Series
-from grpo_tui.present.train_view import ChartView, Mark
+from grpo_tui.present.train_view import ChartView
 from grpo_tui.store.read_series import SeriesBucket
 
 
@@ -85,13 +85,6 @@ def test_the_change_is_against_the_value_exactly_so_many_steps_ago(steps: int, a
     assert apart.change(4) == pytest.approx(smooth[9] - smooth[3])
 
 
-def test_the_gain_compares_the_ends_of_a_run() -> None:
-    assert series_of(*[1.0] * 15, *[2.5] * 15).gain() == pytest.approx(1.5)
-    assert series_of(*[1.0] * 19).gain() is None
-    assert series_of(*[1.0] * 10, *[3.0] * 10).gain() == 2.0
-    assert series_of(*[1.0] * 10, *[50.0] * 9, *[3.0] * 10).gain() == 2.0
-
-
 def test_the_values_since_a_step_are_a_series_of_their_own() -> None:
     series = series_of(*[9.0] * 30, *[1.0] * 10, *[2.0] * 90, None, None)
     for step, count, opening, gap in (
@@ -105,7 +98,6 @@ def test_the_values_since_a_step_are_a_series_of_their_own() -> None:
         assert part.opening == ([] if opening is None else [opening] * min(count, 10))
         assert all(bucket.first > step for bucket in part.buckets)
         assert all((bucket.smooth or 0) <= 2.0 for bucket in part.buckets), "nothing earlier is averaged in"
-    assert series.since(30).gain() == pytest.approx(1.0)
     assert (series.since(132).rows, series.since(132).gap) == (0, 0)
 
     long = series_of(*[9.0] * 5_000, *[1.0] * 5_000)  # its stretches are of many steps
@@ -146,7 +138,7 @@ def test_a_plot_shows_a_gap_where_values_are_missing() -> None:
 
 
 def test_marks_stand_on_the_axis_at_their_step() -> None:
-    marks = (Mark(1, "setting"), Mark(60, "checkpoint"), Mark(900, "checkpoint"))
+    marks = ((1, "setting"), (60, "checkpoint"), (900, "checkpoint"))
     axis = drawn(chart_of(series_of(*[1.0] * 60), marks=marks))[-2]
     assert axis.rstrip().endswith("◆")
     assert axis.count("◆") == 1
@@ -212,7 +204,7 @@ def test_a_band_does_not_pull_rewards_below_zero() -> None:
 
 
 def test_an_ascii_plot_is_ascii() -> None:
-    chart = chart_of(series_of(*[float(i % 5) for i in range(60)]), marks=(Mark(5, "checkpoint"),))
+    chart = chart_of(series_of(*[float(i % 5) for i in range(60)]), marks=((5, "checkpoint"),))
     rows = [to_ascii(row) for row in drawn(chart, braille=False)]
     assert all(row.isascii() for row in rows)
     assert any("*" in row for row in rows)

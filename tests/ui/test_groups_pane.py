@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from grpo_tui.core import records as r
-from grpo_tui.present.train_view import CompletionRow
+from grpo_tui.core.records import Completion
 from grpo_tui.store.reader import RunReader
 from grpo_tui.ui.screens.reading import TextScreen
 from grpo_tui.ui.widgets.event_list import EventList
@@ -85,7 +85,7 @@ def test_older_groups_follow_without_gap_or_repetition(run: RecordedRun) -> None
 
 @pytest.mark.parametrize("text", ["one\ntwo", "漢字" * 200, "a" * 1000, "", "\t\x1b[2J x"])
 def test_large_no_character_is_lost(text: str) -> None:
-    row = CompletionRow(text, 1.0, 0.5, 3, truncated=False, rewards=(1.0,))
+    row = Completion(0, text, (1.0,), 1.0, 0.5, 3, truncated=False)
     lines = completion_lines(row, CompletionLayout(("f",), 60, 1, large=True))
     body = "".join(line[-1].text for line in lines)
     if text:
@@ -197,7 +197,7 @@ async def test_a_new_event_comes_in_at_the_top_and_moves_nothing_below(run: Reco
 @pytest.mark.parametrize("width", [60, 120, 200])
 def test_no_number_of_a_completion_is_cut_or_touches_the_next(width: int) -> None:
     values = (123_456.789, 1e308, float("-inf"), None, -98_765.4321)
-    row = CompletionRow("text", -1234.5678, -234.5678, 131_072, True, values)
+    row = Completion(0, "text", values, -1234.5678, -234.5678, 131_072, True)
     head = "".join(
         span.text for span in completion_lines(row, CompletionLayout(tuple("abcde"), width, 1, False))[0][:-1]
     )

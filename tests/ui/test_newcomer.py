@@ -11,10 +11,11 @@ from rich.cells import cell_len
 
 from grpo_tui.core import records as r
 from grpo_tui.core.commands import Command, Outcome
+from grpo_tui.core.records import Completion
 from grpo_tui.present.events import command_row
 from grpo_tui.present.formatting import digits_apart
 from grpo_tui.present.group_card import SharedBeginning
-from grpo_tui.present.train_view import UNREAD, CompletionRow, TrainView
+from grpo_tui.present.train_view import UNREAD, TrainView
 from grpo_tui.ui.actions import ACTIONS
 from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.kit.reading import DialogTitle
@@ -306,7 +307,7 @@ def test_a_run_that_cannot_be_read_or_has_ended_waits_for_nothing() -> None:
 
 def test_rewards_that_differ_inside_a_group_never_look_equal() -> None:
     close = (0.0512, 0.0537, 0.0525)
-    rows = tuple(CompletionRow("x", 0.0, value, 3, truncated=False, rewards=(value,)) for value in close)
+    rows = tuple(Completion(0, "x", (value,), 0.0, value, 3, truncated=False) for value in close)
     look = CompletionLayout(("similarity",), 120, 1, False, 4, (digits_apart(close),))
     assert len({words(completion_lines(row, look)[0]) for row in rows}) == 3
     columns = _functions(["similarity"], [1.0], 80, rows)  # type: ignore[arg-type]

@@ -18,15 +18,16 @@ from textual.strip import Strip
 
 from grpo_tui.core.text import one_line, told_apart
 from grpo_tui.present.formatting import digits_apart, fixed, plural, within
-from grpo_tui.present.group_card import group_view
-from grpo_tui.present.train_view import CompletionRow, GroupView, TrainView
+from grpo_tui.present.group_card import gold_of, group_view
+from grpo_tui.present.train_view import TrainView
 from grpo_tui.ui.kit.table import LazyLines
 from grpo_tui.ui.paint import Line, LineScroll, Span, pad, ruled, width_of, wrapped
 from grpo_tui.ui.screens.reading import TextScreen
 from grpo_tui.ui.shell import Shell
 
 if TYPE_CHECKING:
-    from grpo_tui.store.reader import RunReader
+    from grpo_tui.core.records import Completion
+    from grpo_tui.store.reader import RunReader, StoredGroup
     from grpo_tui.ui.pages import Pages
 
 COLUMNS_FROM = 116
@@ -65,7 +66,7 @@ class CompletionLayout:
         return max(COLUMN_W, min(longest, WIDEST_COLUMN_W, (self.width - LEFT_FOR_TEXT) // count))
 
 
-def heading(group: GroupView, width: int, *, first: bool, newer: Line = ()) -> Line:
+def heading(group: StoredGroup, width: int, *, first: bool, newer: Line = ()) -> Line:
     """Return the title of a group: step, prompt, reference answer, mean and std."""
     parts: list[Line] = []
     if first:
@@ -73,15 +74,15 @@ def heading(group: GroupView, width: int, *, first: bool, newer: Line = ()) -> L
     parts.append([Span(f"step {group.step:,}", "text" if first else "dim")])
     place = len(parts)
     parts.append([])
-    if group.gold is not None:
-        parts.append([Span("gold ", "dim"), Span(one_line(group.gold, 24))])
+    if (gold := gold_of(group.columns or {})) is not None:
+        parts.append([Span("gold ", "dim"), Span(one_line(gold, 24))])
     digits = digits_apart(row.total for row in group.completions)
     parts.append([Span("mean ", "dim"), Span(fixed(group.mean, digits))])
     if group.signal != "some":
         word = "zero std" if group.signal == "none" else "masked"
         parts.append([Span(f"{word}: teaches nothing", "attention")])
     else:
-        parts.append([Span("group std ", "dim"), Span(fixed(group.spread, digits))])
+        parts.append([Span("group std ", "dim"), Span(fixed(group.std, digits))])
     # The prompt takes the remaining width. If that is too little, the last parts are dropped.
     while (room := width - _cells(parts) - 3) < min(24, cell_len(group.prompt)) and len(parts) > place + 2:
         parts.pop()
@@ -103,7 +104,7 @@ def names_line(look: CompletionLayout) -> Line:
     return [Span(f"{words} tokens", "dim")]
 
 
-def completion_lines(row: CompletionRow, look: CompletionLayout, *, here: bool = False) -> list[Line]:
+def completion_lines(row: Completion, look: CompletionLayout, *, here: bool = False) -> list[Line]:
     """Return a completion: advantage, total, rewards, tokens, and text in the remaining width."""
     tail = " selected" if here else ""
     head = _head(row, look, here, tail)
@@ -119,7 +120,7 @@ def completion_lines(row: CompletionRow, look: CompletionLayout, *, here: bool =
     return lines
 
 
-def _head(row: CompletionRow, look: CompletionLayout, here: bool, tail: str) -> list[Span]:
+def _head(row: Completion, look: CompletionLayout, here: bool, tail: str) -> list[Span]:
     sign, role = advantage_sign(row.advantage)
     head = [
         Span("❙" if here else " ", "accent" + tail),
@@ -188,8 +189,8 @@ class GroupList(LineScroll, Shell):
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
-        self._groups: tuple[GroupView, ...] = ()
-        self._newest: tuple[GroupView, ...] = ()
+        self._groups: tuple[StoredGroup, ...] = ()
+        self._newest: tuple[StoredGroup, ...] = ()
         self._names: tuple[str, ...] = ()
         self._waits = ""
         self._pages: Pages | None = None
@@ -232,7 +233,7 @@ class GroupList(LineScroll, Shell):
         return not self._groups or (self.scroll_offset.y == 0 and at_first)
 
     @property
-    def selected(self) -> tuple[GroupView, int] | None:
+    def selected(self) -> tuple[StoredGroup, int] | None:
         """Group and index of the completion under the cursor, or the first completion."""
         wanted = self.cursor
         for group in self._groups:
@@ -247,7 +248,7 @@ class GroupList(LineScroll, Shell):
             self._layout()
             self.refresh(Region(0, 0, self.size.width, 1))
 
-    def _older(self, asked: int, found: tuple[GroupView, ...]) -> None:
+    def _older(self, asked: int, found: tuple[StoredGroup, ...]) -> None:
         if not self._groups or self._groups[-1].id != asked:
             return
         self._more = len(found) == PAGE
@@ -386,10 +387,10 @@ class GroupList(LineScroll, Shell):
                     lines.append(partial(self._one_line, place, row, look))
         return LazyLines(len(lines), lambda i: line() if callable(line := lines[i]) else line)
 
-    def _one_line(self, place: Place, row: CompletionRow, look: CompletionLayout) -> Line:
+    def _one_line(self, place: Place, row: Completion, look: CompletionLayout) -> Line:
         return self._completion(place, row, look)[0]
 
-    def _completion(self, place: Place, row: CompletionRow, look: CompletionLayout) -> list[Line]:
+    def _completion(self, place: Place, row: Completion, look: CompletionLayout) -> list[Line]:
         key = (*place, look.width, look.most, look.large)
         if key not in self._cache:
             self._cache[key] = completion_lines(row, look)
@@ -400,14 +401,14 @@ class GroupList(LineScroll, Shell):
             return ()
         return [Span(f"{plural(self.unseen, 'newer group')}: g jumps there", "attention", "screen.part_end")]
 
-    def _lines_each(self, group: GroupView, *, first: bool) -> int:
+    def _lines_each(self, group: StoredGroup, *, first: bool) -> int:
         if not first:
             return 1
         room = max(1, self.scrollable_content_region.height - 1)
         return max(1, min(MOST_LINES_EACH, room // max(1, len(group.completions))))
 
 
-def _older(reader: RunReader, group: int) -> tuple[GroupView, ...]:
+def _older(reader: RunReader, group: int) -> tuple[StoredGroup, ...]:
     return tuple(group_view(found) for found in reader.older_groups(group, PAGE))
 
 
