@@ -72,7 +72,7 @@ def zoomed(window: Window, bounds: AxisRange, factor: float, centre: float | Non
     first, last = shown_range(window, bounds)
     width = max(NARROWEST, (last - first) * factor)
     if width >= bounds.end - bounds.first:
-        return whole(window)
+        return replace(window, span=None, following=True)
     if centre is None:
         centre = last if window.following else (first + last) / 2
     share = min(1.0, max(0.0, (centre - first) / (last - first)))
@@ -88,16 +88,6 @@ def panned(window: Window, bounds: AxisRange, share: float) -> Window:
     if window.following and share < 0:
         first = min(first, bounds.newest - width)  # panning back skips the empty part ahead
     return _placed(window, bounds, first + share * width, width)
-
-
-def whole(window: Window) -> Window:
-    """Show the whole run and follow it."""
-    return replace(window, span=None, following=True)
-
-
-def newest(window: Window) -> Window:
-    """Move to the newest value, keeping the width, and follow it."""
-    return replace(window, following=True)
 
 
 def showing(window: Window, bounds: AxisRange, place: float) -> Window:

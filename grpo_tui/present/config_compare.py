@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from grpo_tui.config.config_diff import Diff, Side, diff
 from grpo_tui.config.draft import Draft
@@ -18,9 +18,6 @@ from grpo_tui.config.run_config import RunConfig
 from grpo_tui.present.config_evaluate import shown
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.spec import read_spec
-
-if TYPE_CHECKING:
-    from grpo_tui.config.config_diff import DiffRow
 
 MOST_FILES = 40
 DEEPEST = 3
@@ -148,9 +145,8 @@ def _lines(found: Diff) -> Compared:
 
 
 def _fields(found: Diff) -> Compared:
-    lines = tuple(line for row in found.rows for line in _row(row))
-    return Compared(found.there, NOW, lines)
-
-
-def _row(row: DiffRow) -> list[tuple[Sign, str]]:
-    return [("-", f"{row.field}: {shown(row.there)}"), ("+", f"{row.field}: {shown(row.here)}")]
+    sides: list[tuple[tuple[Sign, str], tuple[Sign, str]]] = [
+        (("-", f"{row.field}: {shown(row.there)}"), ("+", f"{row.field}: {shown(row.here)}"))
+        for row in found.rows
+    ]
+    return Compared(found.there, NOW, tuple(line for both in sides for line in both))

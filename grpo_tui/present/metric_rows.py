@@ -10,7 +10,7 @@ from grpo_tui.core.metrics import COMPUTED, GROUPS, describe
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import compact
 from grpo_tui.present.train_view import ChartView
-from grpo_tui.store.read_series import SeriesBucket, metric_keys, series_window
+from grpo_tui.store.read_series import SeriesBucket, joined, metric_keys, series_window
 from grpo_tui.store.reader import RunReader
 
 
@@ -136,10 +136,5 @@ def _change(window: Sequence[SeriesBucket]) -> float | None:
     tenth = len(window) // 10
     if not tenth:
         return None
-    before, after = _mean(window[:tenth]), _mean(window[-tenth:])
+    before, after = joined(window[:tenth]).mean, joined(window[-tenth:]).mean
     return None if before is None or after is None else after - before
-
-
-def _mean(stretches: Sequence[SeriesBucket]) -> float | None:
-    known = sum(b.known for b in stretches)
-    return sum(b.mean * b.known for b in stretches if b.mean is not None) / known if known else None

@@ -170,11 +170,7 @@ def value_axis(low: float, high: float, most: int, *, logarithmic: bool = False)
     low, high = (min(max(end, -_LARGEST), _LARGEST) for end in (low, high))
     if logarithmic and low > 0:
         return _logarithmic(low, high, most)
-    if 0 < low < 0.5 * high:
-        low = 0.0
-    if high - low < _TINY:
-        pad = abs(high) * 0.1 or 1.0
-        low, high = (0.0 if low == 0 else low - pad), high + pad
+    low, high = _roomy(low, high)
     size = 10.0 ** math.floor(math.log10((high - low) / max(1, most - 1)))
     for factor in (*_FACTORS, 20, 25, 50, 100):
         step = factor * size
@@ -183,6 +179,13 @@ def value_axis(low: float, high: float, most: int, *, logarithmic: bool = False)
             ticks = tuple(k * step for k in range(bottom, max(top, bottom + 1) + 1))
             return ValueAxis(ticks[0], ticks[-1], ticks, _linear_labels(ticks))
     return ValueAxis(low, high, (low, high), _linear_labels((low, high)))
+
+
+def _roomy(low: float, high: float) -> tuple[float, float]:
+    """Widen a range down to a zero that is near, and a range without an extent."""
+    low = 0.0 if 0 < low < 0.5 * high else low
+    pad = abs(high) * 0.1 or 1.0
+    return (low, high) if high - low >= _TINY else ((0.0 if low == 0 else low - pad), high + pad)
 
 
 def _linear_labels(ticks: Sequence[float]) -> tuple[str, ...]:
@@ -353,11 +356,7 @@ def scale_of(chart: ChartView) -> ValueAxis:
     floor = min(b.low for b in chart.buckets if b.low is not None)
     if floor >= 0:
         low = max(low, 0.0)  # a band must not pull values that are never negative below zero
-    if low > 0 and low < 0.5 * high:
-        low = 0.0
-    if high - low < 1e-12:
-        pad = abs(high) * 0.1 or 1.0
-        low, high = (0.0 if low == 0 else low - pad), high + pad
+    low, high = _roomy(low, high)
     # Two steps of a round size, so that the middle tick is as round as the ends.
     unit = 10 ** math.floor(math.log10((high - low) / 2))
     for factor in (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 15, 20):

@@ -236,21 +236,16 @@ def structured(text: str, folded: Collection[str] = (), found: Sequence[tuple[in
     colored = [(mark.start, mark.end, ROLES[mark.role]) for mark in marks(text)]
     hits = [(start, end, "match") for start, end in found if end > start]
     for block in blocks(text):
-        if block.kind != "text" and block_name(block) in folded:
+        if block.kind != "text" and (block.name or "code") in folded:
             spans += _folded(text, block)
         else:
             spans += _painted(text, block.start, block.end, colored, hits)
     return spans
 
 
-def block_name(block: Block) -> str:
-    """Return the name by which a block is folded."""
-    return block.name or "code"
-
-
 def foldable(text: str) -> list[str]:
     """Return the distinct names of the blocks that can be folded, in order."""
-    return list(dict.fromkeys(block_name(block) for block in blocks(text) if block.kind != "text"))
+    return list(dict.fromkeys((block.name or "code") for block in blocks(text) if block.kind != "text"))
 
 
 def compared(before: str, after: str) -> list[Span]:

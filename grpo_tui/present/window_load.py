@@ -60,21 +60,22 @@ class RunSource:
         self.bounds: StepRange | None = None
         self.band = True
         """Whether the band is read too. For the group std this takes a second in a very long run."""
-        self._reader: RunReader | None = None
+        self.reader: RunReader | None = None
+        """The open run; None while it cannot be read."""
         self._attempts = 0
         self._read_spreads: dict[tuple[int, int, int], tuple[int, dict[int, float]]] = {}
 
     def look(self) -> bool:
         """Open the run if possible. Return whether anything is new."""
         try:
-            if self._reader is None:
-                self._reader = RunReader(RunFolder(self.folder).database)
-            changed = self._reader.changed()
+            if self.reader is None:
+                self.reader = RunReader(RunFolder(self.folder).database)
+            changed = self.reader.changed()
             before = self.status
             if changed or before is None or before.live:
-                self.status = read_status(self.folder, self._reader)
-                self.bounds = step_range(self._reader)
-                attempts = len(self._reader.attempts())
+                self.status = read_status(self.folder, self.reader)
+                self.bounds = step_range(self.reader)
+                attempts = len(self.reader.attempts())
                 if attempts != self._attempts:  # a resume supersedes steps
                     self._read_spreads.clear()
                     self._attempts = attempts
@@ -94,15 +95,10 @@ class RunSource:
 
     def close(self) -> None:
         """Close the file."""
-        if self._reader is not None:
+        if self.reader is not None:
             with contextlib.suppress(Exception):
-                self._reader.close()
-        self._reader = None
-
-    @property
-    def reader(self) -> RunReader | None:
-        """The open run; None while it cannot be read."""
-        return self._reader
+                self.reader.close()
+        self.reader = None
 
     @property
     def long(self) -> bool:
@@ -134,7 +130,7 @@ class RunSource:
     ) -> ChartLine:
         """Return the buckets of a metric between two axis positions, with their moving average."""
         empty = ChartLine(key, name, started_at=self.started_at, trouble=self.trouble)
-        if self._reader is None or self.bounds is None:
+        if self.reader is None or self.bounds is None:
             return empty
         low, high = self._steps(key, x, first, last)
         width = _width(high - low + 1, columns)
@@ -147,7 +143,7 @@ class RunSource:
             average_span(span, sum(s.count for s in buckets if s.last >= low)),
         )
         done = tuple(replace(s, smooth=a) for s, a in zip(buckets, averages, strict=True))
-        value, step = newest_value(self._reader, key)
+        value, step = newest_value(self.reader, key)
         return replace(empty, buckets=tuple(s for s in done if s.last >= low), newest=value, newest_step=step)
 
     def _steps(self, key: str, x: str, first: float, last: float) -> tuple[int, int]:
@@ -158,8 +154,8 @@ class RunSource:
         low, high = self.bounds.first_step, self.bounds.newest_step
         if first <= 0 and last >= self.bounds.newest_at - start:
             return low, high
-        assert self._reader is not None
-        for bucket in series_window(self._reader, key, buckets=COARSE):
+        assert self.reader is not None
+        for bucket in series_window(self.reader, key, buckets=COARSE):
             if bucket.last_at - start < first:
                 low = bucket.last
             if bucket.first_at - start > last:
@@ -167,11 +163,11 @@ class RunSource:
         return low, high
 
     def _buckets(self, key: str, x: str, low: int, high: int, width: int, lead: int) -> list[ChartBucket]:
-        assert self._reader is not None
+        assert self.reader is not None
         begin = max(0, low - lead) // width * width
         count = (high - begin) // width + 1
         found = series_window(
-            self._reader, key, first_step=begin, last_step=begin + count * width - 1, buckets=count
+            self.reader, key, first_step=begin, last_step=begin + count * width - 1, buckets=count
         )
         spreads: Mapping[int, float] = {}
         if self.band and key == "reward":
@@ -198,13 +194,13 @@ class RunSource:
 
     def _reaches(self, key: str, begin: int, count: int, width: int) -> dict[int, float]:
         """Return half the 95 % interval of an evaluation's gain by number of the bucket."""
-        assert self._reader is not None
+        assert self.reader is not None
         last = begin + count * width - 1
         gain, low = (
             {
                 b.first // width: b.mean
                 for b in series_window(
-                    self._reader, key + end, first_step=begin, last_step=last, buckets=count
+                    self.reader, key + end, first_step=begin, last_step=last, buckets=count
                 )
             }
             for end in (GAIN, LOW)
@@ -214,14 +210,14 @@ class RunSource:
 
     def _spreads(self, begin: int, count: int, width: int) -> dict[int, float]:
         """Return the mean group std by number of the bucket, reading only new values."""
-        assert self._reader is not None
+        assert self.reader is not None
         assert self.bounds is not None
         newest, known = self._read_spreads.pop((begin, count, width), (begin, {}))
         again = min(newest, self.bounds.newest_step) // width
         last = begin + count * width - 1
         if newest < last:
             found = series_window(
-                self._reader,
+                self.reader,
                 SPREAD,
                 first_step=again * width,
                 last_step=last,
@@ -235,7 +231,7 @@ class RunSource:
 
     def happenings(self, x: str) -> tuple[Happening, ...]:
         """Return checkpoints, changed settings and resumes, by step."""
-        reader = self._reader
+        reader = self.reader
         if reader is None:
             return ()
         found = [

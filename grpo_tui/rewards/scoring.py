@@ -45,6 +45,7 @@ from grpo_tui.rewards.score_report import Aggregate, FunctionScore
 MOST_GOLD_ROWS = 16
 GOLD_LIMIT_S = 10.0
 """Functions that would take longer for the reference answers are not tried on them."""
+BATCH_METRICS = ("reward", "reward_std", "frac_reward_zero_std")
 BEYOND = "A model writes such texts too, and one exception ends the run. Return a score or None for each"
 """Appended for functions that scored the samples but failed on an answer in another format."""
 
@@ -78,14 +79,12 @@ class Report:
         return finite_json(
             {
                 "functions": [self._function(i, r) for i, r in enumerate(self.scored.functions)],
-                "totals": list(self.aggregate.totals),
+                "totals": self.aggregate.totals,
                 "groups": [asdict(group) for group in self.aggregate.groups],
                 "findings": [finding.to_json() for finding in self.findings],
                 "samples": [_sample(sample) for sample in self.scored.samples],
                 "aggregation": asdict(self.aggregation),
-                "reward": self.aggregate.reward,
-                "reward_std": self.aggregate.reward_std,
-                "frac_reward_zero_std": self.aggregate.frac_reward_zero_std,
+                **{key: getattr(self.aggregate, key) for key in BATCH_METRICS},
                 "notes": list(self.notes),
             }
         )
@@ -98,10 +97,7 @@ class Report:
             "scores": list(result.scores),
             "seconds": result.seconds,
             "error": failure.text if failure is not None else None,
-            "kind": info.kind,
-            "source": info.source,
-            "file": info.file,
-            "line": info.line,
+            **{key: getattr(info, key) for key in ("kind", "source", "file", "line")},
             "coverage": result.coverage,
             "not_finite": {
                 str(i): str(s) for i, s in enumerate(result.scores) if s is not None and not math.isfinite(s)
@@ -116,14 +112,9 @@ class Report:
 
 
 def _sample(sample: Sample) -> dict[str, Any]:
-    return {
-        "prompt": sample.prompt,
-        "completion": sample.completion,
-        "kind": sample.kind,
-        "tags": list(sample.tags),
-        "columns": dict(sample.columns),
-        "recorded": dict(sample.recorded) if sample.recorded is not None else None,
-    }
+    columns, recorded = dict(sample.columns), sample.recorded
+    shown = {key: getattr(sample, key) for key in ("prompt", "completion", "kind", "tags")}
+    return {**shown, "columns": columns, "recorded": None if recorded is None else dict(recorded)}
 
 
 @dataclass(frozen=True, slots=True)

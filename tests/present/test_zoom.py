@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -12,12 +13,10 @@ from grpo_tui.present.big_chart import (
     BigChartView,
     Window,
     average_span,
-    newest,
     panned,
     range_words,
     showing,
     shown_range,
-    whole,
     zoomed,
 )
 
@@ -82,7 +81,7 @@ def test_a_part_of_a_run_is_said_with_the_whole(first: float, last: float, said:
 
 def test_zooming_out_ends_at_the_whole_run() -> None:
     window = zoomed(Window(), ENDED, 0.5, 100.0)
-    assert zoomed(window, ENDED, 4.0) == whole(window)
+    assert zoomed(window, ENDED, 4.0) == replace(window, span=None, following=True)
 
 
 def test_zooming_in_has_an_end() -> None:
@@ -98,7 +97,6 @@ def test_panning_stands_still_and_the_newest_value_follows_again() -> None:
     window = panned(zoomed(Window(), ENDED, 0.25), ENDED, -1.0)
     assert not window.following
     assert shown_range(window, AxisRange(0.0, 5000.0, 5000.0)) == shown_range(window, ENDED)
-    assert newest(window).following
     for _ in range(20):
         window = panned(window, ENDED, 1.0)
     assert window.following

@@ -11,7 +11,17 @@ import pytest
 from grpo_tui.rewards.answer_format import Form, find_form, wrong_answer
 from grpo_tui.rewards.lab import Lab
 from grpo_tui.rewards.library import ExactAnswer, IncrementalTags, NumericAnswer, TagFormat
-from grpo_tui.rewards.probes import Probe, ProbeRow, aspect, by_kind, judge, make_probes, probe, probes_for
+from grpo_tui.rewards.probes import (
+    Aspect,
+    Probe,
+    ProbeRow,
+    aspect,
+    by_kind,
+    judge,
+    make_probes,
+    probe,
+    probes_for,
+)
 from grpo_tui.rewards.scoring import config_of_functions
 from tests.rewards.labs import write
 
@@ -126,8 +136,7 @@ def test_what_a_function_looks_at_is_told_by_the_measures() -> None:
     assert aspect(1.0, 0.0, 1.0).answer
     assert aspect(1.0, 1.0, 0.0).form
     assert aspect(0.0, 1.0, 0.0).reversed
-    assert aspect(1.0, 1.0, 1.0).nothing
-    assert aspect(None, 1.0, 1.0).nothing
+    assert aspect(1.0, 1.0, 1.0) == aspect(None, 1.0, 1.0) == Aspect(False, False, False)
 
 
 def test_a_function_looks_at_what_holds_on_more_than_half_of_the_rows(lab: Lab, tmp_path: Path) -> None:

@@ -28,10 +28,8 @@ from grpo_tui.present.big_chart import (
     converted,
     cursor_place,
     nearest,
-    newest,
     panned,
     showing,
-    whole,
     zoomed,
 )
 from grpo_tui.present.plot import LINE_ROLES, MOST_LINES, line_sign
@@ -192,10 +190,10 @@ class ZoomScreen(LeftOnce, Screen[None], Shell):
             self._window(zoomed(self.options.window, self._view.bounds, factor, center))
 
     def action_zoom_whole(self) -> None:
-        self._window(whole(self.options.window))
+        self._window(replace(self.options.window, span=None, following=True))
 
     def action_zoom_newest(self) -> None:
-        self.change(replace(self.options, window=newest(self.options.window), cursor=None))
+        self.change(replace(self.options, window=replace(self.options.window, following=True), cursor=None))
 
     def action_zoom_oldest(self) -> None:
         if self._view is not None:
