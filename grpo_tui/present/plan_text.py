@@ -189,12 +189,11 @@ def plan_lines(plan: Plan | None, *, looking: bool = False) -> list[PlanLine]:
 def _batch(plan: Plan) -> PlanLine:
     batches = plan.batches
     role = "text" if batches.whole else "bad"
-    line: list[tuple[int, Sequence[Text]]] = [
+    return [
         (0 if batches.whole else 1, [(batch_sum(batches), "strong")]),
         (1 if batches.whole else 0, [(prompt_sum(batches), role)]),
+        (2, [(f"at most {plan.tokens_per_step:,} tokens a step", "dim")]),
     ]
-    line.append((2, [(f"at most {plan.tokens_per_step:,} tokens a step", "dim")]))
-    return line
 
 
 def _steps_line(plan: Plan) -> PlanLine:
@@ -241,16 +240,8 @@ def _memory(plan: Plan) -> PlanLine:
     if device is not None:
         role = "bad" if memory.fits is False else "text"
         word = "✗ does not fit " if memory.fits is False else ""
-        line.append(
-            (
-                0,
-                [
-                    ("memory ", "dim"),
-                    *_bar(memory),
-                    (f" {word}{_gb(peak)} of {_gb(device.room_bytes)}{' free' * bool(device.held_by)}", role),
-                ],
-            )
-        )
+        free = f" {word}{_gb(peak)} of {_gb(device.room_bytes)}{' free' * bool(device.held_by)}"
+        line.append((0, [("memory ", "dim"), *_bar(memory), (free, role)]))
         line.append((1, [(device.name, "dim")]))
         if device.held_by:
             line.append((1, [(f"in use by {one_line(device.held_by, 80)}", "attention")]))
@@ -285,15 +276,11 @@ def devices(gpus: Sequence[tuple[int, str, int | None, int | None]]) -> list[tup
     Returns:
         Name, description and device.
     """
-    listed = [
-        (
-            f"GPU {index} here",
-            f"{one_line(name, 30)}, {_gb(free or 0)} of {_gb(total)} free",
-            Device(name, total),
-        )
-        for index, name, total, free in gpus
-        if total
-    ]
+    listed = []
+    for index, name, total, free in gpus:
+        if total:
+            room = f"{one_line(name, 30)}, {_gb(free or 0)} of {_gb(total)} free"
+            listed.append((f"GPU {index} here", room, Device(name, total)))
     known = sorted(CARDS, key=lambda name: (-CARDS[name], name))
     found = [(name, f"{CARDS[name]} GB", card(name)) for name in known]
     return listed + [(name, what, device) for name, what, device in found if device is not None]

@@ -131,6 +131,7 @@ def _read(root: Path, name: str, reader: RunReader) -> SeedRun:
         ends[EVALUATION] = evaluations.done[-1].value
     status = read_status(root, reader)
     fork = checkpoint_forked(RunFolder(root))  # a fork shares steps with its parent, so it is no second seed
+    rule = status.state == "stopped" and rule_that_stopped(reader) is not None
     return SeedRun(
         root=root,
         name=one_line(name, 40),
@@ -140,8 +141,7 @@ def _read(root: Path, name: str, reader: RunReader) -> SeedRun:
         else "",
         state=status.state,
         step=status.step,
-        complete=status.state == "finished"
-        or (status.state == "stopped" and rule_that_stopped(reader) is not None),
+        complete=status.state == "finished" or rule,
         values={key: float(end) for key, end in ends.items() if end is not None and is_number(end)},
         deciding=evaluations.deciding if evaluations is not None else "",
         asked=evaluations.key if evaluations is not None else "",

@@ -46,30 +46,15 @@ def _functions(found: WhatIf, width: int) -> list[Line]:
 def _sums(found: WhatIf, width: int) -> list[Line]:
     groups = len(found.groups)
     rank = MISSING if found.correlation is None else fixed(found.correlation, 3)
-    lines: list[Line] = [
-        [
-            ("  ", "text"),
-            (f"{found.changed:,}", "strong"),
-            (f" of {plural(found.completions, 'completion')} get another total", "text"),
-        ],
-        [
-            ("  ", "text"),
-            (f"{found.reordered:,}", "strong"),
-            (f" of {plural(groups, 'group')} change order", "text"),
-        ],
-        [
-            ("  ", "text"),
-            (f"{found.alive:,}", "strong"),
-            (" that taught nothing would teach, ", "text"),
-            (f"{found.dead:,}", "strong"),
-            (" would no longer teach", "text"),
-        ],
-        [
-            ("  rank correlation of the advantages ", "text"),
-            (rank, "strong"),
-            ("   1 is the same order, 0 none", "dim"),
-        ],
+    told = [
+        (found.changed, f" of {plural(found.completions, 'completion')} get another total"),
+        (found.reordered, f" of {plural(groups, 'group')} change order"),
+        (found.alive, " that taught nothing would teach, "),
     ]
+    lines: list[Line] = [[("  ", "text"), (f"{count:,}", "strong"), (words, "text")] for count, words in told]
+    lines[-1] += [(f"{found.dead:,}", "strong"), (" would no longer teach", "text")]
+    hint = ("   1 is the same order, 0 none", "dim")
+    lines.append([("  rank correlation of the advantages ", "text"), (rank, "strong"), hint])
     for note in found.notes:
         rows = wrapped(one_line(note), max(20, width - 5))
         lines += [[(f"  {' ' if number else '⚠'} {row}", "attention")] for number, row in enumerate(rows)]

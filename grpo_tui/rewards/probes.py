@@ -32,6 +32,7 @@ from grpo_tui.rewards.samples import Sample
 from grpo_tui.rewards.score_report import FunctionScore, Scored
 
 REASONING = "Let me work it out step by step and check the result once."
+FORMLESS = "the right answer without the format"
 PADDING_WORDS = 2_000
 _FULL_WIDTH = str.maketrans("0123456789", "０１２３４５６７８９")
 
@@ -82,9 +83,7 @@ def measures(row: ProbeRow, form: Form) -> list[Probe]:
     return [
         Probe("right", form.write(REASONING, row.gold), "right", "whole", "the right answer as asked", False),
         Probe("wrong", form.write(REASONING, row.wrong), "wrong", "whole", "a wrong answer as asked", False),
-        Probe(
-            "formless", f"I think {row.gold}", "right", "broken", "the right answer without the format", False
-        ),
+        Probe("formless", f"I think {row.gold}", "right", "broken", FORMLESS, False),
     ]
 
 
@@ -201,16 +200,12 @@ ANSWER_ATTACKS: tuple[tuple[str, Maker, str], ...] = (
 
 def _answer_attacks(row: ProbeRow, form: Form) -> list[Probe]:
     broken = {"empty", "white space", "echo", "one answer each", "right, then wrong"}
-    return [
-        Probe(
-            kind,
-            make(row, form),
-            "none" if kind in ("empty", "white space", "echo", "empty answer") else "wrong",
-            "broken" if kind in broken else "whole",
-            why,
-        )
-        for kind, make, why in ANSWER_ATTACKS
-    ]
+    none = {"empty", "white space", "echo", "empty answer"}
+    found = []
+    for kind, make, why in ANSWER_ATTACKS:
+        answer, shape = "none" if kind in none else "wrong", "broken" if kind in broken else "whole"
+        found.append(Probe(kind, make(row, form), answer, shape, why))
+    return found
 
 
 def _form_attacks(row: ProbeRow, form: Form) -> list[Probe]:
@@ -219,35 +214,21 @@ def _form_attacks(row: ProbeRow, form: Form) -> list[Probe]:
     found = [("text after the end", f"{whole} And so on, and so on.", "text after the answer")]
     if form.think is not None:
         opening, closing = f"<{form.think}>", f"</{form.think}>"
+        unclosed = f"{opening}{REASONING}\n{framed}"
         found += [
             ("gold without reasoning", framed, "the answer without the reasoning that was asked for"),
             ("empty reasoning", f"{opening}{closing}\n{framed}", "an empty pair of reasoning tags"),
-            (
-                "reasoning never closed",
-                f"{opening}{REASONING}\n{framed}",
-                "the reasoning tag is never closed",
-            ),
-            (
-                "nested tags",
-                f"{opening}{opening}{REASONING}{closing}{closing}\n{framed}",
-                "tags inside themselves",
-            ),
+            ("reasoning never closed", unclosed, "the reasoning tag is never closed"),
+            ("nested tags", f"{opening * 2}{REASONING}{closing * 2}\n{framed}", "tags inside themselves"),
             ("tags repeated", f"{opening}a{closing}\n" * 5 + framed, "the same tags again and again"),
             ("wrong order", f"{framed}\n{opening}{REASONING}{closing}", "the answer before the reasoning"),
         ]
     if form.style == "tags":
         tag, pair = form.answer, f"<{form.think}></{form.think}>" if form.think else "the tags"
+        unclosed = f"{form.thought(REASONING)}<{tag}>{row.gold}"
         found += [
-            (
-                "answer never closed",
-                f"{form.thought(REASONING)}<{tag}>{row.gold}",
-                "the answer tag stays open",
-            ),
-            (
-                "tags in prose",
-                f"I would write {pair} and <{tag}></{tag}>",
-                "tags without content",
-            ),
+            ("answer never closed", unclosed, "the answer tag stays open"),
+            ("tags in prose", f"I would write {pair} and <{tag}></{tag}>", "tags without content"),
             ("upper-case tags", whole.replace(f"<{tag}>", f"<{tag.upper()}>"), "tags in another letter case"),
         ]
     return [

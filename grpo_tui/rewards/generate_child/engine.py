@@ -18,11 +18,10 @@ from grpo_tui.rewards.generate_child.policy import (
     Policy,
     PolicyError,
     ends_of,
-    mixed_of,
     processor_of,
     sentence,
 )
-from grpo_tui.rewards.lab_child.loaded import init_arguments
+from grpo_tui.rewards.lab_child.loaded import init_arguments, mixed_of
 from grpo_tui.store.json_file import read_object
 
 RANKS = (8, 16, 32, 64, 128, 256, 512)

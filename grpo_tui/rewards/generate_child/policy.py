@@ -17,7 +17,7 @@ from typing import Any
 
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.text import one_line
-from grpo_tui.rewards.lab_child.loaded import init_arguments
+from grpo_tui.rewards.lab_child.loaded import init_arguments, mixed_of
 from grpo_tui.store.json_file import read_object
 
 MOST_AT_ONCE = 64
@@ -93,14 +93,6 @@ def load_policy(config: RunConfig, adapter: str = "", tokenizer: str = "") -> Po
 def for_megatron(adapter: str) -> bool:
     """Return whether an adapter is for Megatron. PEFT would import any module that such an adapter names."""
     return bool((read_object(Path(adapter, "adapter_config.json")) or {}).get("megatron_config"))
-
-
-def mixed_of(config: RunConfig) -> str:
-    """Return `bfloat16` or `float16` if training uses mixed precision, or an empty text."""
-    if config.setting("fp16"):
-        return "float16"
-    half = config.setting("bf16")
-    return "bfloat16" if half or half is None else ""  # None: TRL's own default
 
 
 def generation_settings(config: RunConfig, policy: Policy) -> dict[str, Any]:

@@ -78,6 +78,14 @@ def init_arguments(config: RunConfig) -> dict[str, Any]:
     return arguments
 
 
+def mixed_of(config: RunConfig) -> str:
+    """Return `bfloat16` or `float16` if training uses mixed precision, or an empty text."""
+    if config.grpo.get("fp16"):
+        return "float16"
+    half = config.grpo.get("bf16")
+    return "bfloat16" if half or half is None else ""  # None: TRL's own default
+
+
 def score(
     model: Any,
     tokenizer: Any,
@@ -241,11 +249,7 @@ class Rewards:
     def _model_call(self, source: Any, config: RunConfig) -> Callable[..., Any]:
         model, tokenizer = self._models.load(source, config)
         template = config.grpo.get("chat_template_kwargs") or {}
-        fp16 = bool(config.grpo.get("fp16"))
-        bf16 = config.grpo.get("bf16")
-        mixed = "float16" if fp16 else "bfloat16" if bf16 or bf16 is None else ""
-        if not config.model:
-            mixed = ""  # without a run, the model is used unchanged
+        mixed = mixed_of(config) if config.model else ""  # without a run, the model is used unchanged
 
         def call(prompts: Any, completions: Any, **kwargs: Any) -> list[float]:
             return score(model, tokenizer, prompts, completions, template, mixed)
