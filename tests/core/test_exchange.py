@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import pytest
 
-from grpo_tui.core.exchange import finite_json, plain, rebuilt
+from grpo_tui.core.exchange import finite_json, rebuilt
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ WHOLE = Whole((1, "x"), [Part("p", (1, 2)), Part("q")], 0.5, "a", True, {"n": 1,
 
 
 def test_a_dataclass_comes_back_from_json_as_it_was() -> None:
-    body = json.loads(json.dumps(plain(WHOLE)))
+    body = json.loads(json.dumps(asdict(WHOLE)))
     assert rebuilt(Whole, body) == WHOLE
     assert rebuilt(Whole, {**body, "newer": 1, "share": 1}).share == 1, "a later version may write more"
 
@@ -58,7 +58,7 @@ def test_a_dataclass_comes_back_from_json_as_it_was() -> None:
 )
 def test_what_has_another_type_is_refused_by_its_name(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        rebuilt(Whole, {**plain(WHOLE), **changes})
+        rebuilt(Whole, {**asdict(WHOLE), **changes})
     with pytest.raises(ValueError, match="Whole is written as a mapping, not as list"):
         rebuilt(Whole, [])
 

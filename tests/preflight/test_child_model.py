@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 
 from grpo_tui.config import RunConfig, load_config
 from grpo_tui.config.settings import Settings
-from grpo_tui.core.exchange import plain, rebuilt
+from grpo_tui.core.exchange import rebuilt
 from grpo_tui.core.findings import Finding
 from grpo_tui.preflight.child.hub import Hub
 from grpo_tui.preflight.child.model import PARTS, _part, model_facts
@@ -80,7 +80,7 @@ def config_of(folder: Path | str, tmp_path: Path, *overrides: str) -> RunConfig:
 
 def facts_of(folder: Path | str, tmp_path: Path, *overrides: str) -> ModelFacts:
     facts = model_facts(config_of(folder, tmp_path, *overrides), Hub())
-    assert rebuilt(ModelFacts, json.loads(json.dumps(plain(facts)))) == facts
+    assert rebuilt(ModelFacts, json.loads(json.dumps(asdict(facts)))) == facts
     return facts
 
 
