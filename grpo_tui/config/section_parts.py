@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import os
 import re
@@ -10,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from grpo_tui.config.meant import nearest
 from grpo_tui.config.section import (
     EVALUATE_KEYS,
     NOTIFY_KEYS,
@@ -20,7 +20,7 @@ from grpo_tui.config.section import (
     OnRule,
     Section,
 )
-from grpo_tui.core.findings import Finding, Fix
+from grpo_tui.core.findings import RULES, Finding, Fix
 from grpo_tui.core.statistics import FEWEST_PROMPTS
 
 if TYPE_CHECKING:
@@ -36,24 +36,16 @@ def read_health(values: SectionValues, value: Any) -> dict[str, dict[str, float]
     A rule is written `policy.kl: {ratio: 10}`, or nested as `policy: {kl: {ratio: 10}}`, which `--set`
     produces.
     """
-    if value is None:
-        return {}
-    from grpo_tui.core.findings import RULES
-
     if value is False:
         return dict.fromkeys(RULES)
-    if not isinstance(value, dict):
-        example = "`policy.truncation: {share: 0.7}`"
-        values.error(
-            "section.type", ("health",), f"grpo_tui.health must map rules to limits, such as {example}"
-        )
-        return {}
+    what = "must map rules to limits, such as `policy.truncation: {share: 0.7}`"
+    value = values.mapping(("health",), value, what) or {}
     before = len(values.findings)
     found: dict[str, dict[str, float] | None] = {}
     for path, name, limits in _health_rules(value):
         if name not in RULES:
-            near = difflib.get_close_matches(name.lower(), RULES, n=1, cutoff=0.5)
-            hint = f"Did you mean {near[0]}?" if near else "docs/diagnosis.md lists the rules"
+            near = nearest(name, RULES, cutoff=0.5)
+            hint = f"Did you mean {near}?" if near else "docs/diagnosis.md lists the rules"
             values.error("section.unknown-key", path, f"unknown rule {name} in grpo_tui.health. {hint}")
         elif limits is False:
             found[name] = None
@@ -117,10 +109,8 @@ def read_notify(values: SectionValues, value: Any) -> Notify | None:
 
     No finding may quote the webhook, which is a secret.
     """
+    value = values.mapping(("notify",), value, "must be a mapping with command or webhook")
     if value is None:
-        return None
-    if not isinstance(value, dict):
-        values.error("section.type", ("notify",), f"{NOTIFY} must be a mapping with command or webhook")
         return None
     before = len(values.findings)
     values.refuse_unknown(("notify",), value, NOTIFY_KEYS, NOTIFY_ALIASES)
@@ -162,8 +152,7 @@ def _webhook(values: SectionValues, value: Any) -> str | None:
     if name is not None and not is_web(os.environ.get(name, "")):
         fault = "is not set" if not os.environ.get(name) else "does not hold an http or https URL"
         said = f"{NOTIFY}.webhook: the environment variable {name} {fault}. Set it before you start the run"
-        line = values.line(path)
-        values.findings.append(Finding("section.webhook", "warning", f"{NOTIFY}.webhook", line, said))
+        values.warn("section.webhook", path, said)
     return value
 
 
@@ -178,19 +167,17 @@ EVALUATE_ALIASES = {
 }
 """Common wrong names of the keys."""
 COUNTED = {"every": "steps", "rows": "rows", "samples": "completions", "k": "completions"}
-MOST_SAMPLES = 64
 
 
 def read_evaluate(values: SectionValues, value: Any) -> Evaluate | None:
     """Parse the settings and add a finding to `values` for each invalid one."""
-    if value is None or value is False:
-        return None
-    if not isinstance(value, dict):
-        values.error("section.type", ("evaluate",), f"{EVALUATE} must be a mapping, such as `every: 50`")
+    path = ("evaluate",)
+    value = values.mapping(path, None if value is False else value, "must be a mapping, such as `every: 50`")
+    if value is None:
         return None
     before = len(values.findings)
-    values.refuse_unknown(("evaluate",), value, EVALUATE_KEYS, EVALUATE_ALIASES)
-    found = Evaluate(**_counts(values, value))
+    values.refuse_unknown(path, value, EVALUATE_KEYS, EVALUATE_ALIASES)
+    found = Evaluate(**values.counts(path, value, COUNTED, ("samples", "k")))
     if any(finding.severity == "error" for finding in values.findings[before:]):
         return None
     if found.pass_k > found.samples:
@@ -201,20 +188,6 @@ def read_evaluate(values: SectionValues, value: Any) -> Evaluate | None:
         values.error("section.conflict", ("evaluate", "k"), said, Fix(f"{EVALUATE}.samples", found.pass_k))
         return None
     return found
-
-
-def _counts(values: SectionValues, value: Mapping[Any, Any]) -> dict[str, int]:
-    numbers = {}
-    for key, of in COUNTED.items():
-        path = ("evaluate", key)
-        number = values.whole_number(path, value.get(key), of)
-        most = MOST_SAMPLES if key in ("samples", "k") else None
-        if number == 0 or (most is not None and number is not None and number > most):
-            limit = f"1 to {most}" if most is not None else "1 or more"
-            values.error("section.range", path, f"{EVALUATE}.{key} must be {limit}")
-        elif number is not None:
-            numbers[key] = number
-    return numbers
 
 
 def judge_evaluate(values: SectionValues, section: Section) -> None:
@@ -248,11 +221,11 @@ def judge_evaluate(values: SectionValues, section: Section) -> None:
 
 def _warn_of_evaluate(values: SectionValues, key: str, said: str, fix: Fix | None = None) -> None:
     path = ("evaluate", key) if values.written(("evaluate", key)) is not None else ("evaluate",)
-    values.findings.append(
-        Finding("section.evaluate", "warning", f"{EVALUATE}.{key}", values.line(path), said, fix)
-    )
+    found = Finding("section.evaluate", "warning", f"{EVALUATE}.{key}", values.line(path), said, fix)
+    values.findings.append(found)
 
 
+ON = "grpo_tui.on"
 ON_KEYS = ("when", "do")
 ON_ALIASES = {
     "action": "do",
@@ -267,21 +240,14 @@ ON_ALIASES = {
 
 def read_on(values: SectionValues, value: Any) -> tuple[OnRule, ...]:
     """Parse the rules and add a finding to `values` for each invalid one."""
-    if value is None:
-        return ()
-    if not isinstance(value, list):
-        values.error("section.type", ("on",), "grpo_tui.on must be a list of {when, do}")
-        return ()
-    return tuple(_on_rules(values, value))
+    return tuple(_on_rules(values, values.listed(("on",), value, "must be a list of {when, do}")))
 
 
 def _on_rules(values: SectionValues, items: list[Any]) -> Iterator[OnRule]:
-    from grpo_tui.core.conditions import ON, ConditionError, parse
-
     for place, item in enumerate(items):
         path = ("on", place)
         if not isinstance(item, dict):
-            values.error("section.type", path, f"{ON}.{place} must be {{when, do}}; it is {item!r}")
+            values.wrong(path, f"must be {{when, do}}; it is {item!r}")
             continue
         values.refuse_unknown(path, item, ON_KEYS, ON_ALIASES)
         missing = [key for key in ON_KEYS if item.get(key) is None]
@@ -290,24 +256,18 @@ def _on_rules(values: SectionValues, items: list[Any]) -> Iterator[OnRule]:
                 values.error("section.missing", path, f"{ON}.{place} needs {' and '.join(missing)}")
             continue
         when, do = str(item["when"]), str(item["do"])
-        without = Fix(f"{ON}.{place}", None)
-        try:
-            condition = parse(when)
-        except ConditionError as error:
-            fix = Fix(f"{ON}.{place}.when", error.meant) if error.meant else without
-            said = f"{ON}.{place}.when is {when!r}, which is not a condition. {error}"
-            values.error("section.choice", (*path, "when"), said, fix)
+        condition = values.condition((*path, "when"), when, f"{ON}.{place}")
+        if condition is None:
             continue
         if do not in RULE_DOES:
-            near = difflib.get_close_matches(do.lower(), RULE_DOES, n=1, cutoff=0.5)
-            fix = Fix(f"{ON}.{place}.do", near[0]) if near else without
+            near = nearest(do, RULE_DOES, cutoff=0.5)
+            fix = Fix(f"{ON}.{place}.do", near) if near else Fix(f"{ON}.{place}", None)
             said = f"{ON}.{place}.do must be pause or stop; it is {do!r}"
             values.error("section.choice", (*path, "do"), said, fix)
             continue
         if condition.kind in ("metric", "gain"):
-            warn_of_unknown(
-                values, (*path, "when"), condition.name, "This rule never acts", "this rule only acts"
-            )
+            never = "This rule never acts"
+            warn_of_unknown(values, (*path, "when"), condition.name, never, "this rule only acts")
         yield OnRule(when, do)
 
 
@@ -323,18 +283,12 @@ def warn_of_unknown(values: SectionValues, path: KeyPath, name: str, never: str,
     if name.startswith(EVALUATED):
         if not isinstance(values.written(("evaluate",)), dict):
             said = f"{never}: {name} comes from evaluations. Set grpo_tui.evaluate"
-            _warn_of_metric(values, path, said)
+            values.warn("section.metric", path, said)
         return
     known = [metric.key for metric in METRICS if not metric.computed]
     if name.removeprefix("eval_") in known or name.startswith(("rewards/", "eval_rewards/")):
         return
-    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.6)
-    hint = f" Did you mean {near[0]}?" if near else ""
+    near = nearest(name, known)
+    hint = f" Did you mean {near}?" if near else ""
     said = f"TRL logs no metric named {name}, so {only} if a reward logs it with log_metric.{hint}"
-    _warn_of_metric(values, path, said)
-
-
-def _warn_of_metric(values: SectionValues, path: KeyPath, said: str) -> None:
-    values.findings.append(
-        Finding("section.metric", "warning", ".".join(["grpo_tui", *map(str, path)]), values.line(path), said)
-    )
+    values.warn("section.metric", path, said)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.config.coerce import kind_of, names_in, numbers_in_text
-from grpo_tui.config.meant import meant_number
+from grpo_tui.config.meant import meant_number, nearest
 from grpo_tui.config.paths import DATA_SUFFIXES, Places, split_file_source
 from grpo_tui.config.section import (
     ANSWER_KINDS,
@@ -29,15 +29,22 @@ from grpo_tui.config.section import (
     RewardEntry,
     Section,
 )
-from grpo_tui.config.section_parts import judge_evaluate, read_evaluate, read_health, read_notify, read_on
+from grpo_tui.config.section_parts import (
+    judge_evaluate,
+    read_evaluate,
+    read_health,
+    read_notify,
+    read_on,
+)
 from grpo_tui.config.stages_reader import read_stages
 from grpo_tui.config.trl_fields import load_fields
 from grpo_tui.config.yaml_lines import YamlDocument
+from grpo_tui.core.conditions import Condition, ConditionError, parse
 from grpo_tui.core.findings import Finding, Fix
 from grpo_tui.core.text import one_line
 
 ROOT = "grpo_tui"
-PROBE_EVERY = EVALUATE_EVERY = 50
+MOST_SAMPLES = 64
 _COUNTS = (
     "holdout", "min_prompt_tokens", "max_prompt_tokens", "every", "prompts", "count", "rows", "samples", "k",
 )  # fmt: skip
@@ -56,12 +63,6 @@ REWARD_ALIASES = {
     "scale": "weight",
 }
 """Common wrong names of a reward's keys."""
-
-
-def section_fix(path: Sequence[str | int], value: Any) -> Fix:
-    """Return a fix for an invalid value at a path within the section."""
-    key = ".".join([ROOT, *(str(part) for part in path)])
-    return Fix(key, _meant([str(part) for part in path], value))
 
 
 def _meant(path: list[str], value: Any) -> Any:
@@ -84,16 +85,8 @@ def _meant(path: list[str], value: Any) -> Any:
             return {"max_prompt_tokens": value} if _whole(value) else None
         case ["filters", "drop_null"] if isinstance(value, str):
             return names_in(value, spaced=True) or [value]
-        case ["probe_prompts"]:
-            return (
-                {"every": value if _whole(value) else PROBE_EVERY} if value is True or _whole(value) else None
-            )
-        case ["evaluate"]:
-            return (
-                {"every": value if _whole(value) else EVALUATE_EVERY}
-                if value is True or _whole(value)
-                else None
-            )
+        case ["probe_prompts"] | ["evaluate"]:
+            return {"every": 50 if value is True else value} if value is True or _whole(value) else None
         case ["chat"] | ["filters", _] if value in (0, 1):
             return bool(value) if path[-1] in ("chat", "drop_null", "drop_duplicates") else None
     number = meant_number(value) if path and path[-1] in _COUNTS else None
@@ -169,17 +162,36 @@ class SectionValues:
     def error(self, rule: str, path: KeyPath, message: str, fix: Fix | None = None) -> None:
         """Add an error. An invalid value without a `fix` gets one for what was probably meant."""
         if fix is None and rule in ("section.type", "section.range", "section.choice"):
-            fix = section_fix(path, self.written(path))
+            fix = Fix(dotted(path), _meant(list(map(str, path)), self.written(path)))
         self.findings.append(Finding(rule, "error", dotted(path), self.line(path), message, fix))
 
     def wrong(self, path: KeyPath, what: str, fix: Fix | None = None) -> None:
         """Add a type error whose message is the key followed by `what`."""
         self.error("section.type", path, f"{dotted(path)} {what}", fix)
 
-    def info(self, path: KeyPath, message: str, read: Any) -> None:
-        """Report that a value was converted to `read`."""
-        fix = Fix(dotted(path), read)
-        self.findings.append(Finding("config.coerced", "info", dotted(path), self.line(path), message, fix))
+    def warn(self, rule: str, path: KeyPath, message: str, fix: Fix | None = None) -> None:
+        """Add a warning."""
+        self.findings.append(Finding(rule, "warning", dotted(path), self.line(path), message, fix))
+
+    def info(self, path: KeyPath, was: Any, read: Any, said: str | None = None) -> None:
+        """Report that a value was converted to `read`, in words `said`."""
+        key, fix = dotted(path), Fix(dotted(path), read)
+        message = f"{key} was {was}; read as {read if said is None else said}"
+        self.findings.append(Finding("config.coerced", "info", key, self.line(path), message, fix))
+
+    def mapping(self, path: KeyPath, value: Any, what: str) -> dict[Any, Any] | None:
+        """Return a mapping, None for no value. Any other value is an error: the key, then `what`."""
+        if value is None or isinstance(value, dict):
+            return value
+        self.wrong(path, what)
+        return None
+
+    def listed(self, path: KeyPath, value: Any, what: str) -> list[Any]:
+        """Return a list, empty for no value. Any other value is an error: the key, then `what`."""
+        if value is None or isinstance(value, list):
+            return value or []
+        self.wrong(path, what)
+        return []
 
     def refuse_unknown(
         self,
@@ -205,25 +217,20 @@ class SectionValues:
                 self.error("section.unknown-key", (key,), message, fix)
                 continue
             meant = (aliases or {}).get(str(key))
+            near = nearest(str(key).replace("-", "_"), known, cutoff=0.5)
+            hint = f"Did you mean {near}?" if near else f"Known keys: {', '.join(known)}"
             if meant is not None and meant not in value:
-                message = f"unknown key {key} in {dotted(path)}. Use {meant}"
-                self.error(
-                    "section.unknown-key", (*path, key), message, Fix(dotted((*path, meant)), value[key])
-                )
-                continue
-            near = difflib.get_close_matches(str(key).replace("-", "_").lower(), known, n=1, cutoff=0.5)
-            hint = f"Did you mean {near[0]}?" if near else f"Known keys: {', '.join(known)}"
-            fix = Fix(dotted((*path, near[0])), value[key]) if near else Fix(dotted((*path, key)), None)
-            self.error(
-                "section.unknown-key", (*path, key), f"unknown key {key} in {dotted(path)}. {hint}", fix
-            )
+                near, hint = meant, f"Use {meant}"
+            fix = Fix(dotted((*path, near)), value[key]) if near else Fix(dotted((*path, key)), None)
+            message = f"unknown key {key} in {dotted(path)}. {hint}"
+            self.error("section.unknown-key", (*path, key), message, fix)
 
     def text(self, path: KeyPath, value: Any) -> str | None:
         """Read a string. Numbers and booleans are converted, with a notice."""
         if value is None or isinstance(value, str):
             return value
         if isinstance(value, (bool, int, float)):
-            self.info(path, f"{dotted(path)} was {value!r}; read as the text '{value}'", str(value))
+            self.info(path, repr(value), str(value), f"the text '{value}'")
             return str(value)
         self.wrong(path, f"must be text; it is a {kind_of(value)}")
         return None
@@ -238,7 +245,7 @@ class SectionValues:
             return None
         number = numbers_in_text(value)
         if number is not None and number.is_integer():
-            self.info(path, f"{dotted(path)} was the text '{value}'; read as {int(number)}", int(number))
+            self.info(path, f"the text '{value}'", int(number))
             value = int(number)
         if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
             return value
@@ -251,7 +258,7 @@ class SectionValues:
             return value
         if isinstance(value, str) and value.lower() in ("true", "yes", "on", "false", "no", "off"):
             read = value.lower() in ("true", "yes", "on")
-            self.info(path, f"{dotted(path)} was the text '{value}'; read as {str(read).lower()}", read)
+            self.info(path, f"the text '{value}'", read, str(read).lower())
             return read
         self.wrong(path, f"must be true or false; it is {value!r}")
         return None
@@ -262,12 +269,41 @@ class SectionValues:
             return None
         number = numbers_in_text(value)
         if number is not None:
-            self.info(path, f"{dotted(path)} was the text '{value}'; read as {number!r}", number)
+            self.info(path, f"the text '{value}'", number)
             return number
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return float(value)
         self.wrong(path, f"must be a number; it is {value!r}", Fix(dotted(path), 1.0))
         return None
+
+    def counts(
+        self, path: KeyPath, value: Mapping[Any, Any], of: Mapping[str, str], limited: Sequence[str]
+    ) -> dict[str, int]:
+        """Read the integers of at least 1 in a mapping.
+
+        Args:
+            of: Key → what is counted, for the message.
+            limited: Keys with at most `MOST_SAMPLES`.
+        """
+        numbers = {}
+        for key, what in of.items():
+            number, limit = self.whole_number((*path, key), value.get(key), what), key in limited
+            if number == 0 or (number is not None and limit and number > MOST_SAMPLES):
+                allowed = f"1 to {MOST_SAMPLES}" if limit else "1 or more"
+                self.error("section.range", (*path, key), f"{dotted((*path, key))} must be {allowed}")
+            elif number is not None:
+                numbers[key] = number
+        return numbers
+
+    def condition(self, path: KeyPath, text: str, unless: str) -> Condition | None:
+        """Read a condition. The fix of an invalid one is what was meant, or to remove the key `unless`."""
+        try:
+            return parse(text)
+        except ConditionError as error:
+            fix = Fix(dotted(path), error.meant) if error.meant else Fix(unless, None)
+            message = f"{dotted(path)} is {text!r}, which is not a condition. {error}"
+            self.error("section.choice", path, message, fix)
+            return None
 
     def file(self, path: KeyPath, name: str) -> Path:
         """Return the absolute path of a file named relative to the config. A missing file is an error."""
@@ -276,29 +312,17 @@ class SectionValues:
             names = sorted(os.listdir(found.parent)) if os.path.isdir(found.parent) else []
             alike = [other for other in names if other.endswith(".py") == found.name.endswith(".py")]
             near = difflib.get_close_matches(found.name, alike, n=1)
-            hint = f". Did you mean {near[0]}?" if near else ""
-            self.error(
-                "section.missing-file",
-                path,
-                f"{dotted(path)}: there is no file {one_line(str(found), 200)}{hint}",
-                self._near_file(path, name, near[0]) if near else None,
-            )
+            hint, written, fix = f". Did you mean {near[0]}?" if near else "", self.written(path), None
+            if near and isinstance(written, str) and written.count(name) == 1:
+                fix = Fix(dotted(path), written.replace(name, str(Path(name).with_name(near[0]))))
+            message = f"{dotted(path)}: there is no file {one_line(str(found), 200)}{hint}"
+            self.error("section.missing-file", path, message, fix)
         return found
-
-    def _near_file(self, path: KeyPath, name: str, near: str) -> Fix | None:
-        written = self.written(path)
-        if isinstance(written, str) and written.count(name) == 1:
-            return Fix(dotted(path), written.replace(name, str(Path(name).with_name(near))))
-        return None
 
 
 def read_rewards(values: SectionValues, value: Any) -> tuple[RewardEntry, ...]:
     """Parse the list of rewards and add a finding to `values` for each invalid entry."""
-    if value is None:
-        return ()
-    if not isinstance(value, list):
-        values.wrong(("rewards",), "must be a list of {name, source, weight, params}")
-        return ()
+    value = values.listed(("rewards",), value, "must be a list of {name, source, weight, params}")
     read = [(index, _reward(values, index, item)) for index, item in enumerate(value)]
     entries = [entry for _, entry in read if entry is not None]
     seen: dict[str, RewardEntry] = {}
@@ -307,17 +331,12 @@ def read_rewards(values: SectionValues, value: Any) -> tuple[RewardEntry, ...]:
             continue
         if entry.name in seen:
             line = f" (the other on line {seen[entry.name].line})" if seen[entry.name].line else ""
-            values.findings.append(
-                Finding(
-                    "section.duplicate-reward",
-                    "error",
-                    "grpo_tui.rewards",
-                    entry.line,
-                    f"two rewards are named {entry.name}{line}, so their metrics would share one name. "
-                    "Rename one",
-                    _renamed(index, value[index], entry.name, [e.name for e in entries]),
-                )
+            said = (
+                f"two rewards are named {entry.name}{line}, so their metrics would share one name. Rename one"
             )
+            fix = _renamed(index, value[index], entry.name, [e.name for e in entries])
+            found = Finding("section.duplicate-reward", "error", "grpo_tui.rewards", entry.line, said, fix)
+            values.findings.append(found)
         seen[entry.name] = entry
     return tuple(entries)
 
@@ -344,11 +363,8 @@ def _reward(values: SectionValues, index: int, item: Any) -> RewardEntry | None:
     if not source and any(REWARD_ALIASES.get(str(key)) == "source" for key in item):
         return None  # already reported, with its fix
     if not source:
-        values.error(
-            "section.missing",
-            path,
-            f"{dotted(path)} needs source: a TRL name, pkg.mod:func or file.py:func",
-        )
+        said = f"{dotted(path)} needs source: a TRL name, pkg.mod:func or file.py:func"
+        values.error("section.missing", path, said)
         return None
     parts = split_file_source(source)
     if parts is not None:
@@ -384,7 +400,7 @@ def _numbers(values: SectionValues, path: KeyPath, params: dict[str, Any]) -> di
         where = (*path, "params", key)
         number = numbers_in_text(value)
         if number is not None and (ROOT, *where) in values.document.plain:
-            values.info(where, f"{dotted(where)} was the text '{value}'; read as {number!r}", number)
+            values.info(where, f"the text '{value}'", number)
             params[key] = read[key] = number
     return read
 
@@ -405,11 +421,8 @@ def read_launcher(values: SectionValues, value: Any) -> str | None:
         values.wrong(path, f"is not a valid command line: {problem}")
         return None
     if words[:2] != ["accelerate", "launch"] and words[:1] != ["torchrun"]:
-        values.error(
-            "section.choice",
-            path,
-            f'grpo_tui.launcher is "{text}". Use "accelerate launch …" or "torchrun …"',
-        )
+        said = f'grpo_tui.launcher is "{text}". Use "accelerate launch …" or "torchrun …"'
+        values.error("section.choice", path, said)
         return None
     for place, word in enumerate(words):
         flag, equals, name = word.partition("=")
@@ -478,20 +491,13 @@ class _SectionReader(SectionValues):
             stages=read_stages(self, value.get("stages")),
         )
         if section.chat is False and (section.system_prompt is not None or section.few_shot):
-            self.error(
-                "section.conflict",
-                ("chat",),
-                "grpo_tui.chat is false, so system_prompt and few_shot would not be used",
-                Fix("grpo_tui.chat", True),
-            )
+            said = "grpo_tui.chat is false, so system_prompt and few_shot would not be used"
+            self.error("section.conflict", ("chat",), said, Fix("grpo_tui.chat", True))
         probes = section.probe_prompts
         if probes is not None and probes.source == "holdout" and not section.holdout:
-            self.error(
-                "section.conflict",
-                ("probe_prompts",),
-                "grpo_tui.probe_prompts uses the holdout set, but grpo_tui.holdout is 0. Set it to 32 or so",
-                Fix("grpo_tui.holdout", 32),
-            )
+            said = "uses the holdout set, but grpo_tui.holdout is 0. Set it to 32 or so"
+            path, fix = ("probe_prompts",), Fix("grpo_tui.holdout", 32)
+            self.error("section.conflict", path, f"{dotted(path)} {said}", fix)
         judge_evaluate(self, section)
         return section
 
@@ -506,13 +512,9 @@ class _SectionReader(SectionValues):
         return {}
 
     def few_shot(self, value: Any) -> tuple[FewShot, ...]:
-        if value is None:
-            return ()
-        if not isinstance(value, list):
-            self.wrong(("few_shot",), "must be a list of {user, assistant} examples")
-            return ()
         shots = []
-        for index, item in enumerate(value):
+        examples = self.listed(("few_shot",), value, "must be a list of {user, assistant} examples")
+        for index, item in enumerate(examples):
             path = ("few_shot", index)
             if not isinstance(item, dict) or not {"user", "assistant"} <= set(item):
                 self.wrong(path, "must have the keys user and assistant")
@@ -525,25 +527,19 @@ class _SectionReader(SectionValues):
         return tuple(shots)
 
     def answer(self, value: Any) -> AnswerSpec | None:
-        if value is None:
-            return None
         if isinstance(value, str):
             value = {"kind": value}
-        if not isinstance(value, dict):
-            self.wrong(("answer",), "must be a mapping, such as `kind: gsm8k`")
+        value = self.mapping(("answer",), value, "must be a mapping, such as `kind: gsm8k`")
+        if value is None:
             return None
         self.refuse_unknown(("answer",), value, ("from", "kind", "to", "tag", "pattern"))
         kind = value.get("kind")
         if kind not in ANSWER_KINDS:
-            near = difflib.get_close_matches(str(kind).lower(), ANSWER_KINDS, n=1, cutoff=0.4)
+            near = nearest(str(kind), ANSWER_KINDS, cutoff=0.4)
             short = isinstance(self.written(("answer",)), str)
-            key = "grpo_tui.answer" if short else "grpo_tui.answer.kind"
-            self.error(
-                "section.choice",
-                ("answer", "kind"),
-                f"grpo_tui.answer.kind must be one of {', '.join(ANSWER_KINDS)}; it is {kind!r}",
-                Fix(key, near[0]) if near else Fix("grpo_tui.answer", None),
-            )
+            key = "grpo_tui.answer" if short or near is None else "grpo_tui.answer.kind"
+            said = f"grpo_tui.answer.kind must be one of {', '.join(ANSWER_KINDS)}; it is {kind!r}"
+            self.error("section.choice", ("answer", "kind"), said, Fix(key, near))
             return None
         pattern = self.text(("answer", "pattern"), value.get("pattern"))
         if kind == "regex" and not self.is_pattern(pattern):
@@ -566,8 +562,7 @@ class _SectionReader(SectionValues):
         try:
             re.compile(pattern)
         except re.error as problem:
-            message = f"is not a valid regular expression: {problem}"
-            self.wrong(path, message, Fix("grpo_tui.answer", None))
+            self.wrong(path, f"is not a valid regular expression: {problem}", Fix("grpo_tui.answer", None))
             return False
         return True
 
@@ -584,22 +579,19 @@ class _SectionReader(SectionValues):
             found = self.file(path, source[0])
             return f"{found}:{source[1]}"
         if not name.lower().endswith(DATA_SUFFIXES):
-            self.error(
-                "section.choice",
-                path,
+            message = (
                 f"{dotted(path)} must be a csv, tsv, jsonl, json or parquet file, or file.py:function; it is "
-                f"'{name}'. For a Hub dataset set dataset_name at the top level",
-                Fix("dataset_name", name) if not Path(name).suffix or name.count("/") == 1 else None,
+                f"'{name}'. For a Hub dataset set dataset_name at the top level"
             )
+            fix = Fix("dataset_name", name) if not Path(name).suffix or name.count("/") == 1 else None
+            self.error("section.choice", path, message, fix)
             return None
         return str(self.file(path, name))
 
     def filters(self, value: Any) -> Filters:
         path = ("filters",)
+        value = self.mapping(path, value, "must be a mapping, such as `max_prompt_tokens: 512`")
         if value is None:
-            return Filters()
-        if not isinstance(value, dict):
-            self.wrong(path, "must be a mapping, such as `max_prompt_tokens: 512`")
             return Filters()
         self.refuse_unknown(path, value, FILTER_KEYS)
         least, most = (
@@ -607,18 +599,12 @@ class _SectionReader(SectionValues):
             for key in ("min_prompt_tokens", "max_prompt_tokens")
         )
         if least is not None and most is not None and least > most:
-            self.error(
-                "section.conflict",
-                (*path, "min_prompt_tokens"),
-                f"grpo_tui.filters keeps no row: min_prompt_tokens {least} is above max_prompt_tokens {most}",
-                Fix("grpo_tui.filters.min_prompt_tokens", None),
-            )
+            key = (*path, "min_prompt_tokens")
+            said = f"{dotted(path)} keeps no row: min_prompt_tokens {least} is above max_prompt_tokens {most}"
+            self.error("section.conflict", key, said, Fix(dotted(key), None))
         if most == 0:
-            self.error(
-                "section.range",
-                (*path, "max_prompt_tokens"),
-                f"{dotted(path)}.max_prompt_tokens 0 keeps no row",
-            )
+            key = (*path, "max_prompt_tokens")
+            self.error("section.range", key, f"{dotted(key)} 0 keeps no row")
         nulls = value.get("drop_null")
         columns: tuple[str, ...] = ()
         if isinstance(nulls, list):
@@ -639,11 +625,9 @@ class _SectionReader(SectionValues):
         )
 
     def probe_prompts(self, value: Any) -> ProbePrompts | None:
-        path = ("probe_prompts",)
-        if value is None or value is False:
-            return None
-        if not isinstance(value, dict):
-            self.wrong(path, "must be a mapping, such as `every: 50`")
+        path, value = ("probe_prompts",), None if value is False else value
+        value = self.mapping(path, value, "must be a mapping, such as `every: 50`")
+        if value is None:
             return None
         self.refuse_unknown(path, value, PROBE_KEYS)
         texts: tuple[str, ...] = ()
@@ -652,27 +636,14 @@ class _SectionReader(SectionValues):
             texts, source = tuple(str(text) for text in source), ""
         elif source != "holdout":
             source = self.dataset((*path, "source"), source) or ""
-        numbers = {}
-        for key, of, most in (
-            ("every", "steps", None),
-            ("prompts", "rows", None),
-            ("count", "completions", 64),
-        ):
-            number = self.whole_number((*path, key), value.get(key), of)
-            if number == 0 or (most is not None and number is not None and number > most):
-                limit = f"1 to {most}" if most is not None else "1 or more"
-                self.error("section.range", (*path, key), f"{dotted((*path, key))} must be {limit}")
-            elif number is not None:
-                numbers[key] = number
+        counted = {"every": "steps", "prompts": "rows", "count": "completions"}
+        numbers = self.counts(path, value, counted, ("count",))
         if texts:
             numbers["prompts"] = len(texts)
         temperature = self.number((*path, "temperature"), value.get("temperature"))
         if temperature is not None and not (temperature == 0 or 0.01 <= temperature <= 100):
-            self.error(
-                "section.range",
-                (*path, "temperature"),
-                f"{dotted((*path, 'temperature'))} must be 0 or 0.01 to 100",
-            )
+            key = (*path, "temperature")
+            self.error("section.range", key, f"{dotted(key)} must be 0 or 0.01 to 100")
         add, remove = (self._prompts((*path, key), value.get(key)) for key in ("add", "remove"))
         return ProbePrompts(
             source=source, texts=texts, temperature=temperature, add=add, remove=remove, **numbers
@@ -680,12 +651,8 @@ class _SectionReader(SectionValues):
 
     def _prompts(self, path: KeyPath, value: Any) -> tuple[str, ...]:
         """Read a list of prompts as texts."""
-        if value is None:
-            return ()
-        if not isinstance(value, list):
-            self.wrong(path, f"must be a list of texts; it is a {kind_of(value)}")
-            return ()
-        read = [self.text((*path, place), text) for place, text in enumerate(value)]
+        texts = self.listed(path, value, f"must be a list of texts; it is a {kind_of(value)}")
+        read = [self.text((*path, place), text) for place, text in enumerate(texts)]
         for place, text in enumerate(read):
             if text is None or not text.strip():
                 self.wrong((*path, place), "must be the text of a prompt; it is empty")

@@ -39,12 +39,7 @@ SAME = (
 
 def read_stages(values: SectionValues, value: Any) -> tuple[Stage, ...]:
     """Parse the stages and add a finding to `values` for each invalid one."""
-    if value is None:
-        return ()
-    if not isinstance(value, list):
-        values.error("section.type", ("stages",), f"{KEY} must be a list of {{name, set, steps}}")
-        return ()
-    found = list(_stages(values, value))
+    found = list(_stages(values, values.listed(("stages",), value, "must be a list of {name, set, steps}")))
     names = [stage.name for stage in found]
     for place, name in enumerate(names):
         if name in names[:place]:
@@ -57,15 +52,13 @@ def _stages(values: SectionValues, items: list[Any]) -> Iterator[Stage]:
     for place, item in enumerate(items):
         path = ("stages", place)
         if not isinstance(item, dict):
-            values.error("section.type", path, f"{KEY}.{place} must be {{name, set, steps}}; it is {item!r}")
+            values.wrong(path, f"must be {{name, set, steps}}; it is {item!r}")
             continue
         values.refuse_unknown(path, item, STAGE_KEYS, ALIASES)
         name = values.text((*path, "name"), item.get("name"))
         if not name:
             values.error("section.missing", path, f"{KEY}.{place} needs a name")
-        more: dict[str, Any] = {
-            key: _count(values, (*path, key), item.get(key)) for key in ("steps", "at_most")
-        }
+        more: dict[str, Any] = {key: _count(values, (*path, key), item) for key in ("steps", "at_most")}
         until = _until(values, (*path, "until"), item.get("until"))
         if not _ends(values, path, item):
             continue
@@ -74,8 +67,8 @@ def _stages(values: SectionValues, items: list[Any]) -> Iterator[Stage]:
         yield Stage(name or str(place + 1), given, until=until, **more)
 
 
-def _count(values: SectionValues, path: KeyPath, value: Any) -> int | None:
-    number = values.whole_number(path, value, "steps")
+def _count(values: SectionValues, path: KeyPath, item: Mapping[str, Any]) -> int | None:
+    number = values.whole_number(path, item.get(str(path[-1])), "steps")
     if number == 0:
         values.error("section.range", path, f"{KEY}.{path[1]}.{path[2]} must be 1 or more")
     return number
@@ -114,19 +107,16 @@ def start_findings(settings: Settings, path: KeyPath, stage: Stage) -> Iterator[
 
 def _ends(values: SectionValues, path: KeyPath, item: Mapping[str, Any]) -> bool:
     """Return whether a stage says when it ends, in one of the two ways."""
-    key, given = (
-        f"{KEY}.{path[1]}",
-        {name for name in ("steps", "until", "at_most") if item.get(name) is not None},
-    )
+    key = f"{KEY}.{path[1]}"
+    given = {name for name in ("steps", "until", "at_most") if item.get(name) is not None}
     if given in ({"steps"}, {"until", "at_most"}):
         return True
     if given == {"until"}:
         said = f"{key} needs at_most, the steps after which the stage ends even if its condition never holds"
         values.error("section.missing", path, said)
     elif "until" in given:
-        values.error(
-            "section.conflict", (*path, "steps"), f"{key} has until. Give its limit as at_most, not as steps"
-        )
+        said = f"{key} has until. Give its limit as at_most, not as steps"
+        values.error("section.conflict", (*path, "steps"), said)
     elif given == {"steps", "at_most"} or given == {"at_most"}:
         said = f"{key} has at_most without until. Use steps for a stage of a fixed length"
         values.error("section.conflict", (*path, "at_most"), said)
@@ -137,35 +127,24 @@ def _ends(values: SectionValues, path: KeyPath, item: Mapping[str, Any]) -> bool
 
 
 def _until(values: SectionValues, path: KeyPath, value: Any) -> str | None:
-    from grpo_tui.core.conditions import ConditionError, parse
-
     if value is None:
         return None
     text, key = str(value), f"{KEY}.{path[1]}.until"
-    without = Fix(key, None)
-    try:
-        condition = parse(text)
-    except ConditionError as error:
-        fix = Fix(key, error.meant) if error.meant else without
-        values.error("section.choice", path, f"{key} is {text!r}, which is not a condition. {error}", fix)
+    condition = values.condition(path, text, key)
+    if condition is None:
         return None
     if condition.kind not in ("metric", "gain"):
         said = f"{key} is {text!r}. A stage ends by a metric, such as `reward >= 2 over 20 steps`"
-        values.error("section.choice", path, said, without)
+        values.error("section.choice", path, said, Fix(key, None))
         return None
-    warn_of_unknown(
-        values, path, condition.name, "This stage only ends at its limit", "its condition only holds"
-    )
+    never = "This stage only ends at its limit"
+    warn_of_unknown(values, path, condition.name, never, "its condition only holds")
     return text
 
 
 def _set(values: SectionValues, path: KeyPath, value: Any) -> dict[str, Any]:
     """Read the settings of a stage as dotted key to value."""
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        values.error("section.type", path, f"{KEY}.{path[1]}.set must be a mapping of settings to values")
-        return {}
+    value = values.mapping(path, value, "must be a mapping of settings to values") or {}
     nested = value.get("grpo_tui")
     inside = {f"grpo_tui.{key}": item for key, item in nested.items()} if isinstance(nested, dict) else {}
     found = {str(key): item for key, item in value.items() if key != "grpo_tui"} | inside
