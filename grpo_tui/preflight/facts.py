@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from grpo_tui.config.plan.model import ModelShape
+
 Place = Literal["folder", "cached", "hub", "gated", "missing", "unreachable", "broken"]
 """Location of a model or dataset: a local folder or file, the cache, only on the Hub (`hub`), on the Hub
 but without access (`gated`), nowhere (`missing`), not local while the Hub cannot be reached (`unreachable`),
@@ -277,7 +279,7 @@ class LinearKind:
     Attributes:
         name: last component of the module's path, such as `q_proj`.
         inputs, outputs: features.
-        part: part of the model, see `Parameters`.
+        part: `head`, `attention` or `other`.
     """
 
     name: str
@@ -285,32 +287,6 @@ class LinearKind:
     outputs: int
     count: int
     part: str
-
-
-@dataclass(frozen=True, slots=True)
-class Parameters:
-    """Number of parameters by part of the model. A tied weight counts once.
-
-    Attributes:
-        embedding: the input embedding, and learned positions.
-        head: the output layer, 0 when tied to the embedding.
-        mlp: dense feed-forward parts, including shared experts.
-        experts: routed experts of a mixture.
-        vision: image encoder and projector.
-        active: parameters used for one token, so without experts that are not chosen.
-    """
-
-    total: int
-    embedding: int
-    head: int
-    attention: int
-    mlp: int
-    experts: int
-    router: int
-    norm: int
-    vision: int
-    other: int
-    active: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,13 +316,8 @@ class ModelFacts:
         adapter: folder or name of the LoRA adapter that the config names as its model, or empty.
         architecture: class that TRL loads, such as `Qwen2ForCausalLM`.
         dtype: dtype in memory, `float32` unless the config says otherwise.
-        stored_dtype: dtype of the files, or empty.
-        intermediate: width of the dense feed-forward part.
-        vocab: rows of the embedding.
-        context: `max_position_embeddings`.
-        tied: whether embedding and head share their weight.
-        experts: experts per layer, 0 for a dense model.
-        parameters: None when the architecture cannot be built.
+        shape: its sizes with counted parameters, None when the architecture has not all of them or cannot be
+            built.
         linears: all Linear modules by name and shape, including the head.
         lora: None without `use_peft`.
     """
@@ -354,21 +325,8 @@ class ModelFacts:
     where: Whereabouts
     adapter: str = ""
     architecture: str = ""
-    model_type: str = ""
     dtype: str = "float32"
-    stored_dtype: str = ""
-    layers: int | None = None
-    hidden: int | None = None
-    intermediate: int | None = None
-    heads: int | None = None
-    kv_heads: int | None = None
-    head_dim: int | None = None
-    vocab: int | None = None
-    context: int | None = None
-    tied: bool | None = None
-    experts: int = 0
-    experts_per_token: int = 0
-    parameters: Parameters | None = None
+    shape: ModelShape | None = None
     linears: tuple[LinearKind, ...] = ()
     lora: LoraMatch | None = None
     problem: str = ""

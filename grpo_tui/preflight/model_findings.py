@@ -160,10 +160,11 @@ def _ends(facts: TokenizerFacts, s: Settings) -> list[Finding]:
 
 
 def _vocabulary(facts: TokenizerFacts, model: ModelFacts | None, s: Settings) -> list[Finding]:
-    if model is None or not model.vocab or not facts.size or facts.size <= model.vocab:
+    rows = model.shape.vocab if model is not None and model.shape is not None else 0
+    if not rows or not facts.size or facts.size <= rows:
         return []
     message = (
-        f"the tokenizer has {facts.size:,} tokens and the model's embedding {model.vocab:,} rows: a token "
+        f"the tokenizer has {facts.size:,} tokens and the model's embedding {rows:,} rows: a token "
         "beyond them ends the run. They do not belong together, or the embedding was not resized"
     )
     return [s.finding("tokenizer.vocabulary", "error", _KEY, message)]
@@ -192,6 +193,7 @@ def facts_findings(settings: Settings, facts: Facts) -> list[Finding]:
     model = facts.model
     if model is None or model.problem or not model.architecture:
         return []
-    heads = model.heads or 0
-    split = tensor_parallel_findings(settings, heads, model.kv_heads or heads) if heads else []
-    return [*row_findings(settings, "model", model=model), *split]
+    shape = model.shape
+    split = tensor_parallel_findings(settings, shape.heads, shape.kv_heads) if shape is not None else []
+    known = {"context": shape.context, "experts": shape.experts} if shape is not None else {}
+    return [*row_findings(settings, "model", architecture=model.architecture, **known), *split]

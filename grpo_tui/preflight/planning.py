@@ -13,13 +13,14 @@ from typing import Any
 import psutil
 
 from grpo_tui.config.accelerate_file import AccelerateFileError, accelerate_settings
-from grpo_tui.config.plan import Device, MemoryPlan, ModelShape, Plan, Rate, Surroundings, plan, read_shape
-from grpo_tui.config.plan.memory import WORDS
-from grpo_tui.config.plan.model import QK_NORM
+from grpo_tui.config.plan.making import Plan, Surroundings, plan
+from grpo_tui.config.plan.memory import WORDS, Device, MemoryPlan
+from grpo_tui.config.plan.model import ModelShape, read_shape
+from grpo_tui.config.plan.time import Rate
 from grpo_tui.config.settings import Settings
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.text import one_line
-from grpo_tui.preflight.facts import Facts, ModelFacts
+from grpo_tui.preflight.facts import Facts
 from grpo_tui.preflight.machine import Machine
 from grpo_tui.present.formatting import plural, size
 from grpo_tui.present.hardware_view import free_bytes
@@ -53,6 +54,7 @@ def plan_of(
     """
     data = facts.data if facts.data is not None and not facts.data.problem else None
     lengths = data.prompt_tokens if data is not None else None
+    counted = facts.model.shape if facts.model is not None and not facts.model.problem else None
     words, world_size = launcher or shlex.split(settings.section.launcher or ""), settings.world_size or 1
     device = device or device_of(settings, machine, alone=not words and world_size == 1)
     known = measured(settings.model, device, lora=settings.flag("use_peft"))
@@ -64,7 +66,7 @@ def plan_of(
             world_size=world_size,
             rows=rows or (data.train_rows if data is not None else None),
             prompt_tokens=prompt_tokens or (lengths.most if lengths is not None else None),
-            model=shape or shape_of_facts(facts.model) or read_shape(settings.model),
+            model=shape or counted or read_shape(settings.model),
             device=device,
             accelerate=_accelerate(words),
             correction=known.correction,
@@ -147,43 +149,3 @@ def _smaller(settings: Settings, memory: MemoryPlan) -> tuple[str, Any]:
     if memory.most_length is not None:
         return "max_completion_length", memory.most_length
     return "load_in_4bit", True
-
-
-def shape_of_facts(facts: ModelFacts | None) -> ModelShape | None:
-    """Return the sizes of a model, None if its parameters were not counted."""
-    if facts is None or facts.parameters is None:
-        return None
-    layers, hidden, heads, vocab = facts.layers, facts.hidden, facts.heads, facts.vocab
-    if not (layers and hidden and heads and vocab):
-        return None
-    blocks = [kind for kind in facts.linears if kind.name != "lm_head"]
-    linears: dict[str, tuple[tuple[int, int], ...]] = {}
-    for kind in blocks:
-        linears[kind.name] = (*linears.get(kind.name, ()), *((kind.inputs, kind.outputs),) * kind.count)
-    lora = facts.lora
-    return ModelShape(
-        parameters=facts.parameters.total,
-        layers=layers,
-        hidden=hidden,
-        heads=heads,
-        kv_heads=facts.kv_heads or heads,
-        head_dim=facts.head_dim or hidden // heads,
-        intermediate=_width(facts, layers, hidden),
-        vocab=vocab,
-        context=facts.context,
-        tied=bool(facts.tied),
-        experts=facts.experts,
-        active_experts=facts.experts_per_token,
-        dtype=facts.stored_dtype or facts.dtype,
-        linears=linears,
-        exact=True,
-        qk_norm=facts.model_type.startswith(QK_NORM),
-        adapted=lora.names if lora is not None and not lora.problem else None,
-    )
-
-
-def _width(facts: ModelFacts, layers: int, hidden: int) -> int:
-    """Return the width of the MLP, or of one expert, whose gate, up and down are hidden × width each."""
-    if facts.experts and facts.parameters is not None and facts.parameters.experts:
-        return max(1, facts.parameters.experts // (layers * facts.experts * 3 * hidden))
-    return facts.intermediate or 4 * hidden

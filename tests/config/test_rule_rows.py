@@ -24,7 +24,7 @@ OF_A_DOMAIN = {
     "hardware-old": {"in_bf16", "who"},
     "launch-alone": {"chosen", "gpus"},
     "launch-several": {"launcher"},
-    "model": {"model"},
+    "model": {"architecture", "context", "experts"},
     "vllm": {"server_flags"},
 }
 ROWS = [(domain, row) for domain, rows in rule_rows().items() for row in rows]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from grpo_tui.config.plan.model import ModelShape
 from grpo_tui.preflight.machine import GpuFacts, Machine, ServerAnswer
 
 A100 = GpuFacts(0, "NVIDIA A100", (8, 0), 80 << 30, 80 << 30)
@@ -16,6 +17,12 @@ def version(**changed: str | None) -> Any:
     """Every package in a version that fits, but for those named."""
     versions = {**FITTING, **{name.replace("_", "-"): value for name, value in changed.items()}}
     return lambda name: versions.get(name, "99.0")
+
+
+def shape(**known: Any) -> ModelShape:
+    """The sizes of a small model, but for those named."""
+    sizes = dict.fromkeys(("layers", "hidden", "heads", "kv_heads", "head_dim", "intermediate", "vocab"), 4)
+    return ModelShape(**{"parameters": 0, **sizes, **known})
 
 
 def machine(

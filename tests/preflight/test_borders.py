@@ -29,6 +29,7 @@ from grpo_tui.preflight.facts import (
     Whereabouts,
 )
 from grpo_tui.preflight.model_findings import model_findings, tokenizer_findings
+from tests.preflight.machines import shape
 
 GB = 10**9
 PROMPT = ColumnFacts("prompt", "prompt", (KindCount("messages", 100, (1,)),))
@@ -52,7 +53,7 @@ SETTINGS = {
     "gradient_accumulation_steps": 1,
 }
 HERE = Whereabouts("acme/toy", "cached")
-MODEL = ModelFacts(HERE, architecture="LlamaForCausalLM", context=1024, vocab=100)
+MODEL = ModelFacts(HERE, architecture="LlamaForCausalLM", shape=shape(context=1024, vocab=100))
 TOKENIZER = TokenizerFacts("T", size=100, has_template=True, pad="<pad>", eos="<end>")
 
 

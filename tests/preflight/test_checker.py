@@ -55,8 +55,8 @@ def test_each_part_is_told_as_soon_as_it_is_known(checker: Checker, demo: RunCon
     assert facts.model is not None
     assert facts.tokenizer is not None
     assert facts.data is not None
-    assert facts.model.parameters is not None
-    assert facts.model.parameters.total == 801_152
+    assert facts.model.shape is not None
+    assert facts.model.shape.parameters == 801_152
     assert facts.tokenizer.tail == "<|user|>What is 8 + 11?<|end|><|assistant|>"[-40:]
     assert (facts.data.train_rows, facts.data.held) == (360, 40)
     assert facts.data.prompt_tokens is not None

@@ -23,7 +23,7 @@ from grpo_tui.preflight import run
 from grpo_tui.preflight.facts import Facts, ModelFacts, Whereabouts
 from grpo_tui.preflight.model_findings import facts_findings
 from grpo_tui.preflight.static import Launch, static_check
-from tests.preflight.machines import A100, machine
+from tests.preflight.machines import A100, machine, shape
 from tests.preflight.test_rules import BASE
 
 GPU = machine(A100, A100)
@@ -95,7 +95,7 @@ def test_vllm_has_to_split_the_heads_of_the_model(
 
 def test_a_model_that_only_the_checker_knows_is_held_against_vllm_too() -> None:
     where = Whereabouts("org/x", "hub")
-    facts = Facts(model=ModelFacts(where, architecture="LlamaForCausalLM", heads=9, kv_heads=3))
+    facts = Facts(model=ModelFacts(where, architecture="LlamaForCausalLM", shape=shape(heads=9, kv_heads=3)))
     grpo = {"use_vllm": True, "vllm_tensor_parallel_size": 2}
     settings = Settings({"GRPOConfig": grpo}, Section(), load_fields(), YamlDocument({}), 2)
     assert [f.id for f in facts_findings(settings, facts)] == ["vllm.heads"]

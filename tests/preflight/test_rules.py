@@ -24,7 +24,7 @@ from grpo_tui.preflight.model_findings import facts_findings
 from grpo_tui.preflight.report import Preflight
 from grpo_tui.preflight.run import check
 from grpo_tui.preflight.static import Launch
-from tests.preflight.machines import A100, T4, machine, serving
+from tests.preflight.machines import A100, T4, machine, serving, shape
 
 BASE: dict[str, Any] = {
     "model_name_or_path": str(DEMO_MODEL),
@@ -563,11 +563,11 @@ def test_a_launcher_that_starts_one_process_on_the_cpu_is_found(
 
 
 def test_what_the_model_cannot_give_is_found_once_it_is_known() -> None:
-    model = ModelFacts(Whereabouts("m", "folder"), architecture="LlamaForCausalLM", context=256)
+    model = ModelFacts(Whereabouts("m", "folder"), architecture="LlamaForCausalLM", shape=shape(context=256))
     asked = {"router_aux_loss_coef": 0.01, "use_vllm": True, "vllm_max_model_length": 512}
     settings = Settings({"GRPOConfig": asked}, Section(), load_fields(), YamlDocument({}), 1)
     assert {f.id for f in facts_findings(settings, Facts(model))} == {"model.no-router", "model.context"}
-    mixture = replace(model, experts=4, context=1024)
+    mixture = replace(model, shape=shape(experts=4, context=1024))
     assert facts_findings(settings, Facts(mixture)) == []
     assert facts_findings(settings, Facts()) == []
 

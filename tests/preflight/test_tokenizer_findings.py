@@ -13,9 +13,10 @@ from grpo_tui.core.findings import Finding
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.preflight.checker import judge
 from grpo_tui.preflight.facts import BadRows, DataFacts, Facts, ModelFacts, TokenizerFacts, Whereabouts
+from tests.preflight.machines import shape
 
 GOOD = TokenizerFacts("T", size=90, has_template=True, pad="<pad>", eos="<end>", rendered="<user>2+2?<bot>")
-MODEL = ModelFacts(Whereabouts("m", "folder", "/m"), architecture="L", vocab=90)
+MODEL = ModelFacts(Whereabouts("m", "folder", "/m"), architecture="L", shape=shape(vocab=90))
 TEXTS = DataFacts("rows.jsonl", source_columns=("prompt",), form="text", total=400, train_rows=400)
 
 
@@ -59,7 +60,7 @@ def test_a_tokenizer_without_a_fault_is_told_nothing_of() -> None:
     assert told(replace(GOOD, special=("<user>",)), form="text") == [], "written in the template's own marks"
     assert told(replace(GOOD, bos="<s>", special=("<s>",)), form="text"), "a first token is no mark of it"
     assert told(GOOD, form="text", odd=(BadRows("quoted", "", 1, (1,)),)) == [], "told as quoted"
-    assert told(GOOD, model=replace(MODEL, vocab=None)) == []
+    assert told(GOOD, model=replace(MODEL, shape=None)) == []
 
 
 @pytest.mark.parametrize(("place", "rules"), [("hub", 1), ("missing", 0)])

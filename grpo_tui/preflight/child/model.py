@@ -10,22 +10,24 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from grpo_tui.config.plan.model import Linear, ModelShape, shape_of
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.preflight.child.hub import Hub
-from grpo_tui.preflight.facts import LinearKind, LoraMatch, ModelFacts, Parameters, Whereabouts
+from grpo_tui.preflight.facts import LinearKind, LoraMatch, ModelFacts, Whereabouts
 from grpo_tui.rewards.lab_child.loaded import init_arguments
 
-PARTS = ("embedding", "head", "attention", "mlp", "experts", "router", "norm", "vision", "other")
-_VISION = re.compile(r"(^|\.)(visual|vision\w*|image\w*|multi_modal_projector|mm_projector)(\.|$)")
+_APART = re.compile(
+    r"(^|\.)(visual|vision\w*|image\w*|multi_modal_projector|mm_projector"
+    r"|experts|router|gate|shared_expert_gate)(\.|$)"
+)
+"""Parts that are not of the attention, whatever their modules are called."""
 _EXPERTS = re.compile(r"(^|\.)experts(\.|$)")
-_ROUTER = re.compile(r"(^|\.)(router|gate|shared_expert_gate)(\.|$)")
-_NORM = re.compile(r"norm|(^|\.)ln_\w+(\.|$)", re.IGNORECASE)
 _ATTENTION = re.compile(r"attn|attention|mixer|mamba", re.IGNORECASE)
-_MLP = re.compile(r"mlp|ffn|feed_forward|(^|\.)fc\d(\.|$)|moe|shared_expert", re.IGNORECASE)
+_SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size", "max_position_embeddings")
 
 
 def model_facts(config: RunConfig, hub: Hub) -> ModelFacts:
@@ -69,44 +71,19 @@ def _described(config: RunConfig, facts: ModelFacts, arguments: Mapping[str, Any
         revision=arguments.get("revision") if not facts.adapter else None,
         trust_remote_code=bool(arguments.get("trust_remote_code")),
     )
-    text = found.get_text_config()
-
-    def number(*names: str) -> int | None:
-        values = [getattr(text, name, None) for name in names]
-        return next((int(v) for v in values if isinstance(v, int) and not isinstance(v, bool)), None)
-
     stored = getattr(found, "dtype", None)
-    dtype = facts.dtype
-    if dtype in ("auto", "None"):
-        dtype = str(stored).removeprefix("torch.") if stored is not None else "float32"
-    heads, hidden = number("num_attention_heads", "n_head"), number("hidden_size", "n_embd", "d_model")
-    experts = number("num_local_experts", "num_experts", "n_routed_experts") or 0
-    per_token = (number("num_experts_per_tok", "moe_k") or 0) if experts else 0
+    stored_dtype = str(stored).removeprefix("torch.") if stored is not None else ""
+    dtype = (stored_dtype or "float32") if facts.dtype in ("auto", "None") else facts.dtype
     model, problem = on_meta(found, bool(arguments.get("trust_remote_code")))
-    linears = _linears(model) if model is not None else ()
-    return ModelFacts(
-        where=facts.where,
-        adapter=facts.adapter,
-        architecture=type(model).__name__ if model is not None else (found.architectures or [""])[0],
-        model_type=str(found.model_type),
-        dtype=dtype,
-        stored_dtype=str(stored).removeprefix("torch.") if stored is not None else "",
-        layers=number("num_hidden_layers", "n_layer"),
-        hidden=hidden,
-        intermediate=number("intermediate_size", "n_inner", "ffn_dim"),
-        heads=heads,
-        kv_heads=number("num_key_value_heads") or heads,
-        head_dim=number("head_dim") or (hidden // heads if hidden and heads else None),
-        vocab=number("vocab_size"),
-        context=number("max_position_embeddings", "n_positions"),
-        tied=bool(getattr(found, "tie_word_embeddings", getattr(text, "tie_word_embeddings", False))),
-        experts=experts,
-        experts_per_token=per_token,
-        parameters=_counted(model, experts, per_token) if model is not None else None,
-        linears=linears,
-        lora=_lora(config, model) if model is not None else None,
-        problem=problem,
-    )
+    architecture = type(model).__name__ if model is not None else (found.architectures or [""])[0]
+    made = replace(facts, architecture=architecture, dtype=dtype, problem=problem)
+    if model is None:
+        return replace(made, shape=_sizes(found))
+    lora, linears = _lora(config, model), _linears(model)
+    shape = _counted(_sizes(found), model, linears, stored_dtype or dtype)
+    if shape is not None and lora is not None and not lora.problem:
+        shape = replace(shape, adapted=lora.names)
+    return replace(made, shape=shape, linears=linears, lora=lora)
 
 
 def on_meta(found: Any, trusted: bool) -> tuple[Any, str]:
@@ -130,47 +107,41 @@ def on_meta(found: Any, trusted: bool) -> tuple[Any, str]:
     return None, f"the architecture {(found.architectures or ['?'])[0]} cannot be built: {problem}"
 
 
-def _part(path: str, embeddings: set[str], head: str | None) -> str:
-    module = path.rpartition(".")[0] if path.endswith((".weight", ".bias")) else path
-    if _VISION.search(path):
-        return "vision"
-    if module in embeddings:
-        return "embedding"
-    if module == head:
+def _part(path: str, head: str | None) -> str:
+    if path == head:
         return "head"
-    for part, pattern in (
-        ("norm", _NORM),
-        ("experts", _EXPERTS),
-        ("router", _ROUTER),
-        ("attention", _ATTENTION),
-        ("mlp", _MLP),
-    ):
-        if pattern.search(path):
-            return part
-    return "other"
+    return "attention" if _ATTENTION.search(path) and not _APART.search(path) else "other"
 
 
-def _places(model: Any) -> tuple[set[str], str | None]:
-    import torch
-
+def _head(model: Any) -> str | None:
     output = model.get_output_embeddings()
-    embeddings, head = set(), None
-    for path, module in model.named_modules():
-        if isinstance(module, torch.nn.Embedding):
-            embeddings.add(path)
-        if module is output:
-            head = path
-    return embeddings, head
+    return next((path for path, module in model.named_modules() if module is output), None)
 
 
-def _counted(model: Any, experts: int, per_token: int) -> Parameters:
-    counts: Counter[str] = Counter()
-    embeddings, head = _places(model)
-    for path, parameter in model.named_parameters():  # yields a shared parameter once
-        counts[_part(path, embeddings, head)] += parameter.numel()
-    total = sum(counts.values())
-    idle = counts["experts"] * (experts - per_token) // experts if experts else 0
-    return Parameters(total=total, active=total - idle, **{part: counts[part] for part in PARTS})
+def _sizes(found: Any) -> ModelShape | None:
+    """Return the sizes in a config. Its attributes have one name where the keys of a file have several."""
+    text = found.get_text_config()
+    known = {name: value for name in _SIZES if (value := getattr(text, name, None)) is not None}
+    return shape_of({**text.to_dict(), **found.to_dict(), **known})
+
+
+def _counted(
+    shape: ModelShape | None, model: Any, kinds: tuple[LinearKind, ...], dtype: str
+) -> ModelShape | None:
+    """Replace computed values by those of the model."""
+    if shape is None:
+        return None
+    sizes = {path: each.numel() for path, each in model.named_parameters()}  # yields a shared one once
+    routed = sum(size for path, size in sizes.items() if _EXPERTS.search(path))
+    linears: dict[str, tuple[Linear, ...]] = {}
+    for kind in kinds:
+        if kind.name != "lm_head":
+            linears[kind.name] = (*linears.get(kind.name, ()), *((kind.inputs, kind.outputs),) * kind.count)
+    width = shape.intermediate
+    if shape.experts and routed:  # gate, up and down of an expert are hidden × width each
+        width = max(1, routed // (shape.layers * shape.experts * 3 * shape.hidden))
+    total = sum(sizes.values())
+    return replace(shape, parameters=total, intermediate=width, dtype=dtype, linears=linears, exact=True)
 
 
 def _linear_modules(model: Any) -> Iterable[tuple[str, int, int]]:
@@ -186,10 +157,10 @@ def _linear_modules(model: Any) -> Iterable[tuple[str, int, int]]:
 
 
 def _linears(model: Any) -> tuple[LinearKind, ...]:
-    embeddings, head = _places(model)
+    head = _head(model)
     counts: Counter[tuple[str, int, int, str]] = Counter()
     for path, inputs, outputs in _linear_modules(model):
-        counts[path.rpartition(".")[2], inputs, outputs, _part(path, embeddings, head)] += 1
+        counts[path.rpartition(".")[2], inputs, outputs, _part(path, head)] += 1
     return tuple(
         LinearKind(name, inputs, outputs, count, part)
         for (name, inputs, outputs, part), count in counts.items()
@@ -198,19 +169,23 @@ def _linears(model: Any) -> tuple[LinearKind, ...]:
 
 def _lora(config: RunConfig, model: Any) -> LoraMatch | None:
     """Resolve `lora_target_modules` as PEFT does (`check_target_module_exists`)."""
+    import torch
+
     if not config.model_args.get("use_peft"):
         return None
     asked = config.model_args.get("lora_target_modules")
     if isinstance(asked, (list, tuple)) and len(asked) == 1:
         asked = asked[0]  # as TRL's ModelConfig does
-    embeddings, head = _places(model)
+    head = _head(model)
     paths = [path for path, _, _ in _linear_modules(model)]
     names = tuple(dict.fromkeys(path.rpartition(".")[2] for path in paths if path != head))
     if asked is None and config.model_args.get("lora_target_parameters"):
         return LoraMatch((), 0, ())  # targets parameters, not modules
     if isinstance(asked, str) and asked.lower() == "all-linear":
         return LoraMatch((asked,), len(paths) - (head in paths), names)
-    modules = _Modules(paths, sorted(embeddings), [path for path, _ in model.named_modules() if path], names)
+    every = {path: type(module) for path, module in model.named_modules() if path}
+    able = {*paths, *(path for path, kind in every.items() if issubclass(kind, torch.nn.Embedding))}
+    modules = _Modules(list(every), able, names)
     if asked is None:
         return _by_model_type(model, modules)
     if isinstance(asked, str):
@@ -223,14 +198,12 @@ class _Modules:
     """Module paths of a model.
 
     Attributes:
-        linear: Linear modules.
-        embeddings: embeddings, which LoRA supports too.
+        able: those that LoRA supports: Linear modules and embeddings.
         names: last path components of the Linear modules, without the head.
     """
 
-    linear: list[str]
-    embeddings: list[str]
     every: list[str]
+    able: set[str]
     names: tuple[str, ...]
 
     @property
@@ -276,9 +249,8 @@ def _by_ends(targets: tuple[str, ...], modules: _Modules) -> LoraMatch:
 def _match(
     targets: tuple[str, ...], hits: list[str], missed: tuple[str, ...], modules: _Modules
 ) -> LoraMatch:
-    able = {*modules.linear, *modules.embeddings}
-    matched = [path for path in hits if path in able]
-    unfit = [path for path in hits if path not in able]
+    matched = [path for path in hits if path in modules.able]
+    unfit = [path for path in hits if path not in modules.able]
     problem = ""
     if unfit:
         problem = (
