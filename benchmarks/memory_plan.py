@@ -22,7 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.cli.smoke import taken_bytes
-from grpo_tui.config.plan import Device, Plan, Surroundings, plan, read_shape
+from grpo_tui.config.plan.making import Plan, Surroundings, plan
+from grpo_tui.config.plan.memory import Device
+from grpo_tui.config.plan.model import read_shape
 from grpo_tui.config.resolve import load_config
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.store.reader import RunReader

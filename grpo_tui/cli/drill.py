@@ -20,7 +20,7 @@ from grpo_tui.cli.errors import FAILED, OK
 from grpo_tui.cli.plain import print_json
 from grpo_tui.cli.saved_run import world_size
 from grpo_tui.cli.smoke import SMOKE_FACT, Prepare, cause_of, trial, wait
-from grpo_tui.config.plan import Plan, Surroundings, plan
+from grpo_tui.config.plan.making import Plan, Surroundings, plan
 from grpo_tui.config.plan.time import plan_checkpoints
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.settings import Settings
@@ -257,8 +257,7 @@ def _full_disk(one: _Drill) -> tuple[bool, str]:
     made = one.planned()
     real = plan_checkpoints(
         one.settings,
-        made.steps.total,
-        made.steps.per_epoch,
+        made.steps,
         saved_bytes=saved,
         state_bytes=sum(files.values()) - saved,
         free_bytes=shutil.disk_usage(one.folder.root.parent).free,

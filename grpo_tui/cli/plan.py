@@ -16,8 +16,7 @@ from grpo_tui.cli.saved_run import (
     saved_run,
     world_size,
 )
-from grpo_tui.config.plan import Device
-from grpo_tui.config.plan.memory import CARDS, card
+from grpo_tui.config.plan.memory import CARDS, Device, card
 from grpo_tui.config.resolve import inspect_config, inspect_saved, startable
 from grpo_tui.config.run_config import ConfigError, RunConfig
 from grpo_tui.config.settings import Settings

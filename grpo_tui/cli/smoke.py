@@ -21,7 +21,9 @@ from typing import Any
 from grpo_tui.cli.errors import FAILED, OK
 from grpo_tui.cli.plain import leaving_by_exit, show_progress
 from grpo_tui.cli.saved_run import accelerate_config
-from grpo_tui.config.plan import Device, Plan, Surroundings, plan, read_shape
+from grpo_tui.config.plan.making import Plan, Surroundings, plan
+from grpo_tui.config.plan.memory import Device
+from grpo_tui.config.plan.model import read_shape
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.settings import Settings
 from grpo_tui.core.commands import Command

@@ -15,7 +15,6 @@ from grpo_tui.config.settings import REMOVE, Change, Settings
 from grpo_tui.core.findings import Finding
 
 Setting = Callable[[str], Any]
-LineOf = Callable[[str], int | None]
 
 MOST_TIMES = 16
 """A group this many times larger than the batch is a typo, so the fix changes the group and not the batch."""

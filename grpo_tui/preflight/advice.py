@@ -18,7 +18,7 @@ from grpo_tui.preflight.report import ChecklistItem, Mark
 from grpo_tui.present.formatting import plural, size
 
 if TYPE_CHECKING:
-    from grpo_tui.config.plan import Plan
+    from grpo_tui.config.plan.making import Plan
     from grpo_tui.preflight.rewards import RewardLook
 
 FIRST_GROUPS = (4, 8)

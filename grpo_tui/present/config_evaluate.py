@@ -19,7 +19,9 @@ from grpo_tui.config.coerce import CoerceError, kinds_of
 from grpo_tui.config.document import UnreadableError, parse_document
 from grpo_tui.config.draft import Draft, value_of_words
 from grpo_tui.config.fields import GROUPS, SECTION, FieldValue, all_fields, grouped, top_field
-from grpo_tui.config.plan import Device, ModelShape, Plan, Surroundings, plan
+from grpo_tui.config.plan.making import Plan, Surroundings, plan
+from grpo_tui.config.plan.memory import Device
+from grpo_tui.config.plan.model import ModelShape
 from grpo_tui.config.resolve import Inspected
 from grpo_tui.config.section import Section
 from grpo_tui.config.trl_fields import FieldsUnavailableError, NoDefault

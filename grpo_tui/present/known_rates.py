@@ -15,8 +15,9 @@ from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
-from grpo_tui.config.plan import Device, Rate
 from grpo_tui.config.plan.batches import read_batches
+from grpo_tui.config.plan.memory import Device
+from grpo_tui.config.plan.time import Rate
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.settings import Settings
 from grpo_tui.core.statistics import is_number

@@ -15,7 +15,8 @@ from grpo_tui.present.formatting import duration, percent, plural, setting, size
 from grpo_tui.present.glyphs import spark
 
 if TYPE_CHECKING:
-    from grpo_tui.config.plan import MemoryPlan, Plan
+    from grpo_tui.config.plan.making import Plan
+    from grpo_tui.config.plan.memory import MemoryPlan
 
 TITLE_W = 9
 CURVE_W = 24

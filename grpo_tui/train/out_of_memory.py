@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from grpo_tui.config.plan import Device, MemoryPlan
+from grpo_tui.config.plan.memory import Device, MemoryPlan
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.settings import Settings
 from grpo_tui.preflight.facts import Facts

@@ -15,7 +15,7 @@ from grpo_tui.cli import main
 from grpo_tui.cli.errors import CommandError
 from grpo_tui.cli.gpus import placed
 from grpo_tui.cli.saved_run import accelerate_config, launcher_words, world_size
-from grpo_tui.config.plan import Device
+from grpo_tui.config.plan.memory import Device
 from grpo_tui.config.plan.model import read_sharding
 from grpo_tui.config.resolve import inspect_config, load_config
 from grpo_tui.config.run_config import RunConfig

@@ -12,7 +12,7 @@ import pytest
 
 from grpo_tui.cli import smoke
 from grpo_tui.cli.smoke import Seen, taken_bytes
-from grpo_tui.config.plan import Device
+from grpo_tui.config.plan.memory import Device
 from grpo_tui.config.resolve import load_config
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.present.known_rates import machine_name

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from grpo_tui.config.plan import Rate, Surroundings, plan
 from grpo_tui.config.plan.batches import batch_sum, prompt_sum, step_sum
-from grpo_tui.config.plan.time import checkpoints_written, learning_rates
+from grpo_tui.config.plan.making import Surroundings, plan
+from grpo_tui.config.plan.time import Rate, checkpoints_written, learning_rates
 from grpo_tui.config.section import Evaluate, Section
 from grpo_tui.config.settings import Settings
 from grpo_tui.present.plan_text import plan_list

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import grpo_tui
-from grpo_tui.config.plan import Device, MemoryPlan, ModelShape, Plan, Surroundings, plan
-from grpo_tui.config.plan.memory import card, optimizer_states
-from grpo_tui.config.plan.model import read_shape, read_sharding, shape_of
+from grpo_tui.config.plan.making import Plan, Surroundings, plan
+from grpo_tui.config.plan.memory import Device, MemoryPlan, card, optimizer_states
+from grpo_tui.config.plan.model import ModelShape, read_shape, read_sharding, shape_of
 from grpo_tui.config.trl_fields import load_fields
 from grpo_tui.demo import DEMO_CONFIG
 from tests.config.plan_settings import settings_of

@@ -17,7 +17,7 @@ from grpo_tui.cli.main import main
 from grpo_tui.cli.saved_run import accelerate_config, launcher_words
 from grpo_tui.config import load_config
 from grpo_tui.config import presets as module
-from grpo_tui.config.plan import Surroundings, plan
+from grpo_tui.config.plan.making import Surroundings, plan
 from grpo_tui.config.plan.memory import card
 from grpo_tui.config.plan.model import shape_of
 from grpo_tui.config.presets import PresetError, companions, copy_preset, folder, preset_of, presets

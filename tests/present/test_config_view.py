@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_tui.config.plan import Device, MemoryPart, MemoryPlan
+from grpo_tui.config.plan.memory import Device, MemoryPart, MemoryPlan
 from grpo_tui.core.findings import Finding, Fix
 from grpo_tui.present.config_evaluate import evaluate, refusal, way_of
 from grpo_tui.present.config_view import (

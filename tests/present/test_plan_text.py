@@ -10,7 +10,10 @@ from typing import Any
 
 import pytest
 
-from grpo_tui.config.plan import Device, Rate, Surroundings, plan, read_shape
+from grpo_tui.config.plan.making import Surroundings, plan
+from grpo_tui.config.plan.memory import Device
+from grpo_tui.config.plan.model import read_shape
+from grpo_tui.config.plan.time import Rate
 from grpo_tui.config.resolve import load_config
 from grpo_tui.config.settings import Settings
 from grpo_tui.core import records as r

@@ -14,7 +14,7 @@ from typing import Any
 
 from grpo_tui.config.plan.batches import Batches, Steps, count_steps, read_batches
 from grpo_tui.config.plan.memory import Device, Load, MemoryPlan, parts_of
-from grpo_tui.config.plan.model import ModelShape, Sharding, read_sharding, what_is_trained
+from grpo_tui.config.plan.model import ModelShape, read_sharding, what_is_trained
 from grpo_tui.config.plan.time import (
     Duration,
     PlannedCheckpoints,
@@ -105,7 +105,7 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """Return the documented object of `check --json`, with additional keys."""
-        batches, steps, kept = self.batches, self.steps, self.checkpoints
+        batches, steps, kept, asked = self.batches, self.steps, self.checkpoints, self.evaluations
         prompts = batches.prompts_per_step
         return {
             "world_size": batches.world_size,
@@ -124,25 +124,12 @@ class Plan:
             "tokens_per_step_at_most": self.tokens_per_step,
             "autocast": self.autocast,
             "checkpoints": {
-                "written": kept.written,
-                "kept": kept.kept,
-                "bytes_each": kept.bytes_each,
-                "total_bytes": kept.total_bytes,
-                "free_bytes": kept.free_bytes,
-                "fits": kept.fits,
+                name: getattr(kept, name)
+                for name in ("written", "kept", "bytes_each", "total_bytes", "free_bytes", "fits")
             },
-            "duration": None
-            if self.duration is None
-            else {
-                "step_s": self.duration.step_s,
-                "total_s": self.duration.total_s,
-                "run": self.duration.run,
-                "scaled": self.duration.scaled,
-            },
+            "duration": None if self.duration is None else asdict(self.duration),
             "learning_rate": [list(point) for point in self.learning_rate],
-            "evaluations": None
-            if (asked := self.evaluations) is None
-            else {**asdict(asked), "completions": asked.completions},
+            "evaluations": asked and {**asdict(asked), "completions": asked.completions},
         }
 
 
@@ -163,12 +150,7 @@ def plan(settings: Settings, around: Surroundings | None = None) -> Plan:
         max_completion_length=settings.whole("max_completion_length"),
         prompt_tokens=around.prompt_tokens,
         checkpoints=plan_checkpoints(
-            settings,
-            steps.total,
-            steps.per_epoch,
-            saved_bytes=saved,
-            state_bytes=states,
-            free_bytes=around.free_bytes,
+            settings, steps, saved_bytes=saved, state_bytes=states, free_bytes=around.free_bytes
         ),
         learning_rate=learning_rates(settings, steps.total),
         duration=_duration(settings, batches, steps, around.rates, around.device),
@@ -195,20 +177,28 @@ def _memory(
     """Return the memory, and the bytes of weights and of optimizer states in a checkpoint."""
     if around.model is None:
         return None, None, None
+    shape, device, prompt = around.model, around.device, around.prompt_tokens
+    notes = []
+    if prompt is None:
+        prompt = min(ASSUMED_PROMPT, max(1, (shape.context or MOST_LENGTH) // 4))
+        notes.append(f"prompts of {prompt} tokens are assumed")
+    if settings.get("reward_model_name_or_path"):
+        notes.append("the reward model is not counted")
+    if not shape.exact:
+        notes.append("the parameters are computed from the model's sizes, not counted")
     sharding = read_sharding(settings, around.world_size, around.accelerate)
-    memory = plan_memory(
-        settings,
-        batches,
-        around.model,
-        sharding,
-        prompt_tokens=around.prompt_tokens,
-        device=around.device,
-        correction=around.correction,
-    )
-    trained = what_is_trained(settings, around.model, sharding)
-    saved = trained.parameters * trained.width
+    trained, completion = what_is_trained(settings, shape, sharding), settings.whole("max_completion_length")
+    load = Load(settings, shape, trained, batches, sharding, prompt, completion, device, around.correction)
+    memory = MemoryPlan(parts_of(load), device, shape.exact, around.correction, tuple(notes))
+    if device is not None:
+        memory = replace(
+            memory,
+            most_generations=_most_generations(load),
+            most_length=_most_length(load),
+            most_per_device=_most_per_device(load),
+        )
     states = sum(part.bytes for part in memory.parts if part.name == "optimizer")
-    return memory, saved, round(states / sharding.states)
+    return memory, trained.parameters * trained.width, round(states / sharding.states)
 
 
 def _duration(
@@ -237,57 +227,7 @@ MOST_PER_DEVICE = 4096
 """Larger micro-batches are not tried, because none fits on a GPU."""
 
 
-def plan_memory(
-    settings: Settings,
-    batches: Batches,
-    shape: ModelShape,
-    sharding: Sharding,
-    *,
-    prompt_tokens: int | None,
-    device: Device | None,
-    correction: float = 1.0,
-) -> MemoryPlan:
-    """Plan the memory of one device.
-
-    Args:
-        prompt_tokens: Length of the longest prompt, None when not measured.
-        device: The device, None to skip the question whether it fits.
-        correction: Measured ÷ planned memory of a trial.
-    """
-    prompt = prompt_tokens if prompt_tokens is not None else _assumed_prompt(shape)
-    load = Load(
-        settings,
-        shape,
-        what_is_trained(settings, shape, sharding),
-        batches,
-        sharding,
-        prompt,
-        settings.whole("max_completion_length"),
-        device,
-    )
-    notes = []
-    if prompt_tokens is None:
-        notes.append(f"prompts of {prompt} tokens are assumed")
-    if settings.get("reward_model_name_or_path"):
-        notes.append("the reward model is not counted")
-    if not shape.exact:
-        notes.append("the parameters are computed from the model's sizes, not counted")
-    made = MemoryPlan(parts_of(load), device, shape.exact, correction, tuple(notes))
-    if device is None:
-        return made
-    return replace(
-        made,
-        most_generations=_most_generations(load, device, correction),
-        most_length=_most_length(load, device, correction),
-        most_per_device=_most_per_device(load, device, correction),
-    )
-
-
-def _assumed_prompt(shape: ModelShape) -> int:
-    return ASSUMED_PROMPT if shape.context is None else max(1, min(ASSUMED_PROMPT, shape.context // 4))
-
-
-def _most_generations(load: Load, device: Device, correction: float) -> int | None:
+def _most_generations(load: Load) -> int | None:
     """Return the largest group that fits if the batch grows with it and the prompts per step stay."""
     batches = load.batches
     unit = batches.group // gcd(batches.group, batches.per_device)
@@ -297,19 +237,19 @@ def _most_generations(load: Load, device: Device, correction: float) -> int | No
         grown = batches.per_device * group // batches.group
         at_once = batches.generation_batch_size * group // batches.group
         changed = replace(batches, per_device=grown, group=group, generation_batch_size=at_once)
-        return _fits(replace(load, batches=changed), device, correction)
+        return _fits(replace(load, batches=changed))
 
     times = _largest(fits, 1, max(1, MOST_GENERATIONS // unit))
     return None if times is None or unit * times < 2 else unit * times
 
 
-def _most_length(load: Load, device: Device, correction: float) -> int | None:
+def _most_length(load: Load) -> int | None:
     context = load.shape.context
     most = max(1, context - load.prompt) if context is not None else MOST_LENGTH
-    return _largest(lambda length: _fits(replace(load, completion=length), device, correction), 1, most)
+    return _largest(lambda length: _fits(replace(load, completion=length)), 1, most)
 
 
-def _most_per_device(load: Load, device: Device, correction: float) -> int | None:
+def _most_per_device(load: Load) -> int | None:
     """Return the largest micro-batch that fits and with which TRL starts (see `config.batch`)."""
     batches = load.batches
     explicit = load.settings.optional("generation_batch_size")
@@ -317,13 +257,13 @@ def _most_per_device(load: Load, device: Device, correction: float) -> int | Non
         micro = size * batches.world_size
         at_once = explicit or micro * batches.steps_per_generation
         changed = replace(batches, per_device=size, generation_batch_size=at_once)
-        if changed.whole and _fits(replace(load, batches=changed), device, correction):
+        if changed.whole and _fits(replace(load, batches=changed)):
             return size
     return None
 
 
-def _fits(load: Load, device: Device, correction: float) -> bool:
-    return MemoryPlan(parts_of(load), device, correction=correction).fits is True
+def _fits(load: Load) -> bool:
+    return MemoryPlan(parts_of(load), load.device, correction=load.correction).fits is True
 
 
 def _largest(fits: Callable[[int], bool], low: int, high: int) -> int | None:

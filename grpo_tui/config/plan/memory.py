@@ -61,16 +61,6 @@ class MemoryPart:
     formula: str
     movable: bool = False
 
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON data."""
-        return {
-            "name": self.name,
-            "bytes": self.bytes,
-            "moments": list(self.moments),
-            "formula": self.formula,
-            "movable": self.movable,
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class Device:
@@ -144,15 +134,8 @@ class MemoryPlan:
         return {
             "peak_bytes": self.peak_bytes,
             "peak_moment": self.peak_moment,
-            "parts": [part.to_json() for part in self.parts],
-            "device": None
-            if device is None
-            else {
-                "name": device.name,
-                "memory_bytes": device.memory_bytes,
-                "free_bytes": device.free_bytes,
-                "held_by": device.held_by,
-            },
+            "parts": [{name: getattr(part, name) for name in _PART_KEYS} for part in self.parts],
+            "device": None if device is None else {name: getattr(device, name) for name in _DEVICE_KEYS},
             "fits": self.fits,
             "largest_num_generations": self.most_generations,
             "largest_max_completion_length": self.most_length,
@@ -163,6 +146,10 @@ class MemoryPlan:
         }
 
 
+_PART_KEYS = ("name", "bytes", "moments", "formula", "movable")
+_DEVICE_KEYS = ("name", "memory_bytes", "free_bytes", "held_by")
+
+
 @dataclass(frozen=True, slots=True)
 class Load:
     """Everything that the size of a part depends on.
@@ -171,6 +158,7 @@ class Load:
         prompt: Length of the longest prompt in tokens.
         completion: Maximum completion length in tokens.
         device: The device, None when unknown.
+        correction: Measured ÷ planned memory of a trial.
     """
 
     settings: Settings
@@ -181,6 +169,7 @@ class Load:
     prompt: int
     completion: int
     device: Device | None = None
+    correction: float = 1.0
 
     @property
     def length(self) -> int:
@@ -298,14 +287,9 @@ def kv_cache(load: Load) -> MemoryPart | None:
     shape, widths = load.shape, load.trained.widths
     rows = load.batches.generated_at_once
     width = (widths.weights + widths.compute) * shape.kv_width
-    layers = shape.layers + 1
-    return MemoryPart(
-        "kv_cache",
-        "KV cache",
-        rows * load.length * layers * width,
-        ("generate",),
-        f"{rows:,} × {load.length:,} tokens × {shape.layers} layers × {width:,} bytes",
-    )
+    size = rows * load.length * (shape.layers + 1) * width
+    text = f"{rows:,} × {load.length:,} tokens × {shape.layers} layers × {width:,} bytes"
+    return MemoryPart("kv_cache", "KV cache", size, ("generate",), text)
 
 
 def generation(load: Load) -> MemoryPart | None:
@@ -323,13 +307,8 @@ def generation(load: Load) -> MemoryPart | None:
         3 * shape.intermediate * widths.compute * active + 4 * shape.hidden * max(4, widths.weights)
     ) + rows * load.prompt**2 * (1 + widths.compute)
     drawing = rows * shape.vocab * (4 * SAMPLING_COPIES + widths.compute)
-    return MemoryPart(
-        "generation",
-        "generation",
-        max(prefill, drawing),
-        ("generate",),
-        f"{rows:,} prompts of {load.prompt:,} tokens, and {rows:,} × {shape.vocab:,} logits",
-    )
+    text = f"{rows:,} prompts of {load.prompt:,} tokens, and {rows:,} × {shape.vocab:,} logits"
+    return MemoryPart("generation", "generation", max(prefill, drawing), ("generate",), text)
 
 
 def gathered(load: Load) -> MemoryPart | None:
@@ -439,13 +418,8 @@ def _adapter(load: Load) -> MemoryPart | None:
     trained = load.trained
     if not trained.is_adapter:
         return None
-    return MemoryPart(
-        "lora",
-        "LoRA",
-        trained.parameters * trained.width,
-        ALWAYS,
-        f"{short_count(trained.parameters)} parameters × {trained.width} bytes",
-    )
+    text = f"{short_count(trained.parameters)} parameters × {trained.width} bytes"
+    return MemoryPart("lora", "LoRA", trained.parameters * trained.width, ALWAYS, text)
 
 
 def _reference(load: Load) -> MemoryPart | None:
@@ -456,9 +430,8 @@ def _reference(load: Load) -> MemoryPart | None:
     if load.settings.number("beta") == 0 or load.trained.is_adapter:
         return None
     size = round(load.trained.stored * load.sharding.weights)
-    return MemoryPart(
-        "reference", "reference model", size, ALWAYS, f"beta is not 0: a second copy, {gigabytes(size)}"
-    )
+    text = f"beta is not 0: a second copy, {gigabytes(size)}"
+    return MemoryPart("reference", "reference model", size, ALWAYS, text)
 
 
 def _optimizer(load: Load) -> MemoryPart:
@@ -468,7 +441,6 @@ def _optimizer(load: Load) -> MemoryPart:
     """
     trained, sharding, settings = load.trained, load.sharding, load.settings
     states = optimizer_states(settings.optim)
-    moments = ALWAYS
     if sharding.deepspeed and settings.autocast is not None:
         each: float = 12.0
         size = trained.parameters * each
@@ -484,14 +456,8 @@ def _optimizer(load: Load) -> MemoryPart:
         text += f" ÷ {sharding.world_size}"
     if not states.known:
         text += " (taken for AdamW)"
-    return MemoryPart(
-        "optimizer",
-        "optimizer",
-        round(size * sharding.states),
-        moments,
-        text,
-        movable=states.paged or sharding.offloads_optimizer,
-    )
+    movable = states.paged or sharding.offloads_optimizer
+    return MemoryPart("optimizer", "optimizer", round(size * sharding.states), ALWAYS, text, movable)
 
 
 def _gradients(load: Load) -> MemoryPart:
@@ -508,14 +474,11 @@ def _gradients(load: Load) -> MemoryPart:
         text += ", twice with DDP's buckets"
     elif sharding.gradients < 1:
         text += f" ÷ {sharding.world_size}"
+    if load.settings.optim in ("lomo", "adalomo"):
+        size = 0
     accumulates = load.batches.accumulation > 1
-    return MemoryPart(
-        "gradients",
-        "gradients",
-        0 if load.settings.optim in ("lomo", "adalomo") else round(size),
-        ("loss", "layers", "backward", "step") if accumulates else ("backward", "step"),
-        text,
-    )
+    moments: tuple[Moment, ...] = MOMENTS[1:] if accumulates else ("backward", "step")
+    return MemoryPart("gradients", "gradients", round(size), moments, text)
 
 
 def _casts(load: Load) -> MemoryPart | None:
@@ -533,13 +496,8 @@ def _casts(load: Load) -> MemoryPart | None:
         moments = (*moments[:1], "loss", "layers")
     if not moments:
         return None
-    return MemoryPart(
-        "casts",
-        "16-bit copies",
-        linear * trained.widths.compute,
-        moments,
-        f"{short_count(linear)} float32 weights × {trained.widths.compute} bytes under autocast",
-    )
+    text = f"{short_count(linear)} float32 weights × {trained.widths.compute} bytes under autocast"
+    return MemoryPart("casts", "16-bit copies", linear * trained.widths.compute, moments, text)
 
 
 def _activations(load: Load) -> MemoryPart:
@@ -547,8 +505,8 @@ def _activations(load: Load) -> MemoryPart:
 
     With `gradient_checkpointing`, each layer keeps only its input.
     """
-    shape, widths = load.shape, load.trained.widths
-    tokens = load.batches.per_device * load.length
+    shape, widths, rows = load.shape, load.trained.widths, load.batches.per_device
+    tokens = rows * load.length
     if load.settings.recomputes:
         each, text = shape.hidden * widths.weights, f"inputs of {shape.layers} layers"
         scores = 0
@@ -556,14 +514,9 @@ def _activations(load: Load) -> MemoryPart:
         each = layer_bytes(shape, widths, load.trained.adapted)
         text = f"{shape.layers} layers, no checkpointing"
         scores = _scores(load) * shape.layers
-    masks = load.batches.per_device * load.length**2 * (1 + widths.compute)
-    return MemoryPart(
-        "activations",
-        "activations",
-        tokens * shape.layers * each + scores + masks,
-        ("loss", "layers"),
-        f"{load.batches.per_device} × {load.length:,} tokens: {text}",
-    )
+    masks = rows * load.length**2 * (1 + widths.compute)
+    size, text = tokens * shape.layers * each + scores + masks, f"{rows} × {load.length:,} tokens: {text}"
+    return MemoryPart("activations", "activations", size, ("loss", "layers"), text)
 
 
 def _layer(load: Load) -> MemoryPart:
@@ -580,7 +533,8 @@ def _layer(load: Load) -> MemoryPart:
 
 def _scores(load: Load) -> int:
     """Return the bytes of attention scores of one layer, 0 for a kernel that keeps none."""
-    if not _is_eager(load.settings):
+    inner = load.settings.mapping("model_init_kwargs").get("attn_implementation")
+    if (inner or load.settings.get("attn_implementation")) != "eager":
         return 0
     return load.batches.per_device * load.length**2 * score_bytes(load.shape, load.trained.widths)
 
@@ -588,30 +542,20 @@ def _scores(load: Load) -> int:
 def _head(load: Load) -> MemoryPart:
     """The LM head and its loss: one tile of logits at a time (`ChunkedLogProbFunction`).
 
-    A tile is min(tokens, 4096) × 32768 values in the compute dtype. With Triton the gradient replaces it. On
-    the CPU there are float32 copies of it. The backward pass accumulates the gradient of the hidden states in
-    float32 (tokens × hidden).
+    Scored are the tokens of the completions, or all without Triton. A tile is min(tokens, 4096) × 32768
+    values in the compute dtype. With Triton the gradient replaces it. On the CPU there are float32 copies of
+    it. The backward pass accumulates the gradient of the hidden states in float32 (tokens × hidden).
     """
     shape, widths = load.shape, load.trained.widths
-    tokens = _scored_tokens(load)
+    tokens = load.batches.per_device * (load.length - 1 if load.on_cpu else load.completion)
     columns = min(VOCAB_TILE, shape.vocab) if load.on_cpu else VOCAB_TILE
     compute = 4 if load.settings.flag("cast_lm_head_to_fp32") else widths.compute
     rows = min(tokens, TOKEN_TILE)
     tile = rows * columns * (compute + (4 * CPU_TILE_COPIES if load.on_cpu else 0))
     hidden = tokens * shape.hidden * (4 + 2 * widths.weights)
     part = min(VOCAB_TILE, shape.vocab) * shape.hidden * compute if compute != widths.weights else 0
-    return MemoryPart(
-        "logits",
-        "logits",
-        tile + hidden + part,
-        ("loss",),
-        f"a tile of {rows:,} × {columns:,} of {tokens:,} × {shape.vocab:,}, and gradients",
-    )
-
-
-def _scored_tokens(load: Load) -> int:
-    """Return the tokens that go through the LM head: those of the completions, or all without Triton."""
-    return load.batches.per_device * (load.length - 1 if load.on_cpu else load.completion)
+    text = f"a tile of {rows:,} × {columns:,} of {tokens:,} × {shape.vocab:,}, and gradients"
+    return MemoryPart("logits", "logits", tile + hidden + part, ("loss",), text)
 
 
 def _head_gradient(load: Load) -> MemoryPart | None:
@@ -622,13 +566,8 @@ def _head_gradient(load: Load) -> MemoryPart | None:
     width = 4 + (trained.width if trained.width != 4 else 0)
     # It becomes the gradient itself when there is none yet.
     moments: tuple[Moment, ...] = ("loss",) if load.batches.accumulation > 1 else ("loss", "layers")
-    return MemoryPart(
-        "head_gradient",
-        "gradient of the head",
-        shape.vocab * shape.hidden * width,
-        moments,
-        f"{shape.vocab:,} × {shape.hidden:,} × {width} bytes",
-    )
+    size, text = shape.vocab * shape.hidden * width, f"{shape.vocab:,} × {shape.hidden:,} × {width} bytes"
+    return MemoryPart("head_gradient", "gradient of the head", size, moments, text)
 
 
 def _process(load: Load) -> MemoryPart:
@@ -639,12 +578,6 @@ def _process(load: Load) -> MemoryPart:
     size = CUDA_CONTEXT + (NCCL if several else 0)
     text = "CUDA context and cuBLAS" + (", NCCL" if several else "")
     return MemoryPart("process", "CUDA context", size, ALWAYS, text)
-
-
-def _is_eager(settings: Settings) -> bool:
-    inner = settings.get("model_init_kwargs")
-    named: Any = inner.get("attn_implementation") if isinstance(inner, Mapping) else None
-    return (named or settings.get("attn_implementation")) == "eager"
 
 
 GIB = 1 << 30

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from grpo_tui.config.plan.batches import Steps
 from grpo_tui.config.settings import Settings
 
 MOST_POINTS = 200
@@ -194,8 +195,7 @@ def checkpoints_written(settings: Settings, total: int | None, per_epoch: int | 
 
 def plan_checkpoints(
     settings: Settings,
-    total: int | None,
-    per_epoch: int | None,
+    steps: Steps,
     *,
     saved_bytes: int | None,
     state_bytes: int | None,
@@ -206,7 +206,7 @@ def plan_checkpoints(
     Args:
         saved_bytes: Size of the saved weights, of the model or its adapter.
     """
-    written = checkpoints_written(settings, total, per_epoch)
+    written = checkpoints_written(settings, steps.total, steps.per_epoch)
     limit = settings.optional("save_total_limit")
     kept = written if written is None or limit is None else min(written, limit)
     each = saved_bytes
