@@ -22,7 +22,7 @@ from grpo_tui.config.meant import meant_word, nearest
 from grpo_tui.config.plan.model import model_folder
 from grpo_tui.config.rules import NAMES, row_findings, yaml_said
 from grpo_tui.config.settings import REMOVE, Settings
-from grpo_tui.config.trl_fields import FieldsUnavailableError, parse_source
+from grpo_tui.config.trl_fields import FieldsUnavailableError, annotated_in, class_in, parse_source
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.statistics import is_number
 
@@ -37,12 +37,9 @@ def generation_names() -> frozenset[str]:
 def sampling_names() -> frozenset[str]:
     """Return the settings of vLLM's SamplingParams. Without vLLM, those of the releases that TRL supports."""
     try:
-        body = parse_source("vllm", "sampling_params.py").body
+        names = annotated_in(class_in(parse_source("vllm", "sampling_params.py"), "SamplingParams"))
     except FieldsUnavailableError:
         return _SAMPLING
-    found = next((n for n in body if isinstance(n, ast.ClassDef) and n.name == "SamplingParams"), None)
-    fields = found.body if found is not None else []
-    names = {n.target.id for n in fields if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)}
     return frozenset(name for name in names if not name.startswith("_")) or _SAMPLING
 
 
@@ -65,13 +62,13 @@ _LOADING = frozenset(NAMES["loading"])
 @lru_cache(maxsize=1)
 def accelerator_names() -> frozenset[str]:
     """Return the fields of transformers' AcceleratorConfig."""
-    return frozenset(_annotated("trainer_pt_utils.py", "AcceleratorConfig"))
+    return frozenset(annotated_in(_class("trainer_pt_utils.py", "AcceleratorConfig")))
 
 
 @lru_cache(maxsize=1)
 def continuous_batching_names() -> frozenset[str]:
     """Return the fields of transformers' ContinuousBatchingConfig."""
-    return frozenset(_annotated("generation/configuration_utils.py", "ContinuousBatchingConfig"))
+    return frozenset(annotated_in(_class("generation/configuration_utils.py", "ContinuousBatchingConfig")))
 
 
 @lru_cache(maxsize=1)
@@ -114,8 +111,7 @@ def _tree(relative: str) -> ast.Module | None:
 
 def _class(relative: str, name: str) -> ast.ClassDef | None:
     tree = _tree(relative)
-    nodes = tree.body if tree is not None else []
-    return next((node for node in nodes if isinstance(node, ast.ClassDef) and node.name == name), None)
+    return class_in(tree, name) if tree is not None else None
 
 
 def _methods(relative: str, owner: str, name: str) -> Iterator[ast.FunctionDef]:
@@ -138,13 +134,6 @@ def _popped(relative: str, owner: str, method: str) -> Iterator[str]:
                 and isinstance(node.args[0], ast.Constant)
             ):
                 yield str(node.args[0].value)
-
-
-def _annotated(relative: str, owner: str) -> Iterator[str]:
-    found = _class(relative, owner)
-    for node in found.body if found is not None else ():
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            yield node.target.id
 
 
 def _named(node: ast.expr) -> str:

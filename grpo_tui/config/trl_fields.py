@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property, lru_cache
+from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
@@ -35,11 +35,7 @@ NAMES_OF_FACTORIES: Mapping[str, str] = {
 """Names under which TRL logs the rewards that the factories return."""
 
 
-Parse = Callable[[str, str], ast.Module]
-Read = Callable[[str, str], str]
-
 _ENUM_FILES = ("trainer_utils.py", "training_args.py")
-_TRAINER_FILES = ("trainer/grpo_trainer.py",)
 _INTEGRATIONS = "integrations/integration_utils.py"
 _INTEGRATION_TABLE = re.compile(r"^INTEGRATION_TO_CALLBACK = \{[^}]*\}", re.MULTILINE)
 _STATED = {
@@ -61,107 +57,92 @@ _LISTED = re.compile(
 )
 
 
-class ChoiceSource:
-    """Finds choices and aliases of fields in the source."""
-
-    def __init__(self, parse: Parse, read: Read) -> None:
-        self._parse = parse
-        self._read = read
-
-    def of(
-        self, name: str, annotation: str, metadata: ast.expr | None, help_text: str
-    ) -> tuple[str, ...] | None:
-        """Return the choices of a field, None if the source does not state them."""
-        if name == "include_num_input_tokens_seen":  # its help lists them next to "or a boolean value"
-            return ("all", "non_padding", "no")
-        if name == "report_to":
-            return ("all", "none", *self._integrations) if self._integrations else None
-        if name == "log_level_replica":  # its help does not list them; that of log_level does
-            return ("debug", "info", "warning", "error", "critical", "passive")
-        if name in _STATED:
-            return self._stated(*_STATED[name])
-        if metadata is not None:
-            try:
-                return tuple(str(choice) for choice in ast.literal_eval(metadata))
-            except ValueError:
-                pass  # computed at import time; the help text below may still list them
-        for enum_name in re.findall(r"\w+", annotation):
-            if enum_name in self._enums:
-                return self._enums[enum_name]
-        if name in self._compared:
-            return self._compared[name]
-        listed = _LISTED.search(help_text)
-        if listed is not None and annotation in ("str", "str | None"):
-            return tuple(dict.fromkeys(re.findall(_QUOTED, listed.group(1))))
-        return None
-
-    def aliases(self, name: str) -> Mapping[str, str] | None:
-        """Return the values that TRL itself replaces when it builds the config, with lower-case keys."""
-        return self._aliases.get(name)
-
-    def _stated(self, file: tuple[str, str], part: str) -> tuple[str, ...] | None:
+def choices_of(
+    name: str, annotation: str, metadata: ast.expr | None, help_text: str
+) -> tuple[str, ...] | None:
+    """Return the choices of a field, None if the source does not state them."""
+    if name == "include_num_input_tokens_seen":  # its help lists them next to "or a boolean value"
+        return ("all", "non_padding", "no")
+    if name == "report_to":
+        table = _INTEGRATION_TABLE.search(read_source("transformers", _INTEGRATIONS))
+        return ("all", "none", *re.findall(r"""["'](\w+)["']\s*:""", table[0])) if table else None
+    if name == "log_level_replica":  # its help does not list them; that of log_level does
+        return ("debug", "info", "warning", "error", "critical", "passive")
+    if name in _STATED:
+        return _stated(*_STATED[name])
+    if metadata is not None:
         try:
-            parts = re.findall(part, self._read(*file), re.MULTILINE | re.DOTALL)
-        except RuntimeError:  # not installed, or another layout
-            return None
-        words = re.findall(r"[\"']([\w-]+)[\"'](?!\w|\s*: (?:True|False))", "\n".join(parts))
-        return tuple(dict.fromkeys(word.lower() for word in words)) or None
+            return tuple(str(choice) for choice in ast.literal_eval(metadata))
+        except ValueError:
+            pass  # computed at import time; the help text below may still list them
+    for enum_name in re.findall(r"\w+", annotation):
+        if enum_name in _enums():
+            return _enums()[enum_name]
+    if name in _compared():
+        return _compared()[name]
+    listed = _LISTED.search(help_text)
+    if listed is not None and annotation in ("str", "str | None"):
+        return tuple(dict.fromkeys(re.findall(_QUOTED, listed.group(1))))
+    return None
 
-    @cached_property
-    def _enums(self) -> dict[str, tuple[str, ...]]:
-        enums: dict[str, tuple[str, ...]] = {}
-        for relative in _ENUM_FILES:
-            for node in self._parse("transformers", relative).body:
-                if isinstance(node, ast.ClassDef) and any(
-                    isinstance(base, ast.Name) and base.id == "ExplicitEnum" for base in node.bases
-                ):
-                    enums[node.name] = tuple(
-                        item.value.value
-                        for item in node.body
-                        if isinstance(item, ast.Assign)
-                        and isinstance(item.value, ast.Constant)
-                        and isinstance(item.value.value, str)
-                    )
-        return enums
 
-    @cached_property
-    def _integrations(self) -> tuple[str, ...]:
-        table = _INTEGRATION_TABLE.search(self._read("transformers", _INTEGRATIONS))
-        return tuple(re.findall(r"""["'](\w+)["']\s*:""", table[0])) if table else ()
+def _stated(file: tuple[str, str], part: str) -> tuple[str, ...] | None:
+    try:
+        parts = re.findall(part, read_source(*file), re.MULTILINE | re.DOTALL)
+    except RuntimeError:  # not installed, or another layout
+        return None
+    words = re.findall(r"[\"']([\w-]+)[\"'](?!\w|\s*: (?:True|False))", "\n".join(parts))
+    return tuple(dict.fromkeys(word.lower() for word in words)) or None
 
-    @cached_property
-    def _compared(self) -> dict[str, tuple[str, ...]]:
-        """Return the values that the trainer compares a setting with, if any other value makes it raise."""
-        values: dict[str, dict[str, None]] = {}
-        exhaustive: set[str] = set()
-        for relative in _TRAINER_FILES:
-            for branch in _branches(self._parse("trl", relative).body):
-                for node in ast.walk(branch.test):
-                    name, texts = _comparison(node) if isinstance(node, ast.Compare) else (None, ())
-                    if name is not None:
-                        values.setdefault(name, {}).update(dict.fromkeys(texts))
-                name = _raising_chain(branch)
-                if name is not None:
-                    exhaustive.add(name)
-        return {name: tuple(sorted(values[name])) for name in exhaustive if len(values.get(name, ())) > 1}
 
-    @cached_property
-    def _aliases(self) -> dict[str, dict[str, str]]:
-        """Find assignments like `self.x = {True: "group", False: "none"}.get(self.x, self.x)`."""
-        found: dict[str, dict[str, str]] = {}
-        for node in ast.walk(self._parse("trl", "trainer/grpo_config.py")):
-            if not (isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute)):
-                continue
-            call = node.value
-            if (
-                isinstance(call, ast.Call)
-                and isinstance(call.func, ast.Attribute)
-                and call.func.attr == "get"
-                and isinstance(call.func.value, ast.Dict)
-            ):
-                table = ast.literal_eval(call.func.value)
-                found[node.targets[0].attr] = {str(key).lower(): str(value) for key, value in table.items()}
-        return found
+@cache
+def _enums() -> dict[str, tuple[str, ...]]:
+    enums: dict[str, tuple[str, ...]] = {}
+    for relative in _ENUM_FILES:
+        for node in parse_source("transformers", relative).body:
+            if isinstance(node, ast.ClassDef) and "ExplicitEnum" in map(ast.unparse, node.bases):
+                assigned = [item.value for item in node.body if isinstance(item, ast.Assign)]
+                texts = [each.value for each in assigned if isinstance(each, ast.Constant)]
+                enums[node.name] = tuple(text for text in texts if isinstance(text, str))
+    return enums
+
+
+@cache
+def _compared() -> dict[str, tuple[str, ...]]:
+    """Return the values that the trainer compares a setting with, if any other value makes it raise."""
+    values: dict[str, dict[str, None]] = {}
+    exhaustive: set[str] = set()
+    for branch in _branches(parse_source("trl", "trainer/grpo_trainer.py").body):
+        for node in ast.walk(branch.test):
+            name, texts = _comparison(node) if isinstance(node, ast.Compare) else (None, ())
+            if name is not None:
+                values.setdefault(name, {}).update(dict.fromkeys(texts))
+        name = _raising_chain(branch)
+        if name is not None:
+            exhaustive.add(name)
+    return {name: tuple(sorted(values[name])) for name in exhaustive if len(values.get(name, ())) > 1}
+
+
+@cache
+def _aliases() -> dict[str, dict[str, str]]:
+    """Return the values that TRL itself replaces when it builds the config, with lower-case keys.
+
+    They are found in assignments like `self.x = {True: "group", False: "none"}.get(self.x, self.x)`.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for node in ast.walk(parse_source("trl", "trainer/grpo_config.py")):
+        if not (isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute)):
+            continue
+        call = node.value
+        if (
+            isinstance(call, ast.Call)
+            and isinstance(call.func, ast.Attribute)
+            and call.func.attr == "get"
+            and isinstance(call.func.value, ast.Dict)
+        ):
+            table = ast.literal_eval(call.func.value)
+            found[node.targets[0].attr] = {str(key).lower(): str(value) for key, value in table.items()}
+    return found
 
 
 def _branches(body: list[ast.stmt]) -> Iterator[ast.If]:
@@ -301,11 +282,10 @@ def load_fields() -> Mapping[str, FieldInfo]:
     Raises:
         FieldsUnavailableError: TRL or transformers cannot be read.
     """
-    choices = ChoiceSource(parse_source, read_source)
     fields: dict[str, FieldInfo] = {}
     for owner in TARGETS:
         for name, (node, defined_in) in _class_fields(owner).items():
-            fields[name] = _field_info(name, owner, node, defined_in, choices)
+            fields[name] = _field_info(name, owner, node, defined_in)
     return MappingProxyType(fields)
 
 
@@ -317,14 +297,7 @@ def class_field_names(class_name: str) -> tuple[str, ...]:
 def _class_fields(class_name: str) -> dict[str, tuple[ast.AnnAssign, str]]:
     """Return the fields of a class and its known bases. A subclass's definition wins."""
     package, relative = _CLASS_FILES[class_name]
-    body = next(
-        (
-            n
-            for n in parse_source(package, relative).body
-            if isinstance(n, ast.ClassDef) and n.name == class_name
-        ),
-        None,
-    )
+    body = class_in(parse_source(package, relative), class_name)
     if body is None:
         raise FieldsUnavailableError(
             f"{package}/{relative} has no class {class_name}: this version is not supported"
@@ -333,17 +306,23 @@ def _class_fields(class_name: str) -> dict[str, tuple[ast.AnnAssign, str]]:
     for base in body.bases:
         if isinstance(base, ast.Name) and base.id in _CLASS_FILES:
             found.update(_class_fields(base.id))
-    for node in body.body:
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            found[node.target.id] = (node, class_name)
-    return found
+    return found | {name: (node, class_name) for name, node in annotated_in(body).items()}
 
 
-def _field_info(
-    name: str, owner: str, node: ast.AnnAssign, defined_in: str, choices: ChoiceSource
-) -> FieldInfo:
+def class_in(tree: ast.Module, name: str) -> ast.ClassDef | None:
+    """Return a top-level class of a module, None if there is none of that name."""
+    return next((n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == name), None)
+
+
+def annotated_in(body: ast.ClassDef | None) -> dict[str, ast.AnnAssign]:
+    """Return the annotated names of a class."""
+    nodes = [node for node in body.body if isinstance(node, ast.AnnAssign)] if body is not None else []
+    return {node.target.id: node for node in nodes if isinstance(node.target, ast.Name)}
+
+
+def _field_info(name: str, owner: str, node: ast.AnnAssign, defined_in: str) -> FieldInfo:
     keywords = _field_keywords(node.value)
-    metadata = _metadata(keywords.get("metadata"))
+    metadata = _metadata((keywords or {}).get("metadata"))
     help_text = _literal(metadata.get("help"), "")
     help_text = help_text.replace("%%", "%") if isinstance(help_text, str) else ""
     annotation = ast.unparse(node.annotation)
@@ -353,16 +332,17 @@ def _field_info(
         annotation=annotation,
         default=_default(node.value, keywords),
         help=help_text,
-        choices=choices.of(name, annotation, metadata.get("choices"), help_text),
-        aliases=choices.aliases(name),
+        choices=choices_of(name, annotation, metadata.get("choices"), help_text),
+        aliases=_aliases().get(name),
         defined_in=defined_in,
     )
 
 
-def _field_keywords(value: ast.expr | None) -> dict[str, ast.expr]:
+def _field_keywords(value: ast.expr | None) -> dict[str, ast.expr] | None:
+    """Return the arguments of `field(…)`, None for any other value."""
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "field":
         return {keyword.arg: keyword.value for keyword in value.keywords if keyword.arg is not None}
-    return {}
+    return None
 
 
 def _metadata(node: ast.expr | None) -> dict[str, ast.expr]:
@@ -375,10 +355,10 @@ def _metadata(node: ast.expr | None) -> dict[str, ast.expr]:
     }
 
 
-def _default(value: ast.expr | None, keywords: Mapping[str, ast.expr]) -> Any:
+def _default(value: ast.expr | None, keywords: Mapping[str, ast.expr] | None) -> Any:
     if value is None:
         return NoDefault.REQUIRED
-    if not (isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "field"):
+    if keywords is None:
         return _literal(value, NoDefault.COMPUTED)
     if "default" in keywords:
         return _literal(keywords["default"], NoDefault.COMPUTED)
