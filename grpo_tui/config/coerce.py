@@ -48,17 +48,9 @@ class Coerced:
 
 def kinds_of(annotation: str) -> frozenset[str]:
     """Return the alternatives of an annotation: `dict[str, Any] | None` gives `{"dict", "none"}`."""
-    kinds = set()
-    for part in re.split(r"\s*\|\s*", annotation):
-        if part.startswith("dict"):
-            kinds.add("dict")
-        elif part == "None":
-            kinds.add("none")
-        elif part == "Literal[False]":
-            kinds.add("false")
-        else:
-            kinds.add(part)
-    return frozenset(kinds)
+    parts = re.split(r"\s*\|\s*", annotation)
+    named = {"None": "none", "Literal[False]": "false"}
+    return frozenset("dict" if part.startswith("dict") else named.get(part, part) for part in parts)
 
 
 def coerce(info: FieldInfo, value: Any) -> Coerced:
@@ -70,21 +62,17 @@ def coerce(info: FieldInfo, value: Any) -> Coerced:
     kinds = kinds_of(info.annotation)
     if value is None:
         return _coerce_none(info, kinds)
-    if (
-        isinstance(value, str)
-        and value.strip().lower() in ("none", "null", "")
-        and value not in (info.choices or ())
-    ):
+    no_value = isinstance(value, str) and value.strip().lower() in ("none", "null", "")
+    if no_value and value not in (info.choices or ()):
         if "none" in kinds:
-            return Coerced(None, f"{info.name} was the text {value!r}; read as no value")
+            return _read(info, value, None, "no value")
         if not any("str" in kind for kind in kinds):
             return _coerce_none(info, kinds)
     if info.name == "resume_from_checkpoint":
         return _coerce_resume(info, value)
     if info.name == "parallelism_config":
-        raise CoerceError(
-            "Remove parallelism_config: it is a Python object and cannot be set in a file", remove=True
-        )
+        message = "Remove parallelism_config: it is a Python object and cannot be set in a file"
+        raise CoerceError(message, remove=True)
     list_kind = next((kind for kind in kinds if kind.startswith("list[")), None)
     if list_kind is not None:
         return _coerce_list(info, value, list_kind, kinds)
@@ -112,13 +100,11 @@ def _coerce_resume(info: FieldInfo, value: Any) -> Coerced:
     if isinstance(value, bool):
         return Coerced(value)
     if isinstance(value, str) and value.lower() in ("true", "false"):
-        read = value.lower() == "true"
-        return Coerced(read, f"{info.name} was the text {value!r}; read as {_show(read)}")
+        return _read(info, value, value.lower() == "true")
     if isinstance(value, str):
         return Coerced(value)
-    raise CoerceError(
-        f"{info.name} must be a checkpoint folder, or true for the newest one; it is {value!r}", True
-    )
+    message = f"{info.name} must be a checkpoint folder, or true for the newest one; it is {value!r}"
+    raise CoerceError(message, True)
 
 
 def _coerce_bool(info: FieldInfo, value: Any) -> Coerced:
@@ -126,8 +112,7 @@ def _coerce_bool(info: FieldInfo, value: Any) -> Coerced:
         return Coerced(value)
     word = str(value).strip().lower()
     if word in _TRUE or word in _FALSE:
-        read = word in _TRUE
-        return Coerced(read, f"{info.name} was {_said(value)}; read as {_show(read)}")
+        return _read(info, value, word in _TRUE)
     raise CoerceError(f"{info.name} must be true or false; it is {_said(value)}", info.default)
 
 
@@ -137,7 +122,7 @@ def _coerce_int(info: FieldInfo, value: Any, text_allowed: bool) -> Coerced:
     number = _number(value)
     if number is not None and math.isfinite(number) and number == int(number):
         exact = int(value) if isinstance(value, str) and value.strip().lstrip("+-").isdigit() else int(number)
-        return Coerced(exact, f"{info.name} was {_said(value)}; read as {exact}")
+        return _read(info, value, exact)
     if text_allowed and isinstance(value, str) and value == info.default:
         return Coerced(value)
     number = number if number is not None else meant_number(value)
@@ -150,7 +135,7 @@ def _coerce_float(info: FieldInfo, value: Any) -> Coerced:
         return Coerced(float(value) if info.name in _NEVER_WHOLE else value)
     number = _number(value)
     if number is not None:
-        return Coerced(number, f"{info.name} was {_said(value)}; read as {number!r}")
+        return _read(info, value, number)
     meant = meant_number(value)
     suggestion = meant if meant is not None and math.isfinite(meant) else _default(info)
     raise CoerceError(f"{info.name} must be a number; it is {_said(value)}", suggestion)
@@ -160,19 +145,15 @@ def _coerce_text(info: FieldInfo, value: Any, kinds: frozenset[str]) -> Coerced:
     aliases = info.aliases or {}
     spelled = str(value).lower() if isinstance(value, (bool, str)) else ""
     if spelled in aliases:
-        return Coerced(aliases[spelled], f"{info.name} was {_said(value)}; read as '{aliases[spelled]}'")
+        return _read(info, value, aliases[spelled])
     if isinstance(value, bool):
-        if "false" in kinds and value is False:
-            return Coerced(value)
-        if info.name == "fsdp" or "bool" in kinds:
+        if ("false" in kinds and value is False) or info.name == "fsdp" or "bool" in kinds:
             return Coerced(value)
         if value is False and info.choices and "no" in info.choices:
-            return Coerced(
-                "no", f"{info.name} was no without quotes, which YAML reads as false; read as 'no'"
-            )
-        raise CoerceError(
-            f"{info.name} must be text; it is {_said(value)}{_choices_hint(info)}", _default(info)
-        )
+            said = f"{info.name} was no without quotes, which YAML reads as false; read as 'no'"
+            return Coerced("no", said)
+        message = f"{info.name} must be text; it is {_said(value)}{_choices_hint(info)}"
+        raise CoerceError(message, _default(info))
     if isinstance(value, (dict, list)):
         raise CoerceError(f"{info.name} must be text; it is a {kind_of(value)}", _default(info))
     note = None
@@ -181,14 +162,12 @@ def _coerce_text(info: FieldInfo, value: Any, kinds: frozenset[str]) -> Coerced:
     if info.choices is None or value in info.choices:
         return Coerced(value, note)
     if "bool" in kinds and spelled in _TRUE + _FALSE:
-        read = spelled in _TRUE
-        return Coerced(read, f"{info.name} was {_said(value)}; read as {_show(read)}")
+        return _read(info, value, spelled in _TRUE)
     for choice in info.choices:
         if value.strip().lower().replace("-", "_").removeprefix("torch.") == choice.lower():
             return Coerced(choice, f"{info.name} was '{value}'; read as '{choice}'")
-    near = meant_word(info.name, value, info.choices) or nearest(value, info.choices, cutoff=0.5)
     hint = _choices_hint(info) + word_hint(info.name, value)
-    raise CoerceError(f"{info.name}: unknown value '{value}'{hint}", near or _default(info))
+    raise CoerceError(f"{info.name}: unknown value '{value}'{hint}", _near(info, value) or _default(info))
 
 
 def _coerce_list(info: FieldInfo, value: Any, list_kind: str, kinds: frozenset[str]) -> Coerced:
@@ -206,8 +185,8 @@ def _coerce_list(info: FieldInfo, value: Any, list_kind: str, kinds: frozenset[s
     if isinstance(value, dict):
         items = list(value.values() if item_kind == "float" else value)
         raise CoerceError(f"{info.name} must be a list; it is a mapping", items)
-    if isinstance(value, bool) and not value and info.choices and "none" in info.choices:
-        return Coerced("none", f"{info.name} was {_said(value)}; read as 'none'")
+    if value is False and info.choices and "none" in info.choices:
+        return _read(info, value, "none")
     if not isinstance(value, list):
         if "str" in kinds and isinstance(value, str) and names_in(value, spaced=False) is None:
             return Coerced(_one_of(info, value))
@@ -220,11 +199,9 @@ def _coerce_list(info: FieldInfo, value: Any, list_kind: str, kinds: frozenset[s
         if numbers:
             number = item if isinstance(item, (int, float)) and not isinstance(item, bool) else _number(item)
             if number is None:
-                meant = [meant_number(each) for each in value]
-                suggestion = [1.0 if n is None else n for n in meant]
-                raise CoerceError(
-                    f"{info.name} must contain only numbers; {_said(item)} is not a number", suggestion
-                )
+                suggestion = [1.0 if (n := meant_number(each)) is None else n for each in value]
+                message = f"{info.name} must contain only numbers; {_said(item)} is not a number"
+                raise CoerceError(message, suggestion)
             read.append(number)
         elif isinstance(item, (dict, list)) or item is None:
             texts = [str(each) for each in value if each is not None and not isinstance(each, dict | list)]
@@ -259,8 +236,17 @@ def _coerce_dict(info: FieldInfo, value: Any) -> Coerced:
 def _one_of(info: FieldInfo, value: str) -> str:
     if info.choices is None or value in info.choices:
         return value
-    near = meant_word(info.name, value, info.choices) or nearest(value, info.choices, cutoff=0.5)
-    raise CoerceError(f"{info.name} contains the unknown value '{value}'{_choices_hint(info)}", near)
+    hint = _choices_hint(info)
+    raise CoerceError(f"{info.name} contains the unknown value '{value}'{hint}", _near(info, value))
+
+
+def _near(info: FieldInfo, value: str) -> str | None:
+    choices = info.choices or ()
+    return meant_word(info.name, value, choices) or nearest(value, choices, cutoff=0.5)
+
+
+def _read(info: FieldInfo, was: Any, value: Any, said: str | None = None) -> Coerced:
+    return Coerced(value, f"{info.name} was {_said(was)}; read as {_show(value) if said is None else said}")
 
 
 def numbers_in_text(value: Any) -> float | None:
@@ -312,14 +298,8 @@ def _default(info: FieldInfo) -> Any:
 
 def kind_of(value: Any) -> str:
     """Return YAML's name for the type of a value."""
-    return {
-        dict: "mapping",
-        list: "list",
-        str: "text",
-        bool: "true/false",
-        int: "number",
-        float: "number",
-    }.get(type(value), type(value).__name__)
+    names = {dict: "mapping", list: "list", str: "text", bool: "true/false", int: "number", float: "number"}
+    return names.get(type(value), type(value).__name__)
 
 
 def _said(value: Any) -> str:
