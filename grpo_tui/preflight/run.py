@@ -15,10 +15,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from grpo_tui.config.plan import Plan
+from grpo_tui.config.plan.making import Plan
 from grpo_tui.config.resolve import Inspected, inspect_stage, of_stage
 from grpo_tui.config.run_config import RunConfig, stamps_of
 from grpo_tui.config.settings import Settings
+from grpo_tui.core.closing import Closing
 from grpo_tui.core.findings import Finding, errors_of
 from grpo_tui.preflight.advice import advice, checklist
 from grpo_tui.preflight.checker import CheckCancelledError, Checked, Checker
@@ -29,13 +30,7 @@ from grpo_tui.preflight.model_findings import facts_findings
 from grpo_tui.preflight.planning import plan_findings, plan_of
 from grpo_tui.preflight.report import PARTS, Part, Preflight, in_order
 from grpo_tui.preflight.rewards import LIMIT_S, RewardLook, look_at_rewards
-from grpo_tui.preflight.static import (
-    Launch,
-    known_steps,
-    reach_findings,
-    static_check,
-    unexplained,
-)
+from grpo_tui.preflight.static import Launch, known_steps, reach_findings, static_check, unexplained
 from grpo_tui.rewards.consent import NOT_RUN
 from grpo_tui.rewards.lab import Lab
 
@@ -113,44 +108,29 @@ def _check(
     if not settings.fields:
         return first
     root = start.root or root_of(settings, inspected.file)
-    flight = _Flight(first, settings, start, machine, root, tuple(parts), tell or (lambda so_far: None))
+    tell, cancel = tell or (lambda so_far: None), cancel or threading.Event()
+    held = (tuple(parts), tell, progress, cancel, memory, children)
+    flight = _Flight(first, settings, start, machine, root, *held)
     flight.say()
     flight.reached = tuple(reach_findings(settings, start, machine))
     flight.say()
     if inspected.config is not None and any(part in LOADING for part in parts):
-        asking = _Asking(children, progress, cancel or threading.Event(), memory)
-        _load(flight, inspected.config, asking)
+        _load(flight, inspected.config)
     return flight.result()
 
 
-class Children:
+class Children(Closing):
     """Processes for data and rewards, started when first needed; a context manager."""
 
     def __init__(self) -> None:
         self.checker: Checker | None = None
         self.lab: Lab | None = None
 
-    def __enter__(self) -> Children:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
     def close(self) -> None:
         """End both processes."""
-        checker, lab, self.checker, self.lab = self.checker, self.lab, None, None
-        if checker is not None:
-            checker.close()
-        if lab is not None:
-            lab.close()
-
-
-@dataclass(frozen=True, slots=True)
-class _Asking:
-    children: Children
-    progress: Progress | None
-    cancel: threading.Event
-    memory: Memory
+        held, self.checker, self.lab = (self.checker, self.lab), None, None
+        for one in filter(None, held):
+            one.close()
 
 
 @dataclass(slots=True)
@@ -162,6 +142,10 @@ class _Flight:
     root: Path
     parts: tuple[Part, ...]
     tell: Tell
+    progress: Progress | None
+    cancel: threading.Event
+    memory: Memory
+    children: Children
     reached: tuple[Finding, ...] = ()
     facts: Facts = field(default_factory=Facts)
     checked: tuple[Finding, ...] = ()
@@ -221,9 +205,9 @@ def _unsaid(found: Sequence[Finding], before: Sequence[Finding]) -> list[Finding
     return [f for f in found if not (known and f.id == "rewards.not-tried")]
 
 
-def _load(flight: _Flight, config: RunConfig, asking: _Asking) -> None:
+def _load(flight: _Flight, config: RunConfig) -> None:
     """Check model, data and rewards in parallel processes."""
-    memory, cancel = asking.memory, asking.cancel
+    memory, cancel, children = flight.memory, flight.cancel, flight.children
     key = memory.key(config, flight.settings.world_size)
     known = memory.rewards.get(key)
     beside: threading.Thread | None = None
@@ -231,12 +215,12 @@ def _load(flight: _Flight, config: RunConfig, asking: _Asking) -> None:
         flight.rewards = known
         flight.done.append("rewards")
     elif "rewards" in flight.parts:
-        lab = asking.children.lab = asking.children.lab or Lab(limit_s=LIMIT_S)
-        beside = threading.Thread(target=_rewards, args=(flight, config, lab, asking, key), daemon=True)
+        lab = children.lab = children.lab or Lab(limit_s=LIMIT_S)
+        beside = threading.Thread(target=_rewards, args=(flight, config, lab, key), daemon=True)
         beside.start()
     try:
         if "model" in flight.parts or "data" in flight.parts:
-            _facts(flight, config, asking, key)
+            _facts(flight, config, key)
         while beside is not None and beside.is_alive() and not cancel.is_set():
             beside.join(WAIT_S)
     except BaseException:
@@ -244,31 +228,31 @@ def _load(flight: _Flight, config: RunConfig, asking: _Asking) -> None:
         raise
     finally:
         if cancel.is_set() and beside is not None and beside.is_alive():
-            asking.children.lab = None  # it may still be starting; its thread closes it
+            children.lab = None  # it may still be starting; its thread closes it
     if flight.trouble is not None:
         raise flight.trouble
 
 
-def _rewards(flight: _Flight, config: RunConfig, lab: Lab, asking: _Asking, key: str) -> None:
+def _rewards(flight: _Flight, config: RunConfig, lab: Lab, key: str) -> None:
     """Try the rewards. Runs in a separate thread, and closes `lab` if the check was cancelled."""
     try:
-        found = look_at_rewards(config, flight.settings, lab, asking.cancel, asking.progress)
-        if asking.cancel.is_set():
+        found = look_at_rewards(config, flight.settings, lab, flight.cancel, flight.progress)
+        if flight.cancel.is_set():
             return
         if found.looked:
-            keep(asking.memory.rewards, key, found)
+            keep(flight.memory.rewards, key, found)
         flight.rewards = found
         flight.done.append("rewards")
         flight.say()
     except Exception as error:  # re-raised by the waiting thread
         flight.trouble = error
     finally:
-        if asking.cancel.is_set():
+        if flight.cancel.is_set():
             lab.close()
 
 
-def _facts(flight: _Flight, config: RunConfig, asking: _Asking, key: str) -> None:
-    known = asking.memory.checked.get(key)
+def _facts(flight: _Flight, config: RunConfig, key: str) -> None:
+    known = flight.memory.checked.get(key)
     if known is None:
         wanted = (["data"] if "data" in flight.parts else []) + ["model", "tokenizer"]
 
@@ -276,20 +260,14 @@ def _facts(flight: _Flight, config: RunConfig, asking: _Asking, key: str) -> Non
             flight.facts, flight.checked = checked.facts, checked.findings
             flight.say()
 
-        children = asking.children
-        children.checker = children.checker or Checker()
-        children.checker.listen(asking.progress, asking.cancel)
+        checker = flight.children.checker = flight.children.checker or Checker()
+        checker.listen(flight.progress, flight.cancel)
         try:
-            known = children.checker.check(
-                config,
-                settings=flight.settings,
-                parts=wanted,
-                tell=take,
-            )
+            known = checker.check(config, settings=flight.settings, parts=wanted, tell=take)
         except CheckCancelledError:
             return
         if not any(f.id in ("checker.failed", NOT_RUN) for f in known.findings):
-            keep(asking.memory.checked, key, known)
+            keep(flight.memory.checked, key, known)
     flight.facts, flight.checked = known.facts, known.findings
     flight.done += [part for part in ("model", "data") if part in flight.parts]
     flight.say()

@@ -47,25 +47,22 @@ class Hub:
         """Locate a model."""
         if os.path.isdir(name):
             return _in_folder(name, Path(name))
-        if _is_path(name):
-            return Whereabouts(name, "missing", problem=f"no such folder: {name}")
-        if len(name) > LONGEST_HUB_NAME:
-            return Whereabouts(name, "missing", problem=_no_name(one_line(name, 80)))
         return self._once("model", name, revision, lambda: _cached_model(name, revision))
 
     def dataset(self, name: str, revision: str = "main") -> Whereabouts:
         """Locate a dataset that is not a file."""
         if os.path.isdir(name):
             return Whereabouts(name, "folder", name, _size(Path(name), everything=True), 0)
-        if _is_path(name):
-            return Whereabouts(name, "missing", problem=f"no such file or folder: {name}")
-        if len(name) > LONGEST_HUB_NAME:
-            return Whereabouts(name, "missing", problem=_no_name(one_line(name, 80)))
         return self._once("dataset", name, revision, lambda: _cached_dataset(name))
 
     def _once(
         self, kind: str, name: str, revision: str, cached: Callable[[], Whereabouts | None]
     ) -> Whereabouts:
+        if name.startswith(("/", "./", "../", "~")) or name.count("/") > 1:
+            what = "folder" if kind == "model" else "file or folder"
+            return Whereabouts(name, "missing", problem=f"no such {what}: {name}")
+        if len(name) > LONGEST_HUB_NAME:
+            return Whereabouts(name, "missing", problem=_no_name(one_line(name, 80)))
         key = (kind, name, revision)
         if key not in self._known:
             self._known[key] = cached() or self._asked(kind, name, revision)
@@ -84,19 +81,15 @@ class Hub:
             told = _refusal(kind, name, error)
             if told is not None:
                 return told
-            place = str(constants.ENDPOINT)
-            why = (
-                f"within {ASK_S:.0f} s" if isinstance(error, TimeoutError | queue.Empty) else _sentence(error)
-            )
-            joint = "" if why.startswith("within") else ": "
-            self._silent = f"{place} could not be reached{joint or ' '}{why}"
+            late = isinstance(error, TimeoutError | queue.Empty)
+            why = f" within {ASK_S:.0f} s" if late else f": {_sentence(error)}"
+            self._silent = f"{constants.ENDPOINT} could not be reached{why}"
             self._offline.enter_context(offline())
             return self._unreachable(name)
 
     def _unreachable(self, name: str) -> Whereabouts:
-        return Whereabouts(
-            name, "unreachable", free_bytes=_free(), problem=f"{name} is not on this machine; {self._silent}"
-        )
+        problem = f"{name} is not on this machine; {self._silent}"
+        return Whereabouts(name, "unreachable", free_bytes=_free(), problem=problem)
 
 
 @contextmanager
@@ -129,18 +122,13 @@ def offline() -> Iterator[None]:
 def _in_folder(name: str, folder: Path) -> Whereabouts:
     size = _size(folder)
     if not any((folder / mark).is_file() for mark in _CONFIGS):
-        return Whereabouts(
-            name, "broken", str(folder), size, 0, problem=f"{folder} has no config.json, so it is not a model"
-        )
+        problem = f"{folder} has no config.json, so it is not a model"
+        return Whereabouts(name, "broken", str(folder), size, 0, problem=problem)
     lacking = _lacking(folder)
     problem = f"{folder} lacks {lacking}" if lacking else ""
-    cut = (
-        []
-        if problem
-        else [p.name for p in sorted(folder.glob("*.safetensors")) if not whole_safetensors(p.resolve())]
-    )
-    if cut:
-        problem = f"{cut[0]} in {folder} is incomplete: writing or downloading it did not finish"
+    files = () if problem else sorted(folder.glob("*.safetensors"))
+    if cut := next((file.name for file in files if not whole_safetensors(file.resolve())), ""):
+        problem = f"{cut} in {folder} is incomplete: writing or downloading it did not finish"
     return Whereabouts(name, "broken" if problem else "folder", str(folder), size, 0, _free(folder), problem)
 
 
@@ -194,11 +182,8 @@ def _size(folder: Path, *, everything: bool = False) -> int:
         kinds = {p.suffix for p in files}
         weights = next((kind for kind in _WEIGHTS if kind in kinds), "")
         apart = ("optimizer", "scheduler", "rng_state", "training_args")
-        files = [
-            p
-            for p in files
-            if (p.suffix not in _WEIGHTS or p.suffix == weights) and not p.name.startswith(apart)
-        ]
+        unread = set(_WEIGHTS) - {weights}
+        files = [p for p in files if p.suffix not in unread and not p.name.startswith(apart)]
     return sum(p.stat().st_size for p in files)
 
 
@@ -253,10 +238,6 @@ def _refusal(kind: str, name: str, error: Exception) -> Whereabouts | None:
 
 def _no_name(name: str) -> str:
     return f"{name} is neither a local folder nor a valid name on the hub"
-
-
-def _is_path(name: str) -> bool:
-    return name.startswith(("/", "./", "../", "~")) or name.count("/") > 1
 
 
 def _within(limit_s: float, call: Callable[[], T]) -> T:
