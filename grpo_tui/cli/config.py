@@ -13,7 +13,7 @@ from grpo_tui.cli.errors import FAILED, OK, CommandError, reported
 from grpo_tui.cli.plain import print_json, terminal_width
 from grpo_tui.cli.saved_run import saved_run
 from grpo_tui.cli.words import refuse_unused
-from grpo_tui.config.advice import advice_on, advice_page, search_fields
+from grpo_tui.config.advice import ADVICE, advice_page, search_fields
 from grpo_tui.config.coerce import CoerceError
 from grpo_tui.config.config_diff import Diff, Side, diff, unified
 from grpo_tui.config.draft import ChangedOnDiskError, Draft
@@ -144,7 +144,7 @@ def _field_lines_short(value: FieldValue) -> Iterator[str]:
     """Return a field as one line with name, value and advice, or as two on a narrow terminal."""
     width = max(60, terminal_width()) - 1
     shown = f"{_shown(value.value, 30)} ({value.origin})" if value.origin != "default" else value.default
-    advice = advice_on(value.name)
+    advice = ADVICE.get(value.name)
     about = advice.choose if advice is not None else value.info.help
     if width >= 120:
         yield one_line(f"  {value.name:38} {one_line(shown, 34):34}  {about}", width)
@@ -163,7 +163,7 @@ def field_lines(value: FieldValue) -> Iterator[str]:
         line = f", line {value.line}" if value.line else ""
         yield f"  now      {_shown(value.value, width)} ({value.origin}{line})"
     yield from _paragraph("help", value.info.help, width)
-    advice = advice_on(value.name)
+    advice = ADVICE.get(value.name)
     if advice is None:
         if value.info.choices:
             yield from _paragraph("choices", ", ".join(value.info.choices), width)
@@ -184,7 +184,7 @@ def _paragraph(title: str, text: str, width: int) -> Iterator[str]:
 
 
 def _field_json(value: FieldValue) -> dict[str, Any]:
-    advice = advice_on(value.name)
+    advice = ADVICE.get(value.name)
     return {
         "name": value.name,
         "group": value.group,

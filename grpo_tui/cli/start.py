@@ -24,7 +24,7 @@ from grpo_tui.config.draft_file import DraftFileError, read_text
 from grpo_tui.config.resolve import inspect_config, inspect_saved, startable
 from grpo_tui.config.reward_list import about_rewards
 from grpo_tui.config.run_config import ConfigError, RunConfig, describe
-from grpo_tui.config.stages import end_of_stage, first_stage, stage_at
+from grpo_tui.config.stages import end_of_stage, stage_at
 from grpo_tui.core.stages import StageNow
 from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.present.formatting import plural
@@ -236,7 +236,7 @@ def _new(parsed: Any) -> Start:
     config, source = _config(parsed, world_size(launcher))
     root = _root_of(parsed, config, source)
     with reported(ConfigError):
-        first, stage = first_stage(config, size=world_size(launcher), force=getattr(parsed, "force", False))
+        first, stage = stage_at(config, size=world_size(launcher), force=getattr(parsed, "force", False))
     spec = RunSpec(
         first.to_json(), launcher=launcher, rewards_set=about_rewards(parsed.overrides), stage=stage
     )

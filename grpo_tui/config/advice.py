@@ -98,11 +98,6 @@ ADVICE: Mapping[str, FieldAdvice] = MappingProxyType(_read())
 """By field, with dotted names for keys of the section."""
 
 
-def advice_on(name: str) -> FieldAdvice | None:
-    """Return the advice on a field, or None."""
-    return ADVICE.get(name)
-
-
 def choice_advice(name: str, value: str) -> FieldChoice | None:
     """Return the advice on one value of an enumerated field, or None."""
     advice = ADVICE.get(name)

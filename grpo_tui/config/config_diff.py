@@ -24,6 +24,8 @@ from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.trl_fields import NoDefault
 from grpo_tui.config.yaml_edit import same
 from grpo_tui.config.yaml_edit_values import block_lines
+from grpo_tui.core.exchange import plain
+from grpo_tui.core.statistics import is_number
 
 Kind = Literal["changed", "added", "removed"]
 _ABSENT = object()
@@ -44,10 +46,6 @@ class DiffRow:
     here: Any
     there: Any
     kind: Kind
-
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON data."""
-        return {"field": self.field, "here": self.here, "there": self.there, "kind": self.kind}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +112,7 @@ class Diff:
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON data."""
-        return {"here": self.here, "there": self.there, "rows": [row.to_json() for row in self.rows]}
+        return {"here": self.here, "there": self.there, "rows": [plain(row) for row in self.rows]}
 
 
 def diff(draft: Draft | Side, against: Side) -> Diff:
@@ -147,6 +145,10 @@ def _said(value: FieldValue) -> Any:
     return value.value if value.differs else _ABSENT
 
 
+def _deep(values: list[Any]) -> bool:
+    return any(isinstance(value, (dict, list)) for value in values)
+
+
 def _rows(field: str, here: Any, there: Any) -> Iterator[DiffRow]:
     if here is _ABSENT and there is _ABSENT:
         return
@@ -162,13 +164,5 @@ def _rows(field: str, here: Any, there: Any) -> Iterator[DiffRow]:
     elif isinstance(here, list) and isinstance(there, list) and len(here) == len(there) and _deep(here):
         for index, (mine, theirs) in enumerate(zip(here, there, strict=True)):
             yield from _rows(f"{field}.{index}", mine, theirs)
-    elif not same(here, there) and not (_is_number(here) and _is_number(there) and here == there):
+    elif not same(here, there) and not (is_number(here) and is_number(there) and here == there):
         yield DiffRow(field, here, there, "changed")
-
-
-def _deep(values: list[Any]) -> bool:
-    return any(isinstance(value, (dict, list)) for value in values)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)

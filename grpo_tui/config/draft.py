@@ -71,16 +71,6 @@ class History:
         """The current text."""
         return self._texts[self._at]
 
-    @property
-    def can_undo(self) -> bool:
-        """Whether there is an earlier text."""
-        return self._at > 0
-
-    @property
-    def can_redo(self) -> bool:
-        """Whether there is a later text."""
-        return self._at + 1 < len(self._texts)
-
     def push(self, text: str, *, typed: bool = False) -> bool:
         """Add a text and return whether it differs. Consecutive typed keys share one undo step."""
         if text == self.text:
@@ -90,7 +80,7 @@ class History:
         goes_on = (
             change is not None
             and self._typing is not None
-            and not self.can_redo
+            and self._at + 1 == len(self._texts)
             and self._typing[:2] == (change[0], change[2])
             and now - self._typing[2] <= PAUSE_S
         )
@@ -106,19 +96,17 @@ class History:
 
     def undo(self) -> bool:
         """Go back one step. Return False if there is none."""
-        self._typing = None
-        if not self.can_undo:
-            return False
-        self._at -= 1
-        return True
+        return self._go(-1)
 
     def redo(self) -> bool:
         """Go forward one step. Return False if there is none."""
+        return self._go(1)
+
+    def _go(self, by: int) -> bool:
         self._typing = None
-        if not self.can_redo:
-            return False
-        self._at += 1
-        return True
+        there = 0 <= self._at + by < len(self._texts)
+        self._at += by if there else 0
+        return there
 
     def settle(self) -> None:
         """End the current typing step, for example on save."""
@@ -249,24 +237,18 @@ def value_of_words(key: str, words: str) -> Any:
         CoerceError: The text does not fit the field. May hold a suggestion.
     """
     info = all_fields().get(key)
-    if info is not None and info.choices is None and kinds_of(info.annotation) <= {"str", "none"}:
-        return words if "\n" in words else words.strip()
-    below = key != top_field(key)
-    if below and key.rpartition(".")[2] in _TEXT_PARTS and key.startswith((f"{SECTION}.", "datasets.")):
+    is_text = info is not None and info.choices is None and kinds_of(info.annotation) <= {"str", "none"}
+    below = key != top_field(key) and key.startswith((f"{SECTION}.", "datasets."))
+    if is_text or (below and key.rpartition(".")[2] in _TEXT_PARTS):
         return words if "\n" in words else words.strip()
     try:
         value, plain = yaml_lines.parse_value(words)
     except yaml_lines.YamlError as error:
         raise CoerceError(f"{key} cannot be read: {error.message}") from error
     if info is None or info.owner == SECTION:
-        return _number_meant(value) if plain else value
+        number = numbers_in_text(value) if plain else None  # `1e-5`, which YAML 1.1 reads as a string
+        return value if number is None else number
     return coerce(info, value).value
-
-
-def _number_meant(value: Any) -> Any:
-    """Convert `1e-5`, which YAML 1.1 reads as a string, to a number."""
-    number = numbers_in_text(value)
-    return value if number is None else number
 
 
 UNTITLED = "untitled.yaml"
@@ -371,16 +353,6 @@ class Draft:
         """Whether the text differs from the saved one. Without a file, whether there is any text."""
         return self.text != (self.saved_text or "") or (self.saved_text is None and bool(self.text))
 
-    @property
-    def can_undo(self) -> bool:
-        """Whether `undo` has something to do."""
-        return self._history.can_undo
-
-    @property
-    def can_redo(self) -> bool:
-        """Whether `redo` has something to do."""
-        return self._history.can_redo
-
     def replace_text(self, text: str) -> bool:
         """Replace the text by that of an editor, valid or not. Consecutive typed keys share one undo step."""
         return self._moved(self._history.push(text, typed=True))
@@ -449,8 +421,7 @@ class Draft:
 
     def has(self, key: str | Sequence[str | int]) -> bool:
         """Return whether a key is in the text."""
-        absent = object()
-        return get_value(self._readable_values(), split_key(key), absent) is not absent
+        return self.get(key, _ABSENT) is not _ABSENT
 
     def get(self, key: str | Sequence[str | int], otherwise: Any = None) -> Any:
         """Return a value as written in the text: before `--set` and not converted to its field's type."""
@@ -485,9 +456,8 @@ class Draft:
         seen = self.inspected
         if self.problem is not None and self._values is not None:
             return self._values[1]
-        key = (seen, self.preset)
         if self._values is None or self._values[0][0] is not seen or self._values[0][1] != self.preset:
-            self._values = (key, field_values(seen, self._preset(), self.overrides))
+            self._values = ((seen, self.preset), field_values(seen, self._preset(), self.overrides))
         return self._values[1]
 
     def override(self, overrides: Sequence[str]) -> None:

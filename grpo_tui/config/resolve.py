@@ -235,11 +235,8 @@ def inspect_saved(
 
     File names are resolved from where it was first loaded.
     """
-    document = yaml_lines.YamlDocument(copy.deepcopy(config.raw))
-    cwd = Path(config.cwd or Path.cwd())
-    places = Places(config.path.parent if config.path is not None else cwd, cwd)
-    found = _inspect(document, config.path, places, overrides, world_size)
-    return _of_origin(found, config)
+    document, places = _stored(config)
+    return _of_origin(_inspect(document, config.path, places, overrides, world_size), config)
 
 
 def inspect_stage(config: RunConfig, place: int, first: int = 0, *, world_size: WorldSize = 1) -> Inspected:
@@ -251,11 +248,16 @@ def inspect_stage(config: RunConfig, place: int, first: int = 0, *, world_size: 
         first: Step after which the stage begins.
         world_size: As for `load_config`.
     """
-    document = yaml_lines.YamlDocument(copy.deepcopy(config.raw))
-    cwd = Path(config.cwd or Path.cwd())
-    places = Places(config.path.parent if config.path is not None else cwd, cwd)
+    document, places = _stored(config)
     stage = config.section.stages[place]
     return _of_origin(_stage(document, config.path, places, world_size, stage, first), config)
+
+
+def _stored(config: RunConfig) -> tuple[yaml_lines.YamlDocument, Places]:
+    """Return a copy of a stored config's document, and where its file names are looked up."""
+    cwd = Path(config.cwd or Path.cwd())
+    places = Places(config.path.parent if config.path is not None else cwd, cwd)
+    return yaml_lines.YamlDocument(copy.deepcopy(config.raw)), places
 
 
 def _of_origin(found: Inspected, config: RunConfig) -> Inspected:
@@ -453,14 +455,12 @@ class _Resolver:
             # Store the meaning, so that the saved values are read the same without the file's quotes.
             self.document.values[info.name] = copy.deepcopy(value)
         if info.name == "model_init_kwargs" and isinstance(value, dict) and "torch_dtype" in value:
-            self._add(
-                "config.removed-key",
-                "error",
-                "model_init_kwargs.torch_dtype",
+            message = (
                 "Rename model_init_kwargs.torch_dtype to dtype: TRL ignores the old name silently and loads "
-                "the model in float32",
-                Fix("model_init_kwargs.dtype", str(value["torch_dtype"]).removeprefix("torch.")),
+                "the model in float32"
             )
+            fix = Fix("model_init_kwargs.dtype", str(value["torch_dtype"]).removeprefix("torch."))
+            self._add("config.removed-key", "error", "model_init_kwargs.torch_dtype", message, fix)
         if info.name == "datasets" and isinstance(value, list):
             return [self._mixture_entry(index, dict(entry)) for index, entry in enumerate(value)]
         if isinstance(value, str) and value and info.name in _MODEL_PATHS:
@@ -483,13 +483,9 @@ class _Resolver:
             self._old_number(where, item)
             number = numbers_in_text(item)
             if number is not None and where in self.document.plain:
-                self._add(
-                    "config.coerced",
-                    "info",
-                    ".".join(map(str, where)),
-                    f"{'.'.join(map(str, where))} was the text '{item}'; read as {number!r}",
-                    Fix(".".join(map(str, where)), number),
-                )
+                dotted = ".".join(map(str, where))
+                message = f"{dotted} was the text '{item}'; read as {number!r}"
+                self._add("config.coerced", "info", dotted, message, Fix(dotted, number))
                 item = number
             read[key] = self._nested(item, where) if isinstance(item, dict) else item
         return read
@@ -526,27 +522,13 @@ class _Resolver:
                 dotted = f"datasets.{index}.{key}"
                 message = message.replace(f"unknown key {key}", f"unknown key {key} in `datasets:`")
                 nested = Fix(f"datasets.{index}.{fix.field}", fix.value) if fix is not None else None
-                self.findings.append(
-                    Finding(
-                        "config.unknown-key",
-                        "error",
-                        dotted,
-                        self.document.line("datasets", index, key),
-                        message,
-                        nested,
-                    )
-                )
+                line = self.document.line("datasets", index, key)
+                self.findings.append(Finding("config.unknown-key", "error", dotted, line, message, nested))
         if not isinstance(entry.get("path"), str):
-            self.findings.append(
-                Finding(
-                    "config.type",
-                    "error",
-                    f"datasets.{index}.path",
-                    self.document.line("datasets", index),
-                    f"datasets.{index} needs a path: a Hub name, a folder, or a format such as json with "
-                    "data_files",
-                )
-            )
+            key, line = f"datasets.{index}.path", self.document.line("datasets", index)
+            message = f"datasets.{index} needs a path: a Hub name, a folder, or a format such as json with "
+            message += "data_files"
+            self.findings.append(Finding("config.type", "error", key, line, message))
             return entry
         entry["path"] = self.places.existing_path(entry["path"])
         files = entry.get("data_files")

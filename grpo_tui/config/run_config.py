@@ -22,6 +22,7 @@ from grpo_tui.core.findings import Finding, errors_first
 from grpo_tui.core.text import safe
 
 _PAIRS = "__pairs__"
+_ARGUMENTS = ("grpo", "model_args", "script", "mixture")
 _SECRET_WORDS = ("token", "key", "apikey", "secret", "password", "credential")
 _KEY_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 """Words of a key in any style: `hub_token`, `api-key`, `hfToken`, `HF_TOKEN`."""
@@ -106,10 +107,7 @@ class RunConfig:
         return {
             "path": str(self.path) if self.path is not None else None,
             "model": self.model,
-            "grpo": _pack(self.grpo),
-            "model_args": _pack(self.model_args),
-            "script": _pack(self.script),
-            "mixture": _pack(self.mixture),
+            **{name: _pack(getattr(self, name)) for name in _ARGUMENTS},
             "section": _pack(self.section.to_json()),
             "findings": [finding.to_json() for finding in self.findings],
             "raw": _pack(self.raw),
@@ -148,10 +146,7 @@ class RunConfig:
         return cls(
             path=Path(data["path"]) if data["path"] is not None else None,
             model=data["model"],
-            grpo=_unpack(data["grpo"]),
-            model_args=_unpack(data["model_args"]),
-            script=_unpack(data["script"]),
-            mixture=_unpack(data["mixture"]),
+            **{name: _unpack(data[name]) for name in _ARGUMENTS},
             section=Section.from_json(_unpack(data["section"])),
             findings=tuple(rebuilt(Finding, item) for item in data["findings"]),
             raw=_unpack(data["raw"]),

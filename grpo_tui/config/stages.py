@@ -11,36 +11,22 @@ from grpo_tui.config.trl_fields import load_fields
 from grpo_tui.core.stages import StageNow
 
 
-def first_stage(
-    base: RunConfig, *, size: int | None = 1, force: bool = False
-) -> tuple[RunConfig, StageNow | None]:
-    """Return what a new run trains first: a config, and its stage if the config has stages.
-
-    Args:
-        size: Number of training processes, None when unknown.
-        force: Accept errors, as long as a config results.
-
-    Raises:
-        ConfigError: The stage cannot train.
-    """
-    return stage_at(base, None, 0, size=size, force=force)
-
-
 def stage_at(
     base: RunConfig,
-    before: StageNow | None,
-    step: int,
+    before: StageNow | None = None,
+    step: int = 0,
     *,
     marker: Mapping[str, Any] | None = None,
     size: int | None = 1,
     force: bool = False,
 ) -> tuple[RunConfig, StageNow | None]:
-    """Return what a run trains from a checkpoint of this step on.
+    """Return what a run trains from a checkpoint of this step on, or first: a config, and its stage if any.
 
     Args:
         before: The stage that trained last; None if there was none.
         marker: What the checkpoint says about itself, for `end_of_stage`.
-        size, force: As for `first_stage`.
+        size: Number of training processes, None when unknown.
+        force: Accept errors, as long as a config results.
 
     Raises:
         ConfigError: The stage cannot train.

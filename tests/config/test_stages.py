@@ -13,7 +13,7 @@ from grpo_tui.cli.errors import CommandError
 from grpo_tui.cli.start import _refuse_done
 from grpo_tui.config.resolve import inspect_config, load_config
 from grpo_tui.config.run_config import RunConfig
-from grpo_tui.config.stages import first_stage, next_stage, settings_changed, stage_at
+from grpo_tui.config.stages import next_stage, settings_changed, stage_at
 from grpo_tui.core.stages import stage_from
 from grpo_tui.store.checkpoints import Verdict, reference_of
 from grpo_tui.store.layout import RunFolder
@@ -51,7 +51,7 @@ def test_each_stage_trains_the_config_with_its_own_settings(tmp_path: Path) -> N
     assert base.grpo["max_steps"] == 100
     assert RunConfig.from_json(json.dumps(base.to_json())) == base
 
-    config, now = first_stage(base)
+    config, now = stage_at(base)
     assert now is not None
     assert (now.name, now.start, now.limit, now.later, now.is_last) == ("format", 0, 30, 70, False)
     assert config.script["reward_funcs"] == ["think_format_reward"]
@@ -80,7 +80,7 @@ def test_a_checkpoint_belongs_to_the_stage_that_trains_on_from_it(
     tmp_path: Path, step: int, name: str, starts: tuple[int, ...]
 ) -> None:
     base = load(tmp_path)
-    second = next_stage(first_stage(base)[1], 12, "")[1]  # type: ignore[arg-type]
+    second = next_stage(stage_at(base)[1], 12, "")[1]  # type: ignore[arg-type]
     now = stage_at(base, second, step)[1]
     assert now is not None
     assert (now.name, now.starts) == (name, starts)
@@ -105,14 +105,14 @@ def test_a_stage_ends_where_it_was_set_to_end_while_it_trained(
     marker = {
         part: {"max_steps": end} for part, end in (("settings", settings), ("live", live)) if end is not None
     }
-    now = stage_at(base, first_stage(base)[1], step, marker=marker)[1]
+    now = stage_at(base, stage_at(base)[1], step, marker=marker)[1]
     assert now is not None
     assert (now.name, now.starts) == (name, starts)
 
 
 def test_the_checkpoint_that_a_stage_ended_with_does_not_end_the_next(tmp_path: Path) -> None:
     base = load(tmp_path)
-    second = next_stage(first_stage(base)[1], 12, "")[1]  # type: ignore[arg-type]
+    second = next_stage(stage_at(base)[1], 12, "")[1]  # type: ignore[arg-type]
     marker = {"live": {"max_steps": 12}}
     now = stage_at(base, second, 12, marker=marker)[1]
     assert now is not None
@@ -127,7 +127,7 @@ def test_a_last_stage_is_finished_where_it_was_set_to_end(
 ) -> None:
     """Stage long begins after step 10 and has 50 steps."""
     base = load(tmp_path)
-    now = replace(first_stage(base)[1], starts=(0, 5, 10))  # type: ignore[type-var]
+    now = replace(stage_at(base)[1], starts=(0, 5, 10))  # type: ignore[type-var]
     marker = {"live": {"max_steps": live}} if live is not None else {}
     config, stage = stage_at(base, now, step, marker=marker)
     said = rf"has finished its {step} steps .* --set grpo_tui.stages.2.steps={more}$"
@@ -199,7 +199,7 @@ def test_the_reference_of_a_stage_is_the_checkpoint_that_it_began_with(tmp_path:
     - {{name: c, steps: 9}}
     """,
     )
-    now = first_stage(base)[1]
+    now = stage_at(base)[1]
     found = [now]
     for step in (9, 18):
         now = next_stage(now, step, "")[1]  # type: ignore[arg-type]

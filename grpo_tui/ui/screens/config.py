@@ -489,9 +489,9 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
 
     def _advice(self, name: str, value: FieldValue) -> tuple[str, ...]:
         """Return our advice on a field, and what its current value does."""
-        from grpo_tui.config.advice import advice_on, choice_advice
+        from grpo_tui.config.advice import ADVICE, choice_advice
 
-        advice = advice_on(name)
+        advice = ADVICE.get(name)
         if advice is None:
             return ()
         sentences = [f"{advice.choose} {advice.why}"]
