@@ -36,7 +36,7 @@ def accelerate_settings(words: Sequence[str]) -> dict[str, Any] | None:
     Raises:
         AccelerateFileError: The file cannot be read.
     """
-    path = _value(words, _FILE)
+    path = option_value(words, _FILE)
     body = _read(Path(path)) if path else {}
     if "--use_deepspeed" in words or "--use-deepspeed" in words:
         inner = dict(body.get("deepspeed_config") or {})
@@ -46,7 +46,7 @@ def accelerate_settings(words: Sequence[str]) -> dict[str, Any] | None:
             "offload_optimizer_device",
             "offload_param_device",
         ):
-            value = _value(words, (f"--{name}", f"--{name.replace('_', '-')}"))
+            value = option_value(words, (f"--{name}", f"--{name.replace('_', '-')}"))
             if value is not None:
                 inner[name] = int(value) if value.isdigit() else value
         body |= {"distributed_type": "DEEPSPEED", "deepspeed_config": inner}
@@ -63,7 +63,7 @@ def ranks_of(words: Sequence[str]) -> int | None:
     """
     if not words:
         return 1
-    text = _value(words, COUNTS)
+    text = option_value(words, COUNTS)
     if text is not None:
         return int(text) if text.isdigit() else None
     count = (accelerate_settings(words) or {}).get("num_processes")
@@ -122,7 +122,8 @@ def underscored(word: str) -> str:
     return "--" + word[2:].replace("-", "_") if word.startswith("--") else word
 
 
-def _value(words: Sequence[str], names: Sequence[str]) -> str | None:
+def option_value(words: Sequence[str], names: Sequence[str]) -> str | None:
+    """Return the value of the first of these options, None without one or for an option at the end."""
     for position, word in enumerate(words):
         name, equals, value = word.partition("=")
         if name in names:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from grpo_tui.config.coerce import kinds_of
 from grpo_tui.config.resolve import Inspected
@@ -164,6 +164,7 @@ def section_fields() -> Mapping[str, FieldInfo]:
     return MappingProxyType({**fields, "env": ENV_FIELD})
 
 
+_ABSENT = object()
 Origin = Literal["file", "preset", "default", "--set"]
 
 
@@ -182,13 +183,13 @@ class FieldValue:
     name: str
     info: FieldInfo
     group: str
+    kind: str
     matters: bool
+    default: str
     value: Any
     written: Any
     origin: Origin
     line: int | None
-    kind: str
-    default: str
     differs: bool
     findings: tuple[Finding, ...] = ()
 
@@ -220,10 +221,26 @@ def field_values(
         said.setdefault(field_of(finding) or "", []).append(finding)
     overridden = {top_field(text.partition("=")[0].strip()) for text in overrides}
     coerced = {name: value for part in inspected.settings.parts.values() for name, value in part.items()}
-    return {
-        name: _field_value(name, info, inspected, coerced, preset or {}, overridden, said.get(name, ()))
-        for name, info in all_fields().items()
-    }
+    document, found = inspected.settings.document, {}
+    for name, info in all_fields().items():
+        path, value = field_path(name), None if isinstance(info.default, NoDefault) else info.default
+        written, origin = get_value(document.values, path, _ABSENT), "default"
+        if written is not _ABSENT:
+            value, usual = coerced.get(name, written), get_value(preset or {}, path, _ABSENT)
+            is_preset = usual is not _ABSENT and same(usual, written)
+            origin = "--set" if name in overridden else "preset" if is_preset else "file"
+        found[name] = FieldValue(
+            name,
+            info,
+            *_described(name),
+            value=value,
+            written=None if written is _ABSENT else written,
+            origin=cast(Origin, origin),
+            line=document.lines.get(path),
+            differs=written is not _ABSENT and not _equal(value, info.default),
+            findings=tuple(said.get(name, ())),
+        )
+    return found
 
 
 def field_of(finding: Finding) -> str | None:
@@ -293,42 +310,6 @@ def default_in_words(info: FieldInfo) -> str:
     if info.default in ([], {}, ""):
         return "none"
     return str(info.default)
-
-
-def _field_value(
-    name: str,
-    info: FieldInfo,
-    inspected: Inspected,
-    coerced: Mapping[str, Any],
-    preset: Mapping[str, Any],
-    overridden: set[str],
-    findings: Sequence[Finding],
-) -> FieldValue:
-    group, kind, important, default = _described(name)
-    path = field_path(name)
-    absent = object()
-    written = get_value(inspected.settings.document.values, path, absent)
-    value = None if isinstance(info.default, NoDefault) else info.default
-    origin: Origin = "default"
-    if written is not absent:
-        value = coerced.get(name, written)
-        from_preset = get_value(preset, path, absent)
-        is_preset = from_preset is not absent and same(from_preset, written)
-        origin = "--set" if name in overridden else "preset" if is_preset else "file"
-    return FieldValue(
-        name=name,
-        info=info,
-        group=group,
-        matters=important,
-        value=value,
-        written=None if written is absent else written,
-        origin=origin,
-        line=inspected.settings.document.lines.get(path),
-        kind=kind,
-        default=default,
-        differs=written is not absent and not _equal(value, info.default),
-        findings=tuple(findings),
-    )
 
 
 def _equal(value: Any, default: Any) -> bool:

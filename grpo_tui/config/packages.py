@@ -14,15 +14,11 @@ from grpo_tui.config.settings import Settings
 from grpo_tui.core.findings import Finding
 
 TRACKERS: Mapping[str, tuple[str, ...]] = {
-    "wandb": ("wandb",),
-    "trackio": ("trackio",),
     "tensorboard": ("tensorboard", "tensorboardX"),
-    "mlflow": ("mlflow",),
-    "comet_ml": ("comet_ml",),
-    "neptune": ("neptune",),
-    "clearml": ("clearml",),
-    "swanlab": ("swanlab",),
-    "dvclive": ("dvclive",),
+    **{
+        name: (name,)
+        for name in ("wandb", "trackio", "mlflow", "comet_ml", "neptune", "clearml", "swanlab", "dvclive")
+    },
     "codecarbon": ("codecarbon",),
 }
 """Values of `report_to`, and the packages of which one must be installed."""
@@ -95,13 +91,9 @@ def package_findings(s: Settings, is_installed: Callable[[str], bool] = installe
         if tracker in TRACKERS:
             packages = list(TRACKERS[tracker])
             asked.append(("report_to", "none", tracker, packages, packages[0]))
+    said = "{} needs {}, which is not installed. Run `pip install {}`"
     return [
-        s.error(
-            "config.not-installed",
-            key,
-            f"{key} needs {name}, which is not installed. Run `pip install {wanted}`",
-            (key, instead),
-        )
+        s.error("config.not-installed", key, said.format(key, name, wanted), (key, instead))
         for key, instead, name, packages, wanted in asked
-        if not any(is_installed(package) for package in packages)
+        if not any(map(is_installed, packages))
     ]

@@ -90,26 +90,14 @@ def limits() -> Mapping[str, tuple[Range, ...]]:
     }
 
 
-_NOT_NEGATIVE = Range(0)
 _ABOVE_ZERO = Range(0, above=True)
-_NO_DROPOUT = Range(0, 1, below=True)
-
 RANGES: Mapping[str, Range] = {
     "max_steps": Range(1, also=(-1,), low="-1 trains num_train_epochs epochs"),
-    "learning_rate": _NOT_NEGATIVE,
-    "weight_decay": _NOT_NEGATIVE,
+    **dict.fromkeys(("learning_rate", "weight_decay", "beta", "epsilon", "epsilon_high"), Range(0)),
+    **dict.fromkeys(("logging_steps", "save_steps", "eval_steps"), _ABOVE_ZERO),
+    **dict.fromkeys(("delta", "sapo_temperature_neg", "sapo_temperature_pos"), _ABOVE_ZERO),
+    **dict.fromkeys(("eval_accumulation_steps", "save_total_limit", "lora_r", "lora_alpha"), Range(1)),
     "max_grad_norm": Range(0, infinite=True),
-    "logging_steps": _ABOVE_ZERO,
-    "save_steps": _ABOVE_ZERO,
-    "eval_steps": _ABOVE_ZERO,
-    "eval_accumulation_steps": Range(1),
-    "save_total_limit": Range(1),
-    "beta": _NOT_NEGATIVE,
-    "epsilon": _NOT_NEGATIVE,
-    "epsilon_high": _NOT_NEGATIVE,
-    "delta": _ABOVE_ZERO,
-    "sapo_temperature_neg": _ABOVE_ZERO,
-    "sapo_temperature_pos": _ABOVE_ZERO,
     "temperature": Range(
         0.01,
         100,
@@ -118,17 +106,11 @@ RANGES: Mapping[str, Range] = {
     ),
     "top_p": Range(0, 1, above=True, low="every completion of a prompt would be identical"),
     "top_entropy_quantile": Range(0, 1, above=True),
-    "lora_r": Range(1),
-    "lora_alpha": Range(1),
-    "lora_dropout": _NO_DROPOUT,
+    "lora_dropout": Range(0, 1, below=True),
 }
 """Ranges of values that make sense. TRL accepts others silently."""
 
-_STRATEGIES = {
-    "logging_steps": "logging_strategy",
-    "save_steps": "save_strategy",
-    "eval_steps": "eval_strategy",
-}
+_BY_STEPS = ("logging_steps", "save_steps", "eval_steps")
 
 
 def range_findings(s: Settings) -> list[Finding]:
@@ -150,7 +132,7 @@ def _refusing(s: Settings, name: str, value: Any) -> Iterator[Range]:
     info = s.fields.get(name)
     if info is None or not _is_number(value) or not kinds_of(info.annotation) & {"int", "float"}:
         return
-    if name in _STRATEGIES and s.strategy(_STRATEGIES[name]) != "steps":
+    if name in _BY_STEPS and s.strategy(name.replace("steps", "strategy")) != "steps":
         return  # only read with the strategy "steps"
     ours = [RANGES[name]] if name in RANGES else []
     for allowed in (*ours, *limits().get(name, ())):

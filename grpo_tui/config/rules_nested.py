@@ -205,11 +205,7 @@ ATTENTION = ("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flash_a
 
 _MODEL_RENAMED: dict[str, tuple[str, Any, str]] = {
     "use_flash_attention_2": ("attn_implementation", "flash_attention_2", "use attn_implementation"),
-    "use_auth_token": (
-        "model_init_kwargs.token",
-        REMOVE,
-        "run `hf auth login` instead",
-    ),
+    "use_auth_token": ("model_init_kwargs.token", REMOVE, "run `hf auth login` instead"),
     "load_in_4bit": ("load_in_4bit", True, "set it at the top level"),
     "load_in_8bit": ("load_in_8bit", True, "set it at the top level"),
     "use_cache": ("model_init_kwargs.use_cache", REMOVE, "TRL sets it"),
@@ -246,10 +242,32 @@ def _unknown(s: Settings, name: str, known: Collection[str]) -> Iterator[Finding
         return
     for key, value in s.mapping(name).items():
         if key not in known:
-            near = nearest(str(key), known)
-            hint = f". Did you mean {near}?" if near else f". Known keys: {_some(known)}"
-            fix = (f"{name}.{near}", value) if near else (f"{name}.{key}", REMOVE)
-            yield s.error("nested.unknown-key", f"{name}.{key}", f"unknown key {key} in {name}{hint}", fix)
+            yield misnamed(
+                s, name, key, value, known, f"unknown key {key} in {name}", f". Known keys: {_some(known)}"
+            )
+
+
+def misnamed(
+    s: Settings,
+    where: str,
+    key: str,
+    value: Any,
+    known: Collection[str],
+    message: str,
+    otherwise: str = "",
+    *,
+    cutoff: float = 0.6,
+) -> Finding:
+    """Return the error for an unknown key of a mapping.
+
+    Args:
+        message: What is wrong, without what may be meant.
+        otherwise: End of the message when no known key is similar. The fix then removes the key.
+    """
+    near = nearest(str(key).removeprefix("fsdp_"), known, cutoff)
+    hint = f". Did you mean {near}?" if near else otherwise
+    fix = (f"{where}.{near}", value) if near else (f"{where}.{key}", REMOVE)
+    return s.error("nested.unknown-key", f"{where}.{key}", message + hint, fix)
 
 
 def _some(known: Collection[str]) -> str:
@@ -295,20 +313,10 @@ def _attention(s: Settings) -> Iterator[Finding]:
         if not isinstance(value, str) or value in ATTENTION or "/" in value or value.startswith("paged|"):
             continue
         plain = value.lower().replace("-", "_")
-        near = {
-            "flash_attention": "flash_attention_2",
-            "fa2": "flash_attention_2",
-            "flash_attn": "flash_attention_2",
-            "flash_attn_2": "flash_attention_2",
-            "flash": "flash_attention_2",
-        }.get(plain) or nearest(plain, ATTENTION)
+        flash = ("flash_attention", "fa2", "flash_attn", "flash_attn_2", "flash")
+        near = "flash_attention_2" if plain in flash else nearest(plain, ATTENTION)
         hint = f". Did you mean {near}?" if near else f". Choices: {', '.join(ATTENTION)}, or a Hub kernel"
-        yield s.error(
-            "nested.attention",
-            field,
-            f"{field}: unknown value {value}{hint}",
-            (field, near) if near else (field, REMOVE),
-        )
+        yield s.error("nested.attention", field, f"{field}: unknown value {value}{hint}", (field, near))
 
 
 def _generation(s: Settings) -> Iterator[Finding]:
@@ -325,9 +333,8 @@ def _generation(s: Settings) -> Iterator[Finding]:
             message = f"Set {own} instead: {field} silently overrides {own} {yaml_said(s.get(own))}{behind}"
             yield s.warning("nested.elsewhere", field, message, (own, value))
         elif key == "do_sample" and not value:
-            message = (
-                f"{field} false makes all completions of a prompt identical, so no group teaches anything"
-            )
+            message = f"{field} false makes all completions of a prompt identical, so no group teaches "
+            message += "anything"
             yield s.error("nested.greedy", field, message, (field, REMOVE))
         elif key in ("num_return_sequences", "n") and is_number(value) and value > 1:
             message = (
@@ -348,14 +355,11 @@ def _unknown_generation(s: Settings, key: str, value: Any, vllm: bool) -> Iterat
     known = sampling_names() if vllm else generation_names()
     if not known or key in known:
         return
-    field, near = f"generation_kwargs.{key}", nearest(key, known, cutoff=0.7)
-    hint = f". Did you mean {near}?" if near else ""
     owner = "vLLM's SamplingParams" if vllm else "transformers' GenerationConfig, so nothing reads it"
     if vllm and key in generation_names():
         owner = "vLLM's SamplingParams (it is a transformers setting)"
-    fix = (f"generation_kwargs.{near}", value) if near else (field, REMOVE)
-    message = f"{field} is not a setting of {owner}{hint}"
-    yield s.error("nested.unknown-key", field, message, fix)
+    message = f"generation_kwargs.{key} is not a setting of {owner}"
+    yield misnamed(s, "generation_kwargs", key, value, known, message, cutoff=0.7)
 
 
 def _template(s: Settings) -> Iterator[Finding]:
@@ -398,18 +402,9 @@ def _scheduler(s: Settings) -> Iterator[Finding]:
         return
     for key, value in given.items():
         if key not in takes:
-            field = f"lr_scheduler_kwargs.{key}"
-            near = nearest(str(key), takes)
-            hint = (
-                f". Did you mean {near}?"
-                if near
-                else f"; it takes {_some(takes)}"
-                if takes
-                else "; it takes none"
-            )
-            fix = (f"lr_scheduler_kwargs.{near}", value) if near else (field, REMOVE)
-            message = f"lr_scheduler_type {kind} has no option {key}{hint}"
-            yield s.error("nested.unknown-key", field, message, fix)
+            message = f"lr_scheduler_type {kind} has no option {key}"
+            otherwise = f"; it takes {_some(takes) or 'none'}"
+            yield misnamed(s, "lr_scheduler_kwargs", key, value, takes, message, otherwise)
     for key in sorted(required - set(given)):
         message = f"lr_scheduler_type {kind} needs lr_scheduler_kwargs.{key}"
         steps = s.get("max_steps")

@@ -12,6 +12,7 @@ from typing import Any
 
 from grpo_tui.config.meant import nearest
 from grpo_tui.config.rules import NAMES, row_findings, yaml_said
+from grpo_tui.config.rules_nested import misnamed
 from grpo_tui.config.settings import REMOVE, Settings
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.text import one_line
@@ -67,11 +68,7 @@ def _fsdp_config(s: Settings, given: Mapping[str, Any]) -> Iterator[Finding]:
         plain = str(key).removeprefix("fsdp_")
         field = f"fsdp_config.{key}"
         if plain not in FSDP_NAMES:
-            near = nearest(plain, FSDP_NAMES)
-            hint = f". Did you mean {near}?" if near else ""
-            fix = (f"fsdp_config.{near}", given[plain]) if near else (field, REMOVE)
-            message = f"unknown key {field}{hint}"
-            yield s.error("nested.unknown-key", field, message, fix)
+            yield misnamed(s, "fsdp_config", key, given[plain], FSDP_NAMES, f"unknown key {field}")
         elif plain in _FIRST_VERSION and _version(given) == 2:
             yield s.unused(field, "it is a setting of FSDP 1, and version 2 is used")
     for key, known in (("auto_wrap_policy", _WRAPS), ("state_dict_type", _STATES)):
@@ -79,19 +76,13 @@ def _fsdp_config(s: Settings, given: Mapping[str, Any]) -> Iterator[Finding]:
         if value is not None and value not in known:
             field = f"fsdp_config.{key}"
             message = f"{field} must be one of {', '.join(known)}; it is {yaml_said(value)}"
-            yield s.error(
-                "sharded.fsdp-value", field, message, (field, nearest(str(value), known) or known[0])
-            )
+            fix = (field, nearest(str(value), known) or known[0])
+            yield s.error("sharded.fsdp-value", field, message, fix)
     if given.get("activation_checkpointing") and s.checkpointing:
-        message = (
-            "activation checkpointing is on twice, in fsdp_config and gradient_checkpointing, TRL's default"
-        )
-        yield s.error(
-            "config.conflict",
-            "fsdp_config.activation_checkpointing",
-            message,
-            ("gradient_checkpointing", False),
-        )
+        message = "activation checkpointing is on twice, in fsdp_config and gradient_checkpointing, "
+        message += "TRL's default"
+        field = "fsdp_config.activation_checkpointing"
+        yield s.error("config.conflict", field, message, ("gradient_checkpointing", False))
 
 
 def _saving(s: Settings) -> Iterator[Finding]:
@@ -99,9 +90,8 @@ def _saving(s: Settings) -> Iterator[Finding]:
     sharded = s.get("fsdp") and given.get("state_dict_type") == "SHARDED_STATE_DICT"
     if sharded and s.get("save_only_model"):
         message = "save_only_model cannot write SHARDED_STATE_DICT"
-        yield s.error(
-            "config.conflict", "save_only_model", message, ("fsdp_config.state_dict_type", "FULL_STATE_DICT")
-        )
+        fix = ("fsdp_config.state_dict_type", "FULL_STATE_DICT")
+        yield s.error("config.conflict", "save_only_model", message, fix)
 
 
 def _deepspeed(s: Settings) -> Iterator[Finding]:
@@ -112,12 +102,11 @@ def _deepspeed(s: Settings) -> Iterator[Finding]:
     if isinstance(value, str):
         try:
             body = json.loads(Path(value).expanduser().read_text(encoding="utf-8"))
-        except OSError as error:
-            message = f"deepspeed: {one_line(value, 120)} cannot be read: {error.strerror}"
-            yield s.error("sharded.deepspeed-file", "deepspeed", message)
-            return
-        except ValueError as error:
-            message = f"deepspeed: {one_line(value, 120)} is not valid JSON: {error}"
+        except (OSError, ValueError) as error:
+            why = f"is not valid JSON: {error}"
+            if isinstance(error, OSError):
+                why = f"cannot be read: {error.strerror}"
+            message = f"deepspeed: {one_line(value, 120)} {why}"
             yield s.error("sharded.deepspeed-file", "deepspeed", message)
             return
     if not isinstance(body, dict):

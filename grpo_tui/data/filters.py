@@ -104,6 +104,11 @@ def by_files(rows: Dataset, filters: Filters, origin: str, *, whole: bool) -> tu
 _KEY = "grpo_tui.filters"
 
 
+def answer_of(value: Any, spec: AnswerSpec) -> str | None:
+    """Return the reference answer in a value, None if there is none."""
+    return None if value is None else extract(str(value), spec.kind, spec.tag, spec.pattern)
+
+
 def is_missing(value: Any) -> bool:
     """Return whether a value is null, NaN, a blank text, or an empty list or mapping."""
     if isinstance(value, str):
@@ -135,15 +140,10 @@ def drop_nulls(
         )
 
     def lacks(row: dict[str, Any]) -> str | None:
-        for name in looked_at:
-            if is_missing(row[name]):
-                return name
-        if (
-            answer is not None
-            and extract(str(row[answer.source]), answer.kind, answer.tag, answer.pattern) is None
-        ):
+        missing = next((name for name in looked_at if is_missing(row[name])), None)
+        if missing is None and answer is not None and answer_of(row[answer.source], answer) is None:
             return f"{answer.source} (no {answer.kind} answer in it)"
-        return None
+        return missing
 
     if not hasattr(rows, "select"):
         return rows.filter(lambda row: lacks(row) is None), None, []
@@ -230,10 +230,7 @@ class LengthFilter:
         return (least is None or length >= least) and (most is None or length <= most)
 
     def _bounds(self) -> str:
-        parts = (
-            ("min_prompt_tokens", self._filters.min_prompt_tokens),
-            ("max_prompt_tokens", self._filters.max_prompt_tokens),
-        )
+        parts = ((name, getattr(self._filters, name)) for name in ("min_prompt_tokens", "max_prompt_tokens"))
         return ", ".join(f"{name} {value:,}" for name, value in parts if value is not None)
 
 
@@ -276,10 +273,8 @@ def load_tokenizer(config: RunConfig, *, fetch: bool = True) -> Any:
             local_files_only=not fetch,
         )
     except Exception as error:
-        first = str(error).strip().partition("\n")[0]
-        raise NoTokenizerError(
-            f"no tokenizer of {config.model} ({type(error).__name__}: {first[:200]})"
-        ) from error
+        why = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}"
+        raise NoTokenizerError(f"no tokenizer of {config.model} ({why})") from error
 
 
 def prompt_lengths(
@@ -309,9 +304,7 @@ def prompt_lengths(
                     **(template or {}),
                 )["input_ids"]
             except Exception as error:
-                first = str(error).strip().partition("\n")[0]
-                raise NoTokenizerError(
-                    f"the chat template cannot write the prompts: {first[:200]}"
-                ) from error
+                first = str(error).strip().partition("\n")[0][:200]
+                raise NoTokenizerError(f"the chat template cannot write the prompts: {first}") from error
         lengths += [len(one) for one in ids]
     return lengths

@@ -150,13 +150,9 @@ def evaluation_source(config: RunConfig, rows: Rows) -> tuple[Dataset, str] | No
     """
     if str(config.grpo.get("eval_strategy", "no")) == "no":
         return None
-    source = config.section.eval_dataset
-    split = str(config.script.get("dataset_test_split", "test"))
+    split, source = _test_split(config), config.section.eval_dataset
     if source is not None:
-        found: Any = read_source(source)
-        if isinstance(found, dict):
-            found = found.get(split, found)
-        return as_dataset(found, source), source
+        return _own_evaluation(config, source), source
     if rows.test is not None:
         return rows.test, rows.origin
     if config.section.holdout:
@@ -165,6 +161,15 @@ def evaluation_source(config: RunConfig, rows: Rows) -> tuple[Dataset, str] | No
         f"eval_strategy is {config.grpo['eval_strategy']}, but {rows.origin} has no split {split}. Set "
         "grpo_tui.eval_dataset, grpo_tui.holdout, dataset_test_split, or eval_strategy: 'no'"
     )
+
+
+def _test_split(config: RunConfig) -> str:
+    return str(config.script.get("dataset_test_split", "test"))
+
+
+def _own_evaluation(config: RunConfig, source: str) -> Dataset:
+    found: Any = read_source(source)
+    return as_dataset(found.get(_test_split(config), found) if isinstance(found, dict) else found, source)
 
 
 def prompt_rows(texts: Sequence[str], config: RunConfig, train: Dataset) -> list[dict[str, Any]]:
@@ -219,10 +224,7 @@ def _evaluated(
         return None
     rows = holdout if holdout is not None else evaluation
     if rows is None and source is not None:
-        found: Any = read_source(source)
-        if isinstance(found, dict):
-            found = found.get(str(config.script.get("dataset_test_split", "test")), found)
-        rows, _ = _mapped(as_dataset(found, source), config, source, lengths)
+        rows, _ = _mapped(_own_evaluation(config, source), config, source, lengths)
     if rows is None or not hasattr(rows, "select"):
         raise DataError(
             "grpo_tui.evaluate asks held-out rows, and the config has none. Set grpo_tui.holdout to 40 or "

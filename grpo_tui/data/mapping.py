@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpo_tui.config.section import AnswerSpec, Section
 from grpo_tui.core.answers import extract
-from grpo_tui.data.filters import drop_duplicates, drop_nulls, is_missing
+from grpo_tui.data.filters import answer_of, drop_duplicates, drop_nulls, is_missing
 from grpo_tui.data.sources import DataError
 
 if TYPE_CHECKING:
@@ -69,10 +69,8 @@ def map_rows(rows: Dataset, section: Section, origin: str) -> tuple[Dataset, lis
 
 def as_messages(prompt: Any, section: Section) -> list[dict[str, Any]]:
     """Return one prompt as messages, with system prompt and examples, as `map_rows` does."""
-    made: list[dict[str, Any]] = _to_messages({"prompt": prompt}, section.system_prompt, _shots(section))[
-        "prompt"
-    ]
-    return made
+    made = _to_messages({"prompt": prompt}, section.system_prompt, _shots(section))
+    return list(made["prompt"])
 
 
 SEVERAL = 8
@@ -101,12 +99,7 @@ def _renamed(rows: Dataset, columns: list[str], section: Section, origin: str) -
     moves = {wanted: source for wanted, source in section.columns.items() if wanted != source}
     for wanted, source in section.columns.items():
         if source not in columns:
-            near = difflib.get_close_matches(source, columns, n=1, cutoff=0.5)
-            hint = f" Did you mean {near[0]}?" if near else ""
-            raise DataError(
-                f"grpo_tui.columns wants {wanted} from the column {source}, which {origin} does not have; "
-                f"it has {', '.join(columns)}.{hint}"
-            )
+            raise _no_column(f"columns wants {wanted} from", source, source, columns, origin)
     if not moves:
         return rows, columns
     kept_sources = {source for wanted, source in section.columns.items() if wanted == source}
@@ -124,6 +117,13 @@ def _renamed(rows: Dataset, columns: list[str], section: Section, origin: str) -
         rows = rows.map(_copy_columns, fn_kwargs={"moves": moves}, remove_columns=gone)
     left = [c for c in columns if c not in replaced and (c not in moves.values() or c in section.columns)]
     return rows, list(dict.fromkeys([*left, *moves]))
+
+
+def _no_column(what: str, name: str, source: str, columns: list[str], origin: str) -> DataError:
+    near = difflib.get_close_matches(source, columns, n=1, cutoff=0.5)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    has = f"it has {', '.join(columns)}.{hint}"
+    return DataError(f"grpo_tui.{what} the column {name}, which {origin} does not have; {has}")
 
 
 def _copy_columns(row: dict[str, Any], moves: dict[str, str]) -> dict[str, Any]:
@@ -148,12 +148,7 @@ def _answer_spec(columns: list[str], section: Section, origin: str) -> AnswerSpe
         return spec
     source = next((wanted for wanted, old in section.columns.items() if old == spec.source), spec.source)
     if source not in columns:
-        near = difflib.get_close_matches(source, columns, n=1, cutoff=0.5)
-        hint = f" Did you mean {near[0]}?" if near else ""
-        raise DataError(
-            f"grpo_tui.answer reads the column {spec.source}, which {origin} does not have; it has "
-            f"{', '.join(columns)}.{hint}"
-        )
+        raise _no_column("answer reads", spec.source, source, columns, origin)
     return replace(spec, source=source)
 
 
@@ -170,24 +165,11 @@ def likely_prompt(columns: Sequence[str]) -> str | None:
 def _with_answer(rows: Dataset, spec: AnswerSpec, origin: str, numbers: list[int] | None) -> Dataset:
     if numbers is not None:
         _check_answers(list(zip(numbers, rows[spec.source], strict=True)), spec, origin)
-    return rows.map(
-        _extract_answer,
-        fn_kwargs={
-            "source": spec.source,
-            "kind": spec.kind,
-            "to": spec.to,
-            "tag": spec.tag,
-            "pattern": spec.pattern,
-        },
-    )
+    return rows.map(_extract_answer, fn_kwargs={"spec": spec})
 
 
 def _check_answers(values: list[tuple[int, Any]], spec: AnswerSpec, origin: str) -> None:
-    bad = [
-        (number, value)
-        for number, value in values
-        if value is None or extract(str(value), spec.kind, spec.tag, spec.pattern) is None
-    ]
+    bad = [(number, value) for number, value in values if answer_of(value, spec) is None]
     if bad:
         number, value = bad[0]
         sought = {
@@ -203,10 +185,8 @@ def _check_answers(values: list[tuple[int, Any]], spec: AnswerSpec, origin: str)
         )
 
 
-def _extract_answer(
-    row: dict[str, Any], source: str, kind: str, to: str, tag: str | None, pattern: str | None
-) -> dict[str, Any]:
-    return {to: extract(str(row[source]), kind, tag, pattern)}
+def _extract_answer(row: dict[str, Any], spec: AnswerSpec) -> dict[str, Any]:
+    return {spec.to: extract(str(row[spec.source]), spec.kind, spec.tag, spec.pattern)}
 
 
 def _check_prompts(prompts: Iterable[tuple[int, Any]], origin: str) -> None:

@@ -65,7 +65,8 @@ REWARDS = "Test reward functions on sample data"
 LENGTHS = "Calculate the longest prompt from the data"
 GROUP = "Choose num_generations by GPU memory"
 LOGGING = "Set up logging"
-_ROW_RULES = ("data.", "tokenizer.")
+Told = tuple[Mark, str]
+"""State of an item, and its evidence."""
 
 
 def checklist(
@@ -81,82 +82,69 @@ def checklist(
         rewards: None when they were not tried.
         plan: None when not planned.
     """
-    return (
-        _format(findings, facts),
-        _rewards(findings, rewards),
-        _lengths(settings, findings, facts.data),
-        _group_size(settings, plan),
-        _logging(settings, findings),
-    )
+    told = {
+        FORMAT: _format(findings, facts),
+        REWARDS: _rewards(findings, rewards),
+        LENGTHS: _lengths(settings, findings, facts.data),
+        GROUP: _group_size(settings, plan),
+        LOGGING: _logging(settings, findings),
+    }
+    return tuple(ChecklistItem(text, mark, evidence) for text, (mark, evidence) in told.items())
 
 
 def _errors(findings: Sequence[Finding], *prefixes: str) -> list[Finding]:
     return [f for f in findings if f.severity == "error" and f.id.startswith(prefixes)]
 
 
-def _format(findings: Sequence[Finding], facts: Facts) -> ChecklistItem:
+def _format(findings: Sequence[Finding], facts: Facts) -> Told:
     data = facts.data
     if data is None:
-        return ChecklistItem(FORMAT, "idle", "the data was not read")
-    wrong = _errors(findings, *_ROW_RULES)
+        return "idle", "the data was not read"
+    wrong = _errors(findings, "data.", "tokenizer.")
     if data.problem or wrong:
-        return ChecklistItem(FORMAT, "no", wrong[0].message if wrong else data.problem)
+        return "no", wrong[0].message if wrong else data.problem
     rows = f"{data.looked_at:,} rows"
     if data.sampled:
         rows += f" of {data.total:,}" if data.total is not None else " of a stream"
     if data.form == "messages":
-        return ChecklistItem(FORMAT, "yes", f"{rows}, all prompts are messages")
+        return "yes", f"{rows}, all prompts are messages"
     quoted = next((f for f in findings if f.id == "data.quoted-messages"), None)
     if quoted is not None:
-        return ChecklistItem(FORMAT, _mark(quoted), quoted.message)
+        return _mark(quoted), quoted.message
     unformatted = next((f for f in findings if f.id == "tokenizer.string-prompts"), None)
     if unformatted is not None:
-        return ChecklistItem(
-            FORMAT,
-            _mark(unformatted),
-            f"{rows}, all prompts are plain text, and the model has a chat template",
-        )
+        return _mark(unformatted), f"{rows}, all prompts are plain text, and the model has a chat template"
     if facts.tokenizer is not None and facts.tokenizer.has_template:
-        return ChecklistItem(
-            FORMAT, "yes", f"{rows}, all prompts are text that already uses the template's markers"
-        )
-    return ChecklistItem(
-        FORMAT, "yes", f"{rows}, all prompts are plain text, which fits a model without a chat template"
-    )
+        return "yes", f"{rows}, all prompts are text that already uses the template's markers"
+    return "yes", f"{rows}, all prompts are plain text, which fits a model without a chat template"
 
 
 def _mark(wrong: Finding) -> Mark:
     return "no" if wrong.severity == "error" else "warning"
 
 
-def _rewards(findings: Sequence[Finding], rewards: RewardLook | None) -> ChecklistItem:
-    if rewards is None:
-        return ChecklistItem(REWARDS, "idle", "the rewards were not called")
-    wrong = _errors(findings, "rewards.")
+def _rewards(findings: Sequence[Finding], rewards: RewardLook | None) -> Told:
+    wrong = _errors(findings, "rewards.") if rewards is not None else []
     if wrong:
-        return ChecklistItem(REWARDS, "no", wrong[0].message)
-    if not rewards.looked:
-        return ChecklistItem(REWARDS, "idle", "the rewards were not called")
-    names = ", ".join(rewards.functions)
-    return ChecklistItem(
-        REWARDS, "yes", f"{names}: {plural(rewards.scored, 'completion')} with reference and wrong answers"
-    )
+        return "no", wrong[0].message
+    if rewards is None or not rewards.looked:
+        return "idle", "the rewards were not called"
+    completions = plural(rewards.scored, "completion")
+    return "yes", f"{', '.join(rewards.functions)}: {completions} with reference and wrong answers"
 
 
-def _lengths(settings: Settings, findings: Sequence[Finding], data: DataFacts | None) -> ChecklistItem:
+def _lengths(settings: Settings, findings: Sequence[Finding], data: DataFacts | None) -> Told:
     lengths = data.prompt_tokens if data is not None else None
     if lengths is None:
-        return ChecklistItem(LENGTHS, "idle", "no prompt was counted")
+        return "idle", "no prompt was counted"
     said = f"p50 {lengths.p50:,}, p99 {lengths.p99:,}, longest {lengths.most:,} tokens"
-    wrong = [f for f in findings if f.id in ("data.too-long", "data.no-room")]
-    if wrong:
-        return ChecklistItem(LENGTHS, _mark(wrong[0]), f"{said}: {wrong[0].message}")
-    return ChecklistItem(
-        LENGTHS, "yes", f"{said}, beside max_completion_length {settings.get('max_completion_length')}"
-    )
+    wrong = next((f for f in findings if f.id in ("data.too-long", "data.no-room")), None)
+    if wrong is not None:
+        return _mark(wrong), f"{said}: {wrong.message}"
+    return "yes", f"{said}, beside max_completion_length {settings.get('max_completion_length')}"
 
 
-def _group_size(settings: Settings, plan: Plan | None) -> ChecklistItem:
+def _group_size(settings: Settings, plan: Plan | None) -> Told:
     group = settings.get("num_generations")
     memory = plan.memory if plan is not None else None
     device = memory.device if memory is not None else None
@@ -164,22 +152,19 @@ def _group_size(settings: Settings, plan: Plan | None) -> ChecklistItem:
         why = "the model's sizes are unknown" if memory is None else "there is no GPU to fit it on"
         if plan is None:
             why = "not planned before the errors are fixed"
-        return ChecklistItem(GROUP, "idle", f"num_generations {group}; {why}")
-    said = (
-        f"num_generations {group}: about {size(memory.peak_bytes)} of {size(device.room_bytes)} "
-        f"({device.name})"
-    )
-    return ChecklistItem(GROUP, "yes" if memory.fits else "no", said)
+        return "idle", f"num_generations {group}; {why}"
+    said = f"about {size(memory.peak_bytes)} of {size(device.room_bytes)} ({device.name})"
+    return "yes" if memory.fits else "no", f"num_generations {group}: {said}"
 
 
-def _logging(settings: Settings, findings: Sequence[Finding]) -> ChecklistItem:
+def _logging(settings: Settings, findings: Sequence[Finding]) -> Told:
     named = settings.get("report_to") or ()
     trackers = [name for name in ([named] if isinstance(named, str) else list(named)) if name != "none"]
     wrong = [f for f in findings if f.field == "report_to" and f.severity == "error"]
     if wrong:
-        return ChecklistItem(LOGGING, "no", wrong[0].message)
+        return "no", wrong[0].message
     every = settings.get("logging_steps")
     kept = "every step and completion is kept in run.db"
     if not trackers:
-        return ChecklistItem(LOGGING, "idle", f"no tracker is set; {kept}")
-    return ChecklistItem(LOGGING, "yes", f"{', '.join(map(str, trackers))} every {every:g} steps; {kept}")
+        return "idle", f"no tracker is set; {kept}"
+    return "yes", f"{', '.join(map(str, trackers))} every {every:g} steps; {kept}"

@@ -47,28 +47,21 @@ def folder_findings(settings: Settings, root: Path, *, resume: bool) -> list[Fin
         found += _other_adapter(settings, folder, asked)
     if asked is True and not (folder.exists() and is_live(folder.root)):
         if newest_usable(folder)[0] is None:
-            found.append(_nothing_to_resume(settings, folder))
+            found.append(_no_checkpoint(settings, folder, asked))
     elif isinstance(asked, str) and not any(path.is_dir() for path in (Path(asked), folder.root / asked)):
-        found.append(_no_such_checkpoint(settings, folder, asked))
+        found.append(_no_checkpoint(settings, folder, asked))
     elif not resume and not asked and (folder.exists() or folder.checkpoints()):
         found.append(_taken(settings, folder))
     return found
 
 
-def _nothing_to_resume(s: Settings, folder: RunFolder) -> Finding:
-    message = (
-        f"resume_from_checkpoint is true, but {folder.root} has no complete checkpoint. Remove it to start "
-        "a new run"
-    )
-    key = "resume_from_checkpoint"
-    return s.error("folder.no-checkpoint", key, message, (key, None))
-
-
-def _no_such_checkpoint(s: Settings, folder: RunFolder, asked: str) -> Finding:
-    newest = newest_usable(folder)[0]
-    there = f"; the newest in {folder.root} is of step {newest.step}" if newest is not None else ""
-    message = f"resume_from_checkpoint is {one_line(asked, 120)}, but there is no such folder{there}"
-    key = "resume_from_checkpoint"
+def _no_checkpoint(s: Settings, folder: RunFolder, asked: str | bool) -> Finding:
+    newest, key = newest_usable(folder)[0], "resume_from_checkpoint"
+    if isinstance(asked, str):
+        there = f"; the newest in {folder.root} is of step {newest.step}" if newest is not None else ""
+        message = f"{key} is {one_line(asked, 120)}, but there is no such folder{there}"
+    else:
+        message = f"{key} is true, but {folder.root} has no complete checkpoint. Remove it to start a new run"
     return s.error("folder.no-checkpoint", key, message, (key, True if newest is not None else None))
 
 

@@ -24,6 +24,7 @@ from grpo_tui.config.accelerate_file import (
     AccelerateFileError,
     Option,
     accelerate_settings,
+    option_value,
     options_of,
     spans_machines,
     underscored,
@@ -35,6 +36,7 @@ from grpo_tui.config.rules_sharded import mismatches
 from grpo_tui.config.rules_vllm import server_address, server_command
 from grpo_tui.config.settings import Settings
 from grpo_tui.config.trl_fields import source_root
+from grpo_tui.config.yaml_edit import get_value
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.text import one_line
 from grpo_tui.preflight.machine import Machine
@@ -112,26 +114,22 @@ def _implied(s: Settings, version: VersionOf) -> Iterator[Finding]:
     optim = str(s.get("optim") or "")
     package = next((name for pattern, name in _OPTIMIZERS if re.fullmatch(pattern, optim)), None)
     if package is not None and version(package) is None:
-        message = (
-            f"optim {optim} comes from {package}, which is not installed here; `pip install "
-            f"{package}` gets it"
-        )
+        message = f"optim {optim} comes from {package}, which is not installed here; "
+        message += f"`pip install {package}` gets it"
         yield s.error("config.not-installed", "optim", message, ("optim", "adamw_torch_fused"))
     attention = s.get("attn_implementation") or s.mapping("model_init_kwargs").get("attn_implementation")
     field = "attn_implementation" if s.get("attn_implementation") else "model_init_kwargs.attn_implementation"
     wheel = _ATTENTION.get(str(attention))
+    message = ""
     if wheel is not None and version(wheel) is None:
-        kernel = version("kernels") is not None
-        if not kernel:
-            message = (
-                f"{field} {attention} comes from {wheel}, which is not installed here; "
-                f"`pip install {wheel} --no-build-isolation` builds it, `pip install kernels` fetches it "
-                "built"
-            )
-            yield s.error("config.not-installed", field, message, (field, "sdpa"))
-    if isinstance(attention, str) and "/" in attention and version("kernels") is None:
+        message = (
+            f"{field} {attention} comes from {wheel}, which is not installed here; `pip install {wheel} "
+            "--no-build-isolation` builds it, `pip install kernels` fetches it built"
+        )
+    elif isinstance(attention, str) and "/" in attention:
         message = f"{field} {attention} is a kernel of the Hub, and kernels is not installed here; "
         message += "`pip install kernels` gets it"
+    if message and version("kernels") is None:
         yield s.error("config.not-installed", field, message, (field, "sdpa"))
     yield from _math(s, version)
 
@@ -139,13 +137,11 @@ def _implied(s: Settings, version: VersionOf) -> Iterator[Finding]:
 def _math(s: Settings, version: VersionOf) -> Iterator[Finding]:
     if version("math-verify") is not None:
         return
-    named = [("reward_funcs", name) for name in s.get("reward_funcs") or () if name in _MATH_REWARDS]
-    named += [
-        (f"grpo_tui.rewards.{i}.source", entry.source)
-        for i, entry in enumerate(s.section.rewards)
-        if entry.source in _MATH_REWARDS
-    ]
+    named = [("reward_funcs", name) for name in s.get("reward_funcs") or ()]
+    named += [(f"grpo_tui.rewards.{i}.source", entry.source) for i, entry in enumerate(s.section.rewards)]
     for field, name in named:
+        if name not in _MATH_REWARDS:
+            continue
         message = f"{name} reads mathematics with math-verify, which is not installed here; "
         message += "`pip install math-verify` gets it"
         yield s.error("config.not-installed", field, message)
@@ -163,9 +159,8 @@ def _trackers(s: Settings, machine: Machine) -> Iterator[Finding]:
         if machine.environment.get(switch, "").lower() in ("offline", "disabled", "dryrun"):
             continue
         message = (
-            f"report_to names {name}, and there is no login on this machine: the run would end at its "
-            "start, for there "
-            f"is nobody to ask. {login}; {switch}: offline under env: keeps the figures here"
+            f"report_to names {name}, and there is no login on this machine: the run would end at its start, "
+            f"for there is nobody to ask. {login}; {switch}: offline under env: keeps the figures here"
         )
         yield s.error("packages.login", "report_to", message, (f"env.{switch}", "offline"))
     if s.get("push_to_hub") and "huggingface" not in machine.accounts:
@@ -304,9 +299,8 @@ def _deepspeed(s: Settings, file: Mapping[str, Any]) -> Iterator[Finding]:
     if str(file.get("distributed_type", "")).upper() != "DEEPSPEED":
         return
     if not installed("deepspeed"):
-        message = (
-            "the launcher asks for DeepSpeed, which is not installed here; `pip install deepspeed` gets it"
-        )
+        message = "the launcher asks for DeepSpeed, which is not installed here; "
+        message += "`pip install deepspeed` gets it"
         yield s.error("config.not-installed", _LAUNCHER, message)
     inner = file.get("deepspeed_config")
     given = inner if isinstance(inner, dict) else {}
@@ -325,21 +319,16 @@ def _deepspeed(s: Settings, file: Mapping[str, Any]) -> Iterator[Finding]:
 
 def _mixed_precision(s: Settings, file: Mapping[str, Any], launcher: Sequence[str]) -> Iterator[Finding]:
     """Report a mixed precision of the launcher that differs from the config's, which takes precedence."""
-    asked = str(file.get("mixed_precision") or "no")
-    for at, word in enumerate(launcher):
-        name, equals, value = word.partition("=")
-        if underscored(name) == "--mixed_precision":
-            asked = value if equals else "".join(launcher[at + 1 : at + 2])
+    given = option_value(launcher, ("--mixed_precision", "--mixed-precision"))
+    asked = given or str(file.get("mixed_precision") or "no")
     ours = "fp16" if s.get("fp16") else "bf16" if s.get("bf16") is not False else "no"
     if asked in ("no", ours) or asked not in ("fp16", "bf16"):
         return
     if ours == "no":
         stored = s.get("dtype")
         if asked == "fp16" and stored in ("float16", "bfloat16") and not s.get("use_peft"):
-            message = (
-                f"the launcher's mixed_precision fp16 trains weights that are kept in float32, and dtype is "
-                f"{stored}, so the first step fails"
-            )
+            message = "the launcher's mixed_precision fp16 trains weights that are kept in float32, and "
+            message += f"dtype is {stored}, so the first step fails"
             yield s.error("training.precision", "dtype", message, ("dtype", "float32"))
         return
     default = "" if s.written(ours) else ", TRL's default"
@@ -396,20 +385,16 @@ def _server(s: Settings, machine: Machine) -> Iterator[Finding]:
     if health.status is None:
         patience = s.get("vllm_server_timeout")
         message = (
-            f"no vLLM server answers at {address} ({one_line(health.trouble, 80)}); TRL waits "
-            f"{patience:g} s for it and "
-            f"then gives up. Start it with `{server_command(s)}`"
+            f"no vLLM server answers at {address} ({one_line(health.trouble, 80)}); TRL waits {patience:g} s "
+            f"for it and then gives up. Start it with `{server_command(s)}`"
         )
         yield s.error("vllm.server", field, message)
         return
     if health.status != 200:
         message = f"what answers at {address} is not a vLLM server that is ready (HTTP {health.status})"
         port = s.get("vllm_server_port")
-        if (
-            field != "vllm_server_base_url"
-            and s.get("vllm_server_host") in _HERE
-            and machine.port_taken(port)
-        ):
+        ours = field != "vllm_server_base_url" and s.get("vllm_server_host") in _HERE
+        if ours and machine.port_taken(port):
             message += (
                 f": {one_line(machine.port_holder(port), 120)}. Start the server on a free port, such as "
                 f"vllm_server_port: {machine.free_port(port)}"
@@ -431,28 +416,23 @@ def _abilities(s: Settings, machine: Machine, address: str, field: str) -> Itera
     info = machine.ask(f"{address}/server_info?config_format=json")
     if info.status == 404:
         message = (
-            f"the vLLM server at {address} does not take new weights (it has no /server_info); `trl "
-            "vllm-serve` starts "
-            "it so that it does, or VLLM_SERVER_DEV_MODE=1"
+            f"the vLLM server at {address} does not take new weights (it has no /server_info); "
+            "`trl vllm-serve` starts it so that it does, or VLLM_SERVER_DEV_MODE=1"
         )
         yield s.error("vllm.no-weights", field, message)
         return
-    config = info.body.get("vllm_config") if isinstance(info.body, dict) else None
-    model = config.get("model_config") if isinstance(config, dict) else None
-    mode = model.get("logprobs_mode") if isinstance(model, dict) else None
+    mode = get_value(info.body, ("vllm_config", "model_config", "logprobs_mode"))
     if mode and mode != "processed_logprobs" and s.get("vllm_importance_sampling_correction"):
         message = (
             f"the vLLM server gives {one_line(str(mode), 40)}, which biases the importance sampling "
-            "correction; start it "
-            "with --logprobs-mode processed_logprobs, as `trl vllm-serve` does"
+            "correction; start it with --logprobs-mode processed_logprobs, as `trl vllm-serve` does"
         )
         fix = ("vllm_importance_sampling_correction", False)
         yield s.warning("vllm.logprobs", field, message, fix)
 
 
 def _served(body: Any) -> str:
-    data = body.get("data") if isinstance(body, dict) else None
-    first = data[0] if isinstance(data, list) and data else None
+    first = get_value(body, ("data", 0))
     return str(first.get("root") or first.get("id") or "") if isinstance(first, dict) else ""
 
 
@@ -481,10 +461,6 @@ def port_findings(settings: Settings, launcher: Sequence[str], machine: Machine)
 
 def meeting_port(launcher: Sequence[str], machine: Machine) -> int:
     """Return the port of the launcher, of MASTER_PORT, or torch's default."""
-    for position, word in enumerate(launcher):
-        name, equals, value = word.partition("=")
-        if name in _PORT_FLAGS:
-            text = value if equals else launcher[position + 1] if position + 1 < len(launcher) else ""
-            return int(text) if text.isdigit() else MEETING_PORT
-    given = machine.environment.get("MASTER_PORT", "")
-    return int(given) if given.isdigit() else MEETING_PORT
+    asked = option_value(launcher, _PORT_FLAGS)
+    text = machine.environment.get("MASTER_PORT", "") if asked is None else asked
+    return int(text) if text.isdigit() else MEETING_PORT

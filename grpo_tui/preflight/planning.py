@@ -5,6 +5,7 @@ This module supplies what is not in the config, such as the model's sizes. The f
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -58,6 +59,9 @@ def plan_of(
     words, world_size = launcher or shlex.split(settings.section.launcher or ""), settings.world_size or 1
     device = device or device_of(settings, machine, alone=not words and world_size == 1)
     known = measured(settings.model, device, lora=settings.flag("use_peft"))
+    accelerate = None
+    with contextlib.suppress(AccelerateFileError):  # reported by the launcher's check
+        accelerate = accelerate_settings(words)
     if rates is None:
         rates = known_rates((root.absolute().parent,), settings.model)
     return plan(
@@ -68,20 +72,12 @@ def plan_of(
             prompt_tokens=prompt_tokens or (lengths.most if lengths is not None else None),
             model=shape or counted or read_shape(settings.model),
             device=device,
-            accelerate=_accelerate(words),
+            accelerate=accelerate,
             correction=known.correction,
             free_bytes=machine.free(root.absolute()),
             rates=(*rates, *known.rates),
         ),
     )
-
-
-def _accelerate(words: Sequence[str]) -> dict[str, Any] | None:
-    """Read accelerate's config file. An unreadable one is reported by the launcher's check."""
-    try:
-        return accelerate_settings(words)
-    except AccelerateFileError:
-        return None
 
 
 def device_of(settings: Settings, machine: Machine, *, alone: bool) -> Device | None:
@@ -116,8 +112,7 @@ def plan_findings(settings: Settings, made: Plan) -> list[Finding]:
         fix = ("save_only_model", True) if limit is not None and limit <= 2 else ("save_total_limit", 2)
         message = (
             f"{plural(kept.kept or 1, 'checkpoint')} of {size(kept.bytes_each)} and the model at the end "
-            "take "
-            f"{size(kept.total_bytes)}, and {size(kept.free_bytes)} are free"
+            f"take {size(kept.total_bytes)}, and {size(kept.free_bytes)} are free"
         )
         found.append(settings.error("plan.disk", "save_total_limit", message, fix))
     memory = made.memory

@@ -16,11 +16,10 @@ from typing import Any
 import yaml
 
 from grpo_tui.config.run_config import RunConfig
-from grpo_tui.config.section import AnswerSpec, Filters, Section
-from grpo_tui.core.answers import extract
+from grpo_tui.config.section import Filters, Section
 from grpo_tui.core.prompt_memory import prompt_hash
 from grpo_tui.core.text import one_line
-from grpo_tui.data.filters import drop_nulls, filter_files, is_missing, prompt_key, stale
+from grpo_tui.data.filters import answer_of, drop_nulls, filter_files, is_missing, prompt_key, stale
 from grpo_tui.data.load import split_off
 from grpo_tui.data.mapping import as_messages, map_rows, prompt_problem
 from grpo_tui.data.sources import DataError
@@ -96,7 +95,7 @@ def map_table(table: Table, config: RunConfig) -> Mapped:
     ]
     mapped.columns = {name: column for name, column in values.items() if name != "prompt"}
     if spec is not None:
-        mapped.columns[spec.to] = [_answer(value, spec) for value in table.columns[answer_source]]
+        mapped.columns[spec.to] = [answer_of(value, spec) for value in table.columns[answer_source]]
         if answer_source != sources.get(spec.to):
             mapped.sources[spec.to] = ""
     return mapped
@@ -108,11 +107,8 @@ def apply_lengths(mapped: Mapped, tokens: Sequence[int | None], filters: Filters
     Args:
         tokens: number per prompt, (N,), None without a prompt.
     """
-    bounds = (
-        ("min_prompt_tokens", filters.min_prompt_tokens),
-        ("max_prompt_tokens", filters.max_prompt_tokens),
-    )
-    for name, bound in bounds:
+    for name in ("min_prompt_tokens", "max_prompt_tokens"):
+        bound = getattr(filters, name)
         if bound is None:
             continue
         dropped = []
@@ -210,7 +206,7 @@ def _judge_rows(mapped: Mapped, values: dict[str, list[Any]], section: Section, 
     nulls: list[int] = []
     doubles: list[int] = []
     for place, number in enumerate(numbers):
-        answered = spec is None or answers is None or _answer(answers[place], spec) is not None
+        answered = spec is None or answers is None or answer_of(answers[place], spec) is not None
         if filters.drop_null:
             lacking = next((n for n in ("prompt", *looked_at) if is_missing(values[n][place])), None)
             if lacking is None and not answered and spec is not None:
@@ -254,10 +250,6 @@ def _general(problem: str) -> str:
     if problem.endswith("must be a text or a list of messages"):
         return "must be a text or a list of messages"
     return problem
-
-
-def _answer(value: Any, spec: AnswerSpec) -> str | None:
-    return None if value is None else extract(str(value), spec.kind, spec.tag, spec.pattern)
 
 
 def _as_trained(prompt: Any, section: Section) -> Any:
