@@ -65,15 +65,12 @@ def batch_findings(s: Settings, world_size: int = 1) -> list[Finding]:
 
 def _not_positive(s: Settings) -> list[Finding]:
     sizes = [name for name in BATCH_KEYS if name not in ("num_generations", "eval_strategy")]
+    given = {name: s.get(name) for name in sizes if s.get(name) is not None}
+    said = "{} must be 1 or more; it is {}"
     return [
-        s.error(
-            "batch.not-positive",
-            name,
-            f"{name} must be 1 or more; it is {s.get(name)}",
-            (name, s.fields[name].default),
-        )
-        for name in sizes
-        if s.get(name) is not None and s.get(name) < 1
+        s.error("batch.not-positive", name, said.format(name, value), (name, s.fields[name].default))
+        for name, value in given.items()
+        if value < 1
     ]
 
 
@@ -142,14 +139,11 @@ def _eval_findings(s: Settings, world_size: int, group: int) -> list[Finding]:
     batch = per_device * world_size
     if batch % group == 0:
         return []
-    options = [
-        ("per_device_eval_batch_size", n)
-        for n in _nearest_multiples(per_device, group // gcd(group, world_size))[:1]
-    ]
+    sizes = _nearest_multiples(per_device, group // gcd(group, world_size))[:1]
+    options = [("per_device_eval_batch_size", size) for size in sizes]
     options += [("num_generations_eval", n) for n in _nearest_divisors(batch, group, smallest=1)[:1]]
-    field = next(
-        (n for n in ("per_device_eval_batch_size", "num_generations_eval") if s.line(n)), "eval_strategy"
-    )
+    keys = ("per_device_eval_batch_size", "num_generations_eval")
+    field = next((name for name in keys if s.line(name)), "eval_strategy")
     message = (
         f"an evaluation batch has {batch} completions (per_device_eval_batch_size {per_device} × "
         f"{_processes(world_size)}), which is not a multiple of its group size {group}. "

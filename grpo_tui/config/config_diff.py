@@ -1,11 +1,5 @@
 """Compare an open config with another one, by field and by line.
 
-    diff(draft, Side.saved(draft))          # the file as last saved
-    diff(draft, Side.preset(draft))         # its preset; None without one
-    diff(draft, Side.defaults())            # TRL's defaults
-    diff(draft, Side.run(name, config))     # the config of a run
-    diff(draft, Side.of(Draft.open(file)))  # another file
-
 Fields are compared by the value that a start would use: `1e-5` equals `1.0e-5`, and a line that repeats the
 default makes no difference.
 """

@@ -2,19 +2,6 @@
 
 The text is authoritative. The fields are what a start would make of it.
 
-    draft = Draft.open(path)                  # or Draft.new(text, path), Draft.open(path, preset=file)
-    draft.values()["learning_rate"]           # FieldValue: value, origin, line, kind, default, findings
-    draft.findings                            # the findings of the current text
-    draft.set("learning_rate", 5e-6)          # raises EditError
-    draft.set_words("learning_rate", "5e-6")  # what the user typed; raises CoerceError
-    draft.unset("grpo_tui.rewards.1")
-    draft.apply(finding)                      # apply its fix
-    draft.replace_text(text)                  # after every key in the text editor
-    draft.problem                             # a YAML error; values() then keeps those of the last valid text
-    draft.undo(), draft.redo(), draft.edited
-    draft.changed_on_disk()                   # check from time to time; save() checks too
-    draft.save()                              # raises ChangedOnDiskError, unless force=True
-
 Results are computed on access, which takes a few milliseconds, and cached until the text changes.
 `draft.version` increases with every change, so a widget knows when to redraw.
 """

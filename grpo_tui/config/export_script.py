@@ -112,13 +112,10 @@ class SourceParts:
 def import_lines(imports: set[tuple[str, str | None]]) -> list[str]:
     """Return import statements, standard library first, with one line per module."""
     names: dict[str, set[str]] = {}
-    plain = set()
     for module, name in imports:
-        if name is None:
-            plain.add(module)
-        else:
+        if name is not None:
             names.setdefault(module, set()).add(name)
-    lines = [(module, f"import {module}") for module in plain]
+    lines = [(module, f"import {module}") for module, name in imports if name is None]
     lines += [(module, _from_line(module, sorted(found))) for module, found in names.items()]
 
     def place(line: tuple[str, str]) -> tuple[bool, bool, str]:
@@ -156,14 +153,8 @@ def _read(module: str) -> _Module:
             found.defined[node.name] = node
         elif isinstance(node, (ast.Assign, ast.AnnAssign)):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            found.defined.update({t.id: node for target in targets for t in _flat(target)})
+            found.defined.update({name: node for target in targets for name in _names_in(target)})
     return found
-
-
-def _flat(target: ast.expr) -> Iterator[ast.Name]:
-    for node in ast.walk(target):
-        if isinstance(node, ast.Name):
-            yield node
 
 
 def _text_of(module: _Module, node: ast.stmt) -> str:
@@ -174,11 +165,7 @@ def _text_of(module: _Module, node: ast.stmt) -> str:
 
 
 def _names_in(tree: ast.AST) -> list[str]:
-    found: dict[str, None] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name):
-            found.setdefault(node.id)
-    return list(found)
+    return list(dict.fromkeys(node.id for node in ast.walk(tree) if isinstance(node, ast.Name)))
 
 
 WIDTH = 110
@@ -439,19 +426,17 @@ def _answer(script: Script, section: Section) -> str:
 
 def _source_column(spec: AnswerSpec, section: Section) -> str:
     """Return the column of the answer after renaming."""
-    renamed = next(
-        (wanted for wanted, column in section.columns.items() if column == spec.source), spec.source
-    )
-    return spec.source if spec.source in section.columns else renamed
+    if spec.source in section.columns:
+        return spec.source
+    return next((wanted for wanted, old in section.columns.items() if old == spec.source), spec.source)
 
 
 def _drop_nulls(script: Script, section: Section, answer: str) -> list[str]:
     script.copy("grpo_tui.data.filters.is_missing")
-    looked_at = f"row[name] for name in {literal(['prompt', *section.filters.null_columns])}"
-    values = looked_at if section.filters.null_columns else "value for value in row.values()"
-    test = f"any(is_missing(value) for value in ({values}))"
-    if not section.filters.null_columns:
-        test = "any(map(is_missing, row.values()))"
+    test = "any(map(is_missing, row.values()))"
+    if section.filters.null_columns:
+        named = literal(["prompt", *section.filters.null_columns])
+        test = f"any(is_missing(value) for value in (row[name] for name in {named}))"
     without = f" and {answer} is not None" if answer else ""
     return [f"    rows = rows.filter(lambda row: not {test}{without})"]
 
@@ -509,13 +494,9 @@ _INNER = ("reward", "when")
 
 def add_rewards(script: Script, config: RunConfig) -> None:
     """Add the function `rewards` and its dependencies."""
-    lines = []
-    model = config.script.get("reward_model_name_or_path")
-    if model:
-        lines.append(literal(str(model)))
-    lines += [
-        _from_script(script, str(source), config.cwd) for source in config.script.get("reward_funcs") or ()
-    ]
+    model, sources = config.script.get("reward_model_name_or_path"), config.script.get("reward_funcs")
+    lines = [literal(str(model))] if model else []
+    lines += [_from_script(script, str(source), config.cwd) for source in sources or ()]
     for entry in config.section.rewards:
         lines.append(_reward(script, entry.name, entry.source, entry.params, config.cwd))
     script.function(
@@ -660,9 +641,7 @@ def write_script(
     main = _main(script, kept, part)
     doc = _docstring(script, kept, target.name, versions or {}, secret, part.about)
     env = {key: value for key, value in kept.env.items() if value != _LEFT_OUT}
-    before = ""
-    if env:
-        before = f"import os\n\nos.environ.update({literal(env)})  # before anything reads it\n"
+    before = f"import os\n\nos.environ.update({literal(env)})  # before anything reads it\n" if env else ""
     return script.text(doc, before, main)
 
 

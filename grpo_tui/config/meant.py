@@ -125,36 +125,26 @@ def _structure(text: str, kind: type[Any]) -> Any:
     return read if isinstance(read, kind) else None
 
 
-_IN_ANOTHER_NAME = {
-    "gradient_checkpointing_use_reentrant": "gradient_checkpointing_kwargs.use_reentrant",
-}
-
-
 def belongs_elsewhere(key: str, value: Any) -> tuple[str, Fix | None] | None:
     """Return where a key belongs, as the end of a sentence, and a fix. Without one, remove the key."""
-    home = _IN_ANOTHER_NAME.get(key) or (f"{_HOMES[key]}.{key}" if key in _HOMES else None)
-    if home is not None:
-        mapping, _, name = home.partition(".")
-        return f"belongs in {mapping}: set {mapping}.{name}", Fix(home, value)
+    home = f"{_HOMES[key]}.{key}" if key in _HOMES else ""
+    if key == "gradient_checkpointing_use_reentrant":
+        home = "gradient_checkpointing_kwargs.use_reentrant"
+    if home:
+        return f"belongs in {home.partition('.')[0]}: set {home}", Fix(home, value)
     if key in _WORDS["environment"]:
         variable = key.upper()
         return f"is an environment variable: set {variable} under `env:`", Fix(f"env.{variable}", str(value))
     if key in _WORDS["secrets"]:
-        return (
-            f"is a secret: keep it out of the config. `{_WORDS['secrets'][key]}` stores it on this machine",
-            None,
-        )
+        store = f"`{_WORDS['secrets'][key]}` stores it on this machine"
+        return f"is a secret: keep it out of the config. {store}", None
     if key in _TRAINERS:
         trainer, why = _TRAINERS[key]
         return f"is for TRL's {trainer} trainer: {why}", None
     if key in _WORDS["unsloth"]:
-        return (
-            "is an Unsloth argument: use Unsloth in your own script and call grpo_tui.monitor(trainer)",
-            None,
-        )
-    if key in _WORDS["told"]:
-        return _WORDS["told"][key], None
-    return None
+        told = "is an Unsloth argument: use Unsloth in your own script and call grpo_tui.monitor(trainer)"
+        return told, None
+    return (_WORDS["told"][key], None) if key in _WORDS["told"] else None
 
 
 _LORA_MAPPINGS = ("peft_config", "lora_config", "peft", "lora")
@@ -251,18 +241,13 @@ def _inside(key: str, value: Any, known: list[str]) -> Iterator[tuple[str, str, 
                 yield name, f"{name} is called {_LORA[inner]} in TRL", Fix(_LORA[inner], given)
         return
     nested = _nested(value, known)
-    for path, (name, given) in nested.items():
-        message = (
-            f"Move {', '.join(dict.fromkeys(n for n, _ in nested.values()))} to the top level and remove "
-            f"{key}: TRL keys are not nested"
-        )
-        first = path == next(iter(nested))
-        where = key if first else ".".join((key, *path))
-        yield (
-            where,
-            message if first else f"Move {name} to the top level",
-            Fix(name, given),
-        )
+    names = ", ".join(dict.fromkeys(name for name, _ in nested.values()))
+    for place, (path, (name, given)) in enumerate(nested.items()):
+        if place:
+            yield ".".join((key, *path)), f"Move {name} to the top level", Fix(name, given)
+        else:
+            message = f"Move {names} to the top level and remove {key}: TRL keys are not nested"
+            yield key, message, Fix(name, given)
 
 
 def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:

@@ -28,6 +28,7 @@ _ORDER = (
     *("demo", "gsm8k", "small_gpu", "qlora"),
     *("vllm_colocate", "vllm_server", "multi_gpu_ddp", "multi_gpu_zero3"),
 )
+_LABELS = ("Trains", "Needs", "Hardware", "Expect", "Change")
 _LABEL = re.compile(r"# ([A-Z][a-z]+) +(\S.*)")
 _ORIGIN = re.compile(r"^# preset: ([\w-]+)\s*$", re.MULTILINE)
 
@@ -41,12 +42,12 @@ class Preset:
     """One shipped config."""
 
     name: str
+    path: Path
     title: str
     needs: str
     gpu: str
     expects: str
     change: str
-    path: Path
 
 
 def folder() -> Path:
@@ -89,19 +90,16 @@ def copy_preset(preset: Preset, target: Path) -> list[Path]:
     """
     if target.exists():
         raise PresetError(f"{target} already exists and was not changed. Choose another name")
-    beside = {
-        target.parent / file.relative_to(preset.path.parent): file.read_bytes() for file in companions(preset)
-    }
+    home, folder = preset.path.parent, target.parent
+    beside = {folder / file.relative_to(home): file.read_bytes() for file in companions(preset)}
     cases = preset.path.with_name(preset.name + CASES)
     if cases.is_file():
-        beside[target.parent / (target.stem + CASES)] = _renamed(
-            cases.read_text("utf-8"), preset, target
-        ).encode()
+        text = _renamed(cases.read_text("utf-8"), preset, target)
+        beside[folder / (target.stem + CASES)] = text.encode()
     for place, content in beside.items():
         if place.exists() and place.read_bytes() != content:
-            raise PresetError(
-                f"{place} already exists and differs from the preset's file. Choose another folder"
-            )
+            wrong = f"{place} already exists and differs from the preset's file. Choose another folder"
+            raise PresetError(wrong)
     new = {place: content for place, content in beside.items() if not place.exists()}
     _write_all({target: _adjusted(preset, target).encode(), **new})
     return [target, *new]
@@ -158,13 +156,5 @@ def _preset(file: Path) -> Preset:
             break  # a sentence after the header
         label = found[1] if found else label
         said.setdefault(label, []).append(found[2] if found else line.removeprefix("#").strip())
-    words = {name: " ".join(" ".join(part).split()) for name, part in said.items()}
-    return Preset(
-        name=file.stem,
-        title=words.get("Trains", ""),
-        needs=words.get("Needs", ""),
-        gpu=words.get("Hardware", ""),
-        expects=words.get("Expect", ""),
-        change=words.get("Change", ""),
-        path=file,
-    )
+    words = (" ".join(" ".join(said.get(name, ())).split()) for name in _LABELS)
+    return Preset(file.stem, file, *words)

@@ -39,7 +39,7 @@ def rule_rows() -> Mapping[str, Sequence[Mapping[str, Any]]]:
 HELPERS: Mapping[str, Any] = {
     "number": is_number,
     "said": yaml_said,
-    **{each.__name__: each for each in (dict, int, isinstance, max, min, round, str)},
+    **{each.__name__: each for each in (any, bool, dict, int, isinstance, len, max, min, round, str)},
 }
 """Functions available in `rules.toml`, besides `get`, `written` and `mapping`."""
 

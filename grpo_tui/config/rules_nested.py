@@ -192,13 +192,6 @@ def _model(s: Settings) -> Iterator[Finding]:
         meant = word if word in _DTYPES else meant_word("dtype", word, _DTYPES)
         message = f"{field} must be one of {', '.join(_DTYPES)}; it is {dtype}"
         yield s.error("nested.dtype", field, message, (field, meant or REMOVE))
-    quantized = given.get("quantization_config")
-    if isinstance(quantized, dict) and not s.get("use_peft"):
-        on = next((n for n in ("load_in_4bit", "load_in_8bit") if quantized.get(n)), None)
-        if on is not None:
-            field = "model_init_kwargs.quantization_config"
-            message = f"Set use_peft: true. {field} ({on}) freezes the weights, so nothing would be trained"
-            yield s.error("lora.quantized-alone", field, message, (field, REMOVE))
 
 
 ATTENTION = ("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flash_attention_4", "flex_attention")

@@ -13,7 +13,7 @@ from typing import Any
 from grpo_tui.config.meant import nearest
 from grpo_tui.config.rules import NAMES, row_findings, yaml_said
 from grpo_tui.config.rules_nested import misnamed
-from grpo_tui.config.settings import REMOVE, Settings
+from grpo_tui.config.settings import Settings
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.text import one_line
 
@@ -31,16 +31,10 @@ _SAME_IN_DEEPSPEED: Mapping[str, str] = NAMES["same_in_deepspeed"]
 def sharded_findings(settings: Settings) -> list[Finding]:
     """Return findings about FSDP and DeepSpeed."""
     found = list(row_findings(settings, "fsdp"))
-    found += _fsdp(settings) if settings.get("fsdp") else _fsdp_unused(settings)
+    if settings.get("fsdp"):
+        found += _fsdp(settings)
     found += _deepspeed(settings)
-    found += _saving(settings)
     return found
-
-
-def _fsdp_unused(s: Settings) -> Iterator[Finding]:
-    if s.mapping("fsdp_config"):
-        fix = ("fsdp", True) if (s.world_size or 2) > 1 else ("fsdp_config", REMOVE)
-        yield s.unused("fsdp_config", "fsdp is not set", fix)
 
 
 def _fsdp(s: Settings) -> Iterator[Finding]:
@@ -78,20 +72,6 @@ def _fsdp_config(s: Settings, given: Mapping[str, Any]) -> Iterator[Finding]:
             message = f"{field} must be one of {', '.join(known)}; it is {yaml_said(value)}"
             fix = (field, nearest(str(value), known) or known[0])
             yield s.error("sharded.fsdp-value", field, message, fix)
-    if given.get("activation_checkpointing") and s.checkpointing:
-        message = "activation checkpointing is on twice, in fsdp_config and gradient_checkpointing, "
-        message += "TRL's default"
-        field = "fsdp_config.activation_checkpointing"
-        yield s.error("config.conflict", field, message, ("gradient_checkpointing", False))
-
-
-def _saving(s: Settings) -> Iterator[Finding]:
-    given = {str(k).removeprefix("fsdp_"): v for k, v in s.mapping("fsdp_config").items()}
-    sharded = s.get("fsdp") and given.get("state_dict_type") == "SHARDED_STATE_DICT"
-    if sharded and s.get("save_only_model"):
-        message = "save_only_model cannot write SHARDED_STATE_DICT"
-        fix = ("fsdp_config.state_dict_type", "FULL_STATE_DICT")
-        yield s.error("config.conflict", "save_only_model", message, fix)
 
 
 def _deepspeed(s: Settings) -> Iterator[Finding]:

@@ -31,9 +31,8 @@ def lora_findings(settings: Settings) -> list[Finding]:
 
 
 def _unused(s: Settings) -> Iterator[Finding]:
-    written = [
-        n for n in s.fields if (n.startswith("lora_") or n in ("use_rslora", "use_dora")) and s.written(n)
-    ]
+    ours = ("lora_", "use_rslora", "use_dora")
+    written = [name for name in s.fields if name.startswith(ours) and s.written(name)]
     if written:
         why = "use_peft is false, so the whole model is trained"
         yield s.unused_together(written, why, ("use_peft", True))
@@ -44,14 +43,10 @@ def _on_the_head(s: Settings) -> Iterator[Finding]:
     named = targets if isinstance(targets, list) else [targets] if targets else []
     for part in named:
         if str(part).rpartition(".")[2] == "lm_head":
-            rest = [name for name in named if name != part]
-            yield s.error(
-                "lora.head",
-                "lora_target_modules",
-                "an adapter on lm_head would never be trained: TRL computes the probabilities from its "
-                "weight directly",
-                ("lora_target_modules", rest or REMOVE),
-            )
+            fix = ("lora_target_modules", [name for name in named if name != part] or REMOVE)
+            message = "an adapter on lm_head would never be trained: TRL computes the probabilities from its "
+            message += "weight directly"
+            yield s.error("lora.head", "lora_target_modules", message, fix)
 
 
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
@@ -70,23 +65,7 @@ def grpo_findings(settings: Settings) -> list[Finding]:
     """Return findings about GRPO's own settings."""
     size = folder_bytes(str(settings.get("model_name_or_path") or ""))
     small = size is not None and size < 50_000_000
-    return [*row_findings(settings, "grpo", small_model=small), *_without_weight(settings)]
-
-
-def _without_weight(s: Settings) -> Iterator[Finding]:
-    weights = [entry.weight for entry in s.section.rewards if entry.weight is not None]
-    weights += list(s.get("reward_weights") or ())
-    count = (
-        len(s.section.rewards) + len(s.get("reward_funcs") or ()) + bool(s.get("reward_model_name_or_path"))
-    )
-    if count and len(weights) == count and all(weight == 0 for weight in weights):
-        field = "reward_weights" if s.get("reward_weights") else "grpo_tui.rewards.0.weight"
-        yield s.error(
-            "grpo.no-weight",
-            field,
-            "every reward has the weight 0, so every completion gets the reward 0 and nothing is learned",
-            (field, [1.0] * count if s.get("reward_weights") else 1.0),
-        )
+    return list(row_findings(settings, "grpo", small_model=small))
 
 
 KEY = "metric_for_best_model"
@@ -112,9 +91,7 @@ def metric_findings(settings: Settings) -> list[Finding]:
     bare = str(written).removeprefix(EVAL)
     if bare not in evaluated(settings) and not _logged_by_a_reward(settings, bare):
         return list(_unknown(settings, str(written), bare))
-    if bare == "loss":
-        return list(_by_loss(settings))
-    return list(_direction(settings, bare))
+    return list(_by_loss(settings) if bare == "loss" else _direction(settings, bare))
 
 
 def evaluated(s: Settings) -> tuple[str, ...]:
@@ -173,10 +150,8 @@ def _unseen(s: Settings) -> bool:
     That is the case for rewards in modules and for names put together at run time.
     """
     sources = [*(s.get("reward_funcs") or ()), *(entry.source for entry in s.section.rewards)]
-    modules = [
-        str(name) for name in sources if name not in TRL_NAMES and split_file_source(str(name)) is None
-    ]
-    return bool(modules) or any("log_metric" in text for text in _reward_texts(s))
+    in_module = any(name not in TRL_NAMES and split_file_source(str(name)) is None for name in sources)
+    return in_module or any("log_metric" in text for text in _reward_texts(s))
 
 
 def _unknown(s: Settings, written: str, bare: str) -> Iterator[Finding]:
@@ -242,16 +217,13 @@ _NEVER_READ: Mapping[str, str] = NAMES["never_read"]
 """Keys that TRL's GRPO accepts but never reads, and why."""
 
 _SAVE_AND_EVAL = ("save_strategy", "eval_strategy")
-_DEBUG = ("underflow_overflow", "tpu_metrics_debug")
 
 
 def training_findings(settings: Settings) -> list[Finding]:
     """Return findings about what transformers would reject or ignore."""
     found = [*row_findings(settings, "best-model"), *_best_steps(settings)]
     found += row_findings(settings, "training")
-    found += _optimizer_arguments(settings)
     found += _trackers(settings)
-    found += _debug(settings)
     found += _never_read(settings)
     return found
 
@@ -268,31 +240,11 @@ def _best_steps(s: Settings) -> Iterator[Finding]:
         why = f"{saving:g} is not a multiple of {evaluating:g}"
     else:
         return
-    nearest = (
-        evaluating * max(1, round(saving / evaluating)) if saving >= 1 and evaluating >= 1 else evaluating
-    )
-    yield s.error(
-        "training.best-model",
-        "save_steps",
-        f"load_best_model_at_end needs save_steps to be a multiple of eval_steps; {why}",
-        ("save_steps", int(nearest) if float(nearest).is_integer() else nearest),
-    )
-
-
-def _optimizer_arguments(s: Settings) -> Iterator[Finding]:
-    given = str(s.get("optim_args") or "")
-    wrong = next((part for part in given.split(",") if given and "=" not in part), None)
-    if wrong is not None:
-        message = f"optim_args must be comma-separated name=value pairs; '{wrong.strip()}' has no ="
-        yield s.error("training.optim-args", "optim_args", message, ("optim_args", REMOVE))
-
-
-def _debug(s: Settings) -> Iterator[Finding]:
-    named = s.get("debug") or []
-    wrong = [name for name in ([named] if isinstance(named, str) else named) if name not in _DEBUG]
-    if wrong:
-        message = f"debug: unknown value {', '.join(wrong)}. Choices: {' and '.join(_DEBUG)}"
-        yield s.error("training.debug", "debug", message, ("debug", REMOVE))
+    whole = saving >= 1 and evaluating >= 1
+    fit = evaluating * max(1, round(saving / evaluating)) if whole else evaluating
+    message = f"load_best_model_at_end needs save_steps to be a multiple of eval_steps; {why}"
+    fix = ("save_steps", int(fit) if float(fit).is_integer() else fit)
+    yield s.error("training.best-model", "save_steps", message, fix)
 
 
 def _trackers(s: Settings) -> Iterator[Finding]:

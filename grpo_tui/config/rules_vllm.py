@@ -45,16 +45,8 @@ def _unused(s: Settings) -> Iterator[Finding]:
 
 def _truncation(s: Settings) -> Iterator[Finding]:
     # vLLM samples from the truncated vocabulary, but the trainer computes probabilities over the whole one.
-    top_p, top_k, min_p = s.get("top_p"), s.get("top_k"), s.get("min_p")
-    cut = [
-        f"{name} {value:g}"
-        for name, value, on in (
-            ("top_p", top_p, is_number(top_p) and top_p < 1),
-            ("top_k", top_k, is_number(top_k) and top_k > 0),
-            ("min_p", min_p, is_number(min_p) and min_p > 0),
-        )
-        if on
-    ]
+    given = {name: value for name in ("top_p", "top_k", "min_p") if is_number(value := s.get(name))}
+    cut = [f"{name} {v:g}" for name, v in given.items() if (v < 1 if name == "top_p" else v > 0)]
     if cut:
         name = cut[0].split()[0]
         yield s.warning(
@@ -129,12 +121,8 @@ def server_command(settings: Settings) -> str:
         port = str(settings.get("vllm_server_base_url")).rstrip("/").rpartition(":")[2]
         words += ["--port", port if port.isdigit() else "8000"]
     else:
-        words += [
-            "--host",
-            str(settings.get("vllm_server_host")),
-            "--port",
-            str(settings.get("vllm_server_port")),
-        ]
+        host, port = (str(settings.get(f"vllm_server_{part}")) for part in ("host", "port"))
+        words += ["--host", host, "--port", port]
     for name, flag in _FLAG_OF.items():
         if name != "vllm_gpu_memory_utilization" and settings.written(name):
             words += [flag, str(settings.get(name))]

@@ -1,27 +1,6 @@
 """The `grpo_tui:` section of a config: settings that TRL has no key for.
 
-Training, scoring, checks and export all take a `Section`. Keys:
-
-- `columns`: new name → dataset column, as `prompt: question`. The column is renamed.
-- `system_prompt`: text before every prompt.
-- `few_shot`: list of `{user, assistant}` examples between the system prompt and the prompt.
-- `answer`: `{from, kind, to, tag, pattern}`, how to extract the reference answer from a longer text.
-- `dataset`, `eval_dataset`: a csv, tsv, jsonl, json or parquet file, or `file.py:function`.
-- `filters`: `{min_prompt_tokens, max_prompt_tokens, drop_null, drop_duplicates,
-  exclude, only}`.
-- `holdout`: number of rows, chosen by seed, that are never trained on.
-- `probe_prompts`: `{source, every, prompts, count, temperature, add, remove}`, prompts answered and scored
-  while training.
-- `evaluate`: `{every, rows, samples, k}`, evaluation on held-out rows while training.
-- `chat`: whether to turn string prompts into message lists. Default: only with a system prompt or few-shot
-  examples.
-- `rewards`: list of `{name, source, weight, params}`.
-- `launcher`: command that starts several ranks.
-- `gpus`: GPUs of the run.
-- `health`: rule id → limits that replace the rule's own, or false to turn it off.
-- `notify`: `{on, command, webhook}`, notifications of findings and of the end.
-- `on`: list of `{when, do}`, conditions that pause or stop the run.
-- `stages`: list of `{name, set, steps | until, at_most}`, parts of the run with their own settings.
+Training, scoring, checks and export all take a `Section`. `fields.toml` describes its keys.
 """
 
 from __future__ import annotations
@@ -240,7 +219,7 @@ def masked_url(url: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """The validated `grpo_tui:` section. The module docstring lists the keys."""
+    """The validated `grpo_tui:` section. `fields.toml` describes the keys."""
 
     columns: dict[str, str] = field(default_factory=dict)
     system_prompt: str | None = None

@@ -5,7 +5,8 @@ An item of the checklist that was not checked is idle, never ticked.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from grpo_tui.config.batch import generation_batch_size
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from grpo_tui.config.plan.making import Plan
     from grpo_tui.preflight.rewards import RewardLook
 
-FIRST_GROUPS = (4, 8)
-FEW_ROWS = 50
-
 
 def advice(settings: Settings, facts: Facts, steps: int | None) -> list[Finding]:
     """Return advice, most important first.
@@ -31,31 +29,10 @@ def advice(settings: Settings, facts: Facts, steps: int | None) -> list[Finding]
     Args:
         steps: optimizer steps of the whole run, None when unknown.
     """
-    found = list(row_findings(settings, "advice", steps=steps))
-    found += _group(settings)
-    if facts.data is not None and not facts.data.problem:
-        found += _rows(settings, facts.data)
-    return found
-
-
-def _group(s: Settings) -> Iterator[Finding]:
-    group = s.get("num_generations")
-    if is_number(group) and group > max(FIRST_GROUPS):
-        batch = generation_batch_size(s.get, s.world_size or 1)
-        whole = next((first for first in reversed(FIRST_GROUPS) if batch % first == 0), None)
-        message = (
-            f"num_generations is {group}: start with 4 or 8, so that each batch has more prompts, and scale "
-            "up once the reward rises"
-        )
-        fix = ("num_generations", whole) if whole is not None else None
-        yield s.info("advice.group", "num_generations", message, fix)
-
-
-def _rows(s: Settings, data: DataFacts) -> Iterator[Finding]:
-    rows = data.train_rows
-    if rows is not None and 0 < rows < FEW_ROWS:
-        message = f"only {rows} rows: the model sees each many times and memorizes them"
-        yield s.info("advice.rows", "dataset_name", message)
+    data = facts.data if facts.data is not None and not facts.data.problem else None
+    rows = data.train_rows if data is not None else None
+    batch = partial(generation_batch_size, settings.get, settings.world_size or 1)
+    return list(row_findings(settings, "advice", steps=steps, rows=rows, batch=batch))
 
 
 # -- checklist before training ----------------------------------------------------------------------

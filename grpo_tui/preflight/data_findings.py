@@ -435,11 +435,12 @@ def misnamed_columns(facts: DataFacts, s: Settings) -> Iterator[Finding]:
     section, names = s.section, facts.source_columns
     if not facts.problem:
         return
+    have = f"{facts.short} has {', '.join(names[:10])}"
     missing = {wanted: source for wanted, source in section.columns.items() if source not in names}
     turned = {source: wanted for wanted, source in missing.items() if wanted in names}
     if "prompt" in turned and len(turned) == len(missing):
         message = (
-            f"grpo_tui.columns is written the wrong way round: {_have(facts)}, and it maps the wanted name "
+            f"grpo_tui.columns is written the wrong way round: {have}, and it maps the wanted name "
             f"to the column, as {', '.join(f'{wanted}: {source}' for wanted, source in turned.items())}"
         )
         whole = {**{w: s for w, s in section.columns.items() if w not in missing}, **turned}
@@ -448,16 +449,14 @@ def misnamed_columns(facts: DataFacts, s: Settings) -> Iterator[Finding]:
     for wanted, source in missing.items():
         near = _near(source, names) or (likely_prompt(names) if wanted == "prompt" else None)
         key = f"grpo_tui.columns.{wanted}"
-        message = f"grpo_tui.columns wants {wanted} from the column {source}, and {_have(facts)}"
-        yield s.finding(
-            "data.unusable", "error", key, f"{message}{_meant(near)}", (key, near) if near else None
-        )
+        message = f"grpo_tui.columns wants {wanted} from the column {source}, and {have}{_meant(near)}"
+        yield s.error("data.unusable", key, message, (key, near) if near else None)
     spec = section.answer
     after = {*names, *section.columns}
     if missing or spec is None or spec.source in after:
         return
     near = _near(spec.source, names) or gold_column(list(names))
-    message = f"grpo_tui.answer reads the column {spec.source}, and {_have(facts)}{_meant(near)}"
+    message = f"grpo_tui.answer reads the column {spec.source}, and {have}{_meant(near)}"
     fix = None
     if near is not None:
         given = {"from": near, "kind": spec.kind, "to": spec.to, "tag": spec.tag, "pattern": spec.pattern}
@@ -470,10 +469,6 @@ def _near(name: str, names: Sequence[str]) -> str | None:
     lower = {each.lower(): each for each in names}
     found = difflib.get_close_matches(name.lower(), list(lower), n=1, cutoff=0.5)
     return lower[found[0]] if found else None
-
-
-def _have(facts: DataFacts) -> str:
-    return f"{facts.short} has {', '.join(facts.source_columns[:10])}"
 
 
 def _meant(near: str | None) -> str:

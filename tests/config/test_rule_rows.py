@@ -16,7 +16,7 @@ from grpo_tui.config.trl_fields import load_fields
 
 GIVEN = {"get", "written", "mapping", "section", "world_size", "checkpointing", "key", "value", "grpo_tui"}
 OF_A_DOMAIN = {
-    "advice": {"steps"},
+    "advice": {"batch", "rows", "steps"},
     "config": {"in_section"},
     "grpo": {"small_model"},
     "hardware": {"gpus", "in_bf16"},

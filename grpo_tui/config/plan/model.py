@@ -230,9 +230,8 @@ def _counted(shape: ModelShape, folder: Path) -> ModelShape:
             return shape
     if not tensors or any(kind.startswith(("U8", "I8", "U32", "I32")) for kind in kinds):
         return shape  # none, or quantized, where elements are not parameters
-    tied = shape.tied and any(name.endswith("lm_head.weight") for name in tensors)
     count = sum(
-        prod(size) for name, size in tensors.items() if not (tied and name.endswith("lm_head.weight"))
+        prod(size) for name, size in tensors.items() if not (shape.tied and name.endswith("lm_head.weight"))
     )
     linears: dict[str, list[Linear]] = {}
     for name, size in tensors.items():
@@ -393,18 +392,16 @@ def read_sharding(
         accelerate: Content of accelerate's config file, None without one.
     """
     deepspeed = _body(settings.get("deepspeed"))
+    file = accelerate or {}
+    if deepspeed is None and str(file.get("distributed_type", "")).upper() == "DEEPSPEED":
+        inner = file.get("deepspeed_config")
+        inner = inner if isinstance(inner, Mapping) else {}
+        deepspeed = _body(inner.get("deepspeed_config_file"))
+        if deepspeed is None:
+            return _zero(inner, "zero_stage", world_size)
     if deepspeed is not None:
         zero = deepspeed.get("zero_optimization")
         return _zero(zero if isinstance(zero, Mapping) else {}, "stage", world_size)
-    file = accelerate or {}
-    if str(file.get("distributed_type", "")).upper() == "DEEPSPEED":
-        inner = file.get("deepspeed_config")
-        inner = inner if isinstance(inner, Mapping) else {}
-        named = _body(inner.get("deepspeed_config_file"))
-        if named is not None:
-            zero = named.get("zero_optimization")
-            return _zero(zero if isinstance(zero, Mapping) else {}, "stage", world_size)
-        return _zero(inner, "zero_stage", world_size)
     if settings.get("fsdp") or str(file.get("distributed_type", "")).upper() == "FSDP":
         return Sharding("fsdp", world_size)
     return Sharding("ddp" if world_size > 1 else "none", world_size)
