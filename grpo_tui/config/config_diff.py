@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from grpo_tui.config.draft import Draft
@@ -18,7 +18,6 @@ from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.trl_fields import NoDefault
 from grpo_tui.config.yaml_edit import same
 from grpo_tui.config.yaml_edit_values import block_lines
-from grpo_tui.core.exchange import plain
 from grpo_tui.core.statistics import is_number
 
 Kind = Literal["changed", "added", "removed"]
@@ -106,7 +105,7 @@ class Diff:
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON data."""
-        return {"here": self.here, "there": self.there, "rows": [plain(row) for row in self.rows]}
+        return {"here": self.here, "there": self.there, "rows": [asdict(row) for row in self.rows]}
 
 
 def diff(draft: Draft | Side, against: Side) -> Diff:

@@ -10,7 +10,7 @@ from typing import Any
 
 from grpo_tui.config.batch import generation_batch_size
 from grpo_tui.config.settings import Change, Settings
-from grpo_tui.core.findings import SEVERITIES, Finding, Severity
+from grpo_tui.core.findings import SEVERITIES, Finding
 from grpo_tui.core.text import one_line
 from grpo_tui.data.mapping import likely_prompt
 from grpo_tui.preflight.facts import ColumnFacts, DataFacts, ModelFacts, first_rows
@@ -52,22 +52,23 @@ def data_findings(facts: DataFacts, model: ModelFacts | None, s: Settings) -> li
     found += _lengths(facts, model, s)
     if facts.sampled:
         message = f"{facts.short}: looked at {facts.sampled}; what is said of rows is said of those"
-        found.append(s.finding("data.sampled", "info", s.data_key, message))
+        found.append(s.info("data.sampled", s.data_key, message))
     return found
 
 
 def _unusable(facts: DataFacts, s: Settings) -> Finding:
-    if facts.problem.startswith("eval_strategy is ") and (facts.total or 0) > 1:
-        fix = ("grpo_tui.holdout", max(1, min(MOST_HELD_OUT, (facts.total or 0) // 10)))
-        return s.finding("data.unusable", "error", "eval_strategy", facts.problem, fix)
-    return s.finding("data.unusable", "error", s.data_key, facts.problem)
+    total = facts.total or 0
+    if facts.problem.startswith("eval_strategy is ") and total > 1:
+        fix = ("grpo_tui.holdout", max(1, min(MOST_HELD_OUT, total // 10)))
+        return s.error("data.unusable", "eval_strategy", facts.problem, fix)
+    return s.error("data.unusable", s.data_key, facts.problem)
 
 
 def _unreadable(facts: DataFacts, s: Settings) -> Finding:
     place = facts.where.place if facts.where is not None else ""
     rule = f"data.{place}" if place in ("missing", "gated", "unreachable") else "data.unreadable"
     hint = f". Fetch it where there is a network: hf download --repo-type dataset {facts.origin}"
-    return s.finding(rule, "error", s.data_key, facts.problem + (hint if place == "unreachable" else ""))
+    return s.error(rule, s.data_key, facts.problem + (hint if place == "unreachable" else ""))
 
 
 def _columns(facts: DataFacts, s: Settings) -> Iterator[Finding]:
@@ -77,19 +78,18 @@ def _columns(facts: DataFacts, s: Settings) -> Iterator[Finding]:
         message = f"{facts.short} holds preference pairs (chosen, rejected), which DPO trains on; GRPO " + (
             "reads the prompt alone and generates the answers" if has_prompt else "needs a column prompt"
         )
-        severity: Severity = "warning" if has_prompt else "error"
-        yield s.finding("data.preference-pairs", severity, s.data_key, message)
+        yield (s.warning if has_prompt else s.error)("data.preference-pairs", s.data_key, message)
     elif not has_prompt:
         separated = _separated(names)
         near = likely_prompt(names) if not separated else None
         message = f"{facts.short} has no column prompt, which GRPO reads; it has {_some(names)}{separated}"
         message += _first_values(facts, near) if near is not None else _shape(facts)
         fix = ("grpo_tui.columns.prompt", near) if near is not None else None
-        yield s.finding("data.no-prompt", "error", s.data_key, message, fix)
+        yield s.error("data.no-prompt", s.data_key, message, fix)
     for name in names:
         if name.endswith(".1") and name[:-2] in names:
             message = f"the header of {facts.short} names {name[:-2]} twice; the second one is read as {name}"
-            yield s.finding("data.header-twice", "warning", s.data_key, message)
+            yield s.warning("data.header-twice", s.data_key, message)
     after = [name for name in names if name not in section.columns.values()] + list(section.columns)
     for row in _RULES["columns"]:
         for name in row["names"]:
@@ -128,14 +128,13 @@ def image_findings(facts: DataFacts, s: Settings, *, sees_images: bool) -> Itera
         elif facts.form == "text":
             message = (
                 f"{facts.short} has a column {name}, and its prompts are plain texts. TRL needs messages "
-                "beside images and stops in the first step"
             )
-            fix = ("grpo_tui.chat", True)
-            yield s.finding("data.images", "error", s.data_key, message, fix)
+            message += "beside images and stops in the first step"
+            yield s.error("data.images", s.data_key, message, ("grpo_tui.chat", True))
             return
         else:
             return
-        yield s.finding("data.images", "error", s.data_key, message, _renamed(name))
+        yield s.error("data.images", s.data_key, message, _renamed(name))
 
 
 def _first_values(facts: DataFacts, name: str) -> str:
@@ -171,10 +170,10 @@ def _rows(facts: DataFacts, s: Settings) -> Iterator[Finding]:
     for bad in facts.bad:
         if bad.what == "hold-out":
             fix = _smaller_hold_out(facts, s)
-            yield s.finding("data.hold-out", "error", "grpo_tui.holdout", bad.reason, fix)
+            yield s.error("data.hold-out", "grpo_tui.holdout", bad.reason, fix)
             continue
         if bad.what.startswith("filters"):
-            yield s.finding("data.filter-file", "error", f"grpo_tui.{bad.what}", bad.reason)
+            yield s.error("data.filter-file", f"grpo_tui.{bad.what}", bad.reason)
             continue
         all_bad = bad.count >= facts.looked_at
         where = first_rows(bad.rows, bad.count)
@@ -182,7 +181,7 @@ def _rows(facts: DataFacts, s: Settings) -> Iterator[Finding]:
             empty = bad.reason.startswith("is ")
             message = f"{facts.short}, {where}: the prompt {bad.reason}; training stops at such a row"
             fix = leaving_out(facts, ["prompt"]) if empty and not all_bad else None
-            yield s.finding("data.bad-prompt", "error", s.data_key, message, fix)
+            yield s.error("data.bad-prompt", s.data_key, message, fix)
         else:
             source = s.section.answer.source if s.section.answer else "answer"
             message = (
@@ -190,7 +189,7 @@ def _rows(facts: DataFacts, s: Settings) -> Iterator[Finding]:
                 f"({bad.count:,} of {facts.looked_at:,} rows)"
             )
             drop = ("grpo_tui.answer", None) if all_bad else leaving_out(facts, [source])
-            yield s.finding("data.bad-answer", "error", "grpo_tui.answer", message, drop)
+            yield s.error("data.bad-answer", "grpo_tui.answer", message, drop)
     if facts.form == "mixed":
         column = facts.column("prompt")
         rare = column.kinds[-1] if column is not None and len(column.kinds) > 1 else None
@@ -199,14 +198,14 @@ def _rows(facts: DataFacts, s: Settings) -> Iterator[Finding]:
             f"{facts.short} has texts and lists of messages as prompts{where}: TRL takes all of a batch for "
             "what its first prompt is"
         )
-        yield s.finding("data.mixed-form", "error", s.data_key, message, ("grpo_tui.chat", True))
+        yield s.error("data.mixed-form", s.data_key, message, ("grpo_tui.chat", True))
     filtered = s.section.filters.drop_null
     for column in facts.columns:
         if column.name == "prompt":
             continue
         yield from _as_read(facts, column, s)
         if len(column.kinds) > 1:
-            yield s.finding("data.mixed-types", "warning", s.data_key, _kinds(facts, column))
+            yield s.warning("data.mixed-types", s.data_key, _kinds(facts, column))
         if column.nulls and column.name != facts.answer_column and not filtered:
             message = (
                 f"{facts.short}: the column {column.name} is empty (null) in "
@@ -214,14 +213,12 @@ def _rows(facts: DataFacts, s: Settings) -> Iterator[Finding]:
             )
             seldom = column.nulls <= MOST_SHARE_MISSING * facts.looked_at
             fix = leaving_out(facts, [column.name]) if seldom else None
-            severity: Severity = "warning" if seldom else "info"  # often empty: probably optional
-            yield s.finding("data.nulls", severity, s.data_key, message, fix)
+            told = s.warning if seldom else s.info  # often empty: probably optional
+            yield told("data.nulls", s.data_key, message, fix)
         elif column.empties and column.name != facts.answer_column and not filtered:
-            message = (
-                f"{facts.short}: the column {column.name} is blank in "
-                f"{first_rows(column.empty_rows, column.empties)}"
-            )
-            yield s.finding("data.empties", "info", s.data_key, message)
+            rows = first_rows(column.empty_rows, column.empties)
+            message = f"{facts.short}: the column {column.name} is blank in {rows}"
+            yield s.info("data.empties", s.data_key, message)
 
 
 def _as_read(facts: DataFacts, column: ColumnFacts, s: Settings) -> Iterator[Finding]:
@@ -234,7 +231,7 @@ def _as_read(facts: DataFacts, column: ColumnFacts, s: Settings) -> Iterator[Fin
             f"row {row:,} says {cell} and is read as {value}. Write the file as JSON Lines, with that value "
             f'in quotes: {{"{column.name}": "{cell}"}}'
         )
-        yield s.finding("data.read-otherwise", "warning", s.data_key, message)
+        yield s.warning("data.read-otherwise", s.data_key, message)
     dates = next((k for k in column.kinds if k.kind in ("datetime", "date", "time", "timedelta")), None)
     if dates is not None:
         message = (
@@ -242,7 +239,7 @@ def _as_read(facts: DataFacts, column: ColumnFacts, s: Settings) -> Iterator[Fin
             f"They reach rewards as Python's {dates.kind} objects and not as text. Take "
             "str(…) of them in the reward"
         )
-        yield s.finding("data.dates", "warning", s.data_key, message)
+        yield s.warning("data.dates", s.data_key, message)
 
 
 def _kinds(facts: DataFacts, column: ColumnFacts) -> str:
@@ -261,7 +258,7 @@ def _counts(facts: DataFacts, s: Settings) -> Iterator[Finding]:
                 f"{facts.short}: grpo_tui.filters.{one.name} leaves out {first_rows(one.rows, one.drops)} "
                 f"({one.drops:,} of {facts.looked_at:,})"
             )
-            yield s.finding("data.filtered", "info", f"grpo_tui.filters.{one.name}", message)
+            yield s.info("data.filtered", f"grpo_tui.filters.{one.name}", message)
     at_once = _prompts_at_once(s)
     if facts.train_rows is not None and at_once is not None and facts.train_rows < at_once:
         held = f" ({facts.held} more are held out)" if facts.held else ""
@@ -270,31 +267,30 @@ def _counts(facts: DataFacts, s: Settings) -> Iterator[Finding]:
             f"takes {plural(at_once, 'prompt')}: TRL would end at once with 0 steps"
         )
         fix = _enough_for_a_step(facts, s, at_once)
-        yield s.finding("data.smaller-than-batch", "error", s.data_key, message, fix)
+        yield s.error("data.smaller-than-batch", s.data_key, message, fix)
     if facts.duplicates:
         share = facts.duplicates / max(1, facts.looked_at)
         message = (
             f"{facts.short}: {plural(facts.duplicates, 'row')} ({percent(share)}) have the prompt of an "
             f"earlier row: {first_rows(facts.duplicate_rows, facts.duplicates)}"
         )
-        fix = ("grpo_tui.filters.drop_duplicates", True)
-        severity: Severity = "warning" if share >= 0.05 else "info"
-        yield s.finding("data.duplicates", severity, s.data_key, message, fix)
+        told, fix = s.warning if share >= 0.05 else s.info, ("grpo_tui.filters.drop_duplicates", True)
+        yield told("data.duplicates", s.data_key, message, fix)
     if facts.overlap:
         key = "grpo_tui.eval_dataset" if s.section.eval_dataset else "dataset_test_split"
         message = (
             f"{facts.overlap:,} of {facts.eval_rows:,} evaluation rows are also in the training data: "
             f"{first_rows(facts.overlap_rows, facts.overlap)}. The evaluation would be too optimistic"
         )
-        yield s.finding("data.overlap", "warning", key, message)
+        yield s.warning("data.overlap", key, message)
     where = facts.where
     if where is not None and where.place == "hub" and where.download_bytes:
-        short = where.free_bytes is not None and where.download_bytes > where.free_bytes
         message = f"{where.name} is not on this machine; the start fetches {size(where.download_bytes)} first"
-        if short and where.free_bytes is not None:
+        if where.free_bytes is not None and where.download_bytes > where.free_bytes:
             message += f", and {size(where.free_bytes)} are free in the cache"
-        rule = "data.disk" if short else "data.download"
-        yield s.finding(rule, "error" if short else "info", s.data_key, message)
+            yield s.error("data.disk", s.data_key, message)
+        else:
+            yield s.info("data.download", s.data_key, message)
 
 
 def _prompts_at_once(s: Settings) -> int | None:
@@ -318,14 +314,12 @@ def _enough_for_a_step(facts: DataFacts, s: Settings, at_once: int) -> Change | 
         return ("grpo_tui.holdout", rows + facts.held - at_once)
     if not rows:
         return None
-    name = "per_device_train_batch_size"
     if s.get("generation_batch_size") is not None:
         return None  # the other sizes do not follow uniquely from it
+    name = "per_device_train_batch_size"
     times = at_once * group // max(1, int(s.get(name) or 1))
-    for fewer in range(rows * group // max(1, times), 0, -1):
-        if fewer * times % group == 0:
-            return (name, fewer)
-    return None
+    smaller = range(rows * group // max(1, times), 0, -1)
+    return next(((name, fewer) for fewer in smaller if fewer * times % group == 0), None)
 
 
 def _answers(facts: DataFacts, s: Settings) -> Iterator[Finding]:
@@ -336,7 +330,7 @@ def _answers(facts: DataFacts, s: Settings) -> Iterator[Finding]:
             message = f"no column is named like a right answer; those beside the prompt are {names}"
         else:
             message = f"{facts.short} has the prompt alone: rewards have no right answer to compare with"
-        yield s.finding("data.no-gold", "info", s.data_key, message)
+        yield s.info("data.no-gold", s.data_key, message)
         return
     gone = column.nulls + column.empties
     if gone and not s.section.filters.drop_null:
@@ -346,7 +340,7 @@ def _answers(facts: DataFacts, s: Settings) -> Iterator[Finding]:
             "completion can be right there"
         )
         fix = leaving_out(facts, [column.name])
-        yield s.finding("data.gold-missing", "warning", s.data_key, message, fix)
+        yield s.warning("data.gold-missing", s.data_key, message, fix)
     there = sum(kind.count for kind in column.kinds)
     if not column.top or there < LEAST_ROWS_TO_JUDGE:
         return
@@ -356,21 +350,21 @@ def _answers(facts: DataFacts, s: Settings) -> Iterator[Finding]:
             f"{percent(count / there)} of the rows have the answer {one_line(text, 40)}: a model that always "
             "gives it is right as often without thinking"
         )
-        yield s.finding("data.one-answer", "warning", s.data_key, message)
+        yield s.warning("data.one-answer", s.data_key, message)
 
 
 def _lengths(facts: DataFacts, model: ModelFacts | None, s: Settings) -> Iterator[Finding]:
-    longest = int(s.get("max_completion_length") or 0)
+    key = "max_completion_length"
+    longest = int(s.get(key) or 0)
     context = model.shape.context if model is not None and model.shape is not None else None
     use_vllm = bool(s.get("use_vllm"))
     if use_vllm and s.get("vllm_max_model_length"):
         context = min(context or 10**9, int(s.get("vllm_max_model_length")))
     prompts, gold = facts.prompt_tokens, facts.gold_tokens
-    severity: Severity = "error" if use_vllm else "warning"  # without vLLM, generation exceeds the context
-    key = "max_completion_length"
+    told = s.error if use_vllm else s.warning  # without vLLM, generation exceeds the context
     if context is not None and longest >= context:
         message = f"{key} {longest:,} leaves a prompt no room in the context of {context:,}"
-        yield s.finding("data.no-room", severity, key, message)
+        yield told("data.no-room", key, message)
     elif context is not None and prompts is not None and prompts.most > context - longest:
         room = context - longest
         count = prompts.over(room)
@@ -384,7 +378,7 @@ def _lengths(facts: DataFacts, model: ModelFacts | None, s: Settings) -> Iterato
         if 2 * count > prompts.count:  # dropping most rows is no solution
             shorter = context - prompts.most
             fix = (key, shorter) if shorter >= _STEP else None
-        yield s.finding("data.too-long", severity, key, message, fix)
+        yield told("data.too-long", key, message, fix)
     if gold is not None and 0 < longest < gold.p99:
         advised = -(-gold.p99 // _STEP) * _STEP
         message = (
@@ -393,9 +387,8 @@ def _lengths(facts: DataFacts, model: ModelFacts | None, s: Settings) -> Iterato
             f"{percent(gold.over(longest) / gold.count)} of them"
         )
         taken = prompts.p50 if prompts is not None else 0
-        fits = context is None or advised + taken <= context
-        fix = ("max_completion_length", advised) if fits else None
-        yield s.finding("data.completion-length", "warning", "max_completion_length", message, fix)
+        fix = (key, advised) if context is None or advised + taken <= context else None
+        yield s.warning("data.completion-length", key, message, fix)
 
 
 # -- prompts ----------------------------------------------------------------------------------------
@@ -444,7 +437,7 @@ def misnamed_columns(facts: DataFacts, s: Settings) -> Iterator[Finding]:
             f"to the column, as {', '.join(f'{wanted}: {source}' for wanted, source in turned.items())}"
         )
         whole = {**{w: s for w, s in section.columns.items() if w not in missing}, **turned}
-        yield s.finding("data.unusable", "error", "grpo_tui.columns", message, ("grpo_tui.columns", whole))
+        yield s.error("data.unusable", "grpo_tui.columns", message, ("grpo_tui.columns", whole))
         return
     for wanted, source in missing.items():
         near = _near(source, names) or (likely_prompt(names) if wanted == "prompt" else None)
@@ -462,7 +455,7 @@ def misnamed_columns(facts: DataFacts, s: Settings) -> Iterator[Finding]:
         given = {"from": near, "kind": spec.kind, "to": spec.to, "tag": spec.tag, "pattern": spec.pattern}
         kept: dict[str, Any] = {k: v for k, v in given.items() if v not in (None, "answer") or k == "from"}
         fix = ("grpo_tui.answer", kept)
-    yield s.finding("data.unusable", "error", "grpo_tui.answer", message, fix)
+    yield s.error("data.unusable", "grpo_tui.answer", message, fix)
 
 
 def _near(name: str, names: Sequence[str]) -> str | None:
@@ -494,10 +487,10 @@ def evaluation_findings(facts: DataFacts, s: Settings) -> Iterator[Finding]:
             f"{where} has no column {seen.prompt_source}, which the prompt is read from; it has "
             f"{', '.join(seen.columns[:10])}: {ENDS}"
         )
-        yield s.finding("data.no-prompt", "error", key, message)
+        yield s.error("data.no-prompt", key, message)
         return
     if seen.problem:
-        yield s.finding("data.unusable", "error", key, f"{seen.problem}; {ENDS}")
+        yield s.error("data.unusable", key, f"{seen.problem}; {ENDS}")
         return
     for bad in seen.bad:
         rows = first_rows(bad.rows, bad.count)
@@ -505,10 +498,10 @@ def evaluation_findings(facts: DataFacts, s: Settings) -> Iterator[Finding]:
         empty = bad.what == "answer" or bad.reason.startswith("is ")
         fix = leaving_out(facts, ["prompt"]) if empty and bad.count < seen.rows else None
         rule = f"data.bad-{bad.what}"
-        yield s.finding(rule, "error", key, f"{where}, {rows}: {what}; {ENDS}", fix)
+        yield s.error(rule, key, f"{where}, {rows}: {what}; {ENDS}", fix)
     if facts.answer_column and facts.answer_column in seen.lacking:
         message = (
             f"{where} lacks the column {facts.answer_column}, which the rows to train on have: a reward that "
             f"compares with it has nothing there, and {ENDS} if it insists"
         )
-        yield s.finding("data.eval-columns", "warning", key, message, ("eval_strategy", "no"))
+        yield s.warning("data.eval-columns", key, message, ("eval_strategy", "no"))

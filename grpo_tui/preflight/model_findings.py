@@ -24,16 +24,18 @@ _NO_POLICY = re.compile(
 
 def model_findings(facts: ModelFacts, s: Settings) -> list[Finding]:
     """Return findings on the model that do not need its weights."""
-    found = [*_where(facts, s), *_adapter(facts, s)]
+    found = _where(facts, s)
+    if facts.adapter:
+        found.append(s.error("model.adapter", _KEY, merge_first(facts.adapter, facts.where.name)))
     if facts.problem and facts.where.place in ("folder", "cached", "hub"):
         message = f"the model's config cannot be used: {facts.problem}"
-        found.append(s.finding("model.architecture", "error", _KEY, message))
+        found.append(s.error("model.architecture", _KEY, message))
     elif _NO_POLICY.search(facts.architecture):
         message = (
             f"the model is a {facts.architecture}, which writes no text: its config names that class, and "
             "TRL loads it; a policy is a …ForCausalLM"
         )
-        found.append(s.finding("model.no-policy", "error", _KEY, message))
+        found.append(s.error("model.no-policy", _KEY, message))
     return [*found, *_lora(facts, s)]
 
 
@@ -43,7 +45,7 @@ def _where(facts: ModelFacts, s: Settings) -> list[Finding]:
         return [s.finding(f"model.{where.place}", "error", _KEY, f"{where.problem}")]
     if where.place == "unreachable":
         message = f"{where.problem}. Fetch it where there is a network: hf download {where.name}"
-        return [s.finding("model.unreachable", "error", _KEY, message)]
+        return [s.error("model.unreachable", _KEY, message)]
     needed, free = where.download_bytes, where.free_bytes
     if where.place != "hub" or needed is None:
         return []
@@ -52,36 +54,26 @@ def _where(facts: ModelFacts, s: Settings) -> list[Finding]:
             f"{where.name} has to be fetched, {size(needed)}, and {size(free)} are free in the cache; set "
             "HF_HOME to a larger disk, or free some"
         )
-        return [s.finding("model.disk", "error", _KEY, message)]
+        return [s.error("model.disk", _KEY, message)]
     message = f"{where.name} is not on this machine; the start fetches {size(needed)} first"
-    return [s.finding("model.download", "info", _KEY, message)]
-
-
-def _adapter(facts: ModelFacts, s: Settings) -> list[Finding]:
-    if not facts.adapter:
-        return []
-    message = merge_first(facts.adapter, facts.where.name)
-    return [s.finding("model.adapter", "error", _KEY, message)]
+    return [s.info("model.download", _KEY, message)]
 
 
 def _lora(facts: ModelFacts, s: Settings) -> list[Finding]:
     lora = facts.lora
-    if lora is None:
+    if lora is None or not (lora.problem or lora.unmatched):
         return []
     key = "lora_target_modules" if lora.targets else "use_peft"
     if lora.problem:
-        return [s.finding("model.lora-targets", "error", key, lora.problem, _lora_fix(facts))]
-    if lora.unmatched:
-        names = list(dict.fromkeys(kind.name for kind in facts.linears if kind.part != "head"))
-        others = f"({plural(lora.matched, 'module')} match the others)"
-        message = (
-            f"lora_target_modules {', '.join(lora.unmatched)} matches nothing and is left out without a word "
-            f"{others}; the model's Linear modules: {', '.join(names)}"
-        )
-        near = {t: difflib.get_close_matches(t, names, n=1) for t in lora.unmatched}
-        meant = list(dict.fromkeys(name for t in lora.targets for name in near.get(t, [t])))
-        return [s.finding("model.lora-unmatched", "warning", key, message, (key, meant))]
-    return []
+        return [s.error("model.lora-targets", key, lora.problem, _lora_fix(facts))]
+    names = list(dict.fromkeys(kind.name for kind in facts.linears if kind.part != "head"))
+    message = (
+        f"lora_target_modules {', '.join(lora.unmatched)} matches nothing and is left out without a word "
+        f"({plural(lora.matched, 'module')} match the others); the model's Linear modules: {', '.join(names)}"
+    )
+    near = {t: difflib.get_close_matches(t, names, n=1) for t in lora.unmatched}
+    meant = list(dict.fromkeys(name for t in lora.targets for name in near.get(t, [t])))
+    return [s.warning("model.lora-unmatched", key, message, (key, meant))]
 
 
 def _lora_fix(facts: ModelFacts) -> Change | None:
@@ -108,7 +100,7 @@ def tokenizer_findings(facts: Facts, s: Settings) -> list[Finding]:
     if not tokenizer.name:
         if model is not None and not model.where.here and model.where.place != "hub":
             return []  # the finding on the model says why
-        return [s.finding("tokenizer.unreadable", "error", _KEY, tokenizer.problem)]
+        return [s.error("tokenizer.unreadable", _KEY, tokenizer.problem)]
     form = data.form if data is not None else ""
     if data is not None and any(odd.what == "quoted" for odd in data.odd):
         form = ""  # has its own finding
@@ -130,32 +122,29 @@ def _template(facts: TokenizerFacts, form: str, s: Settings) -> list[Finding]:
             f"has one: an instruct model may never end its answer.{tail}"
         )
         key = "grpo_tui.chat"
-        return [s.finding("tokenizer.string-prompts", "warning", key, message, (key, True))]
+        return [s.warning("tokenizer.string-prompts", key, message, (key, True))]
     if not facts.has_template and form in ("messages", "mixed"):
         message = (
             "the prompts are messages, and the tokenizer has no chat template to write them: TRL stops in "
             "the first step. Name an instruct model, or make the prompts texts"
         )
-        made_here = section.wants_chat
-        key = "grpo_tui.chat" if made_here else s.data_key
+        key = "grpo_tui.chat" if section.wants_chat else s.data_key
         fix = ("grpo_tui.chat", False) if section.chat else None
-        return [s.finding("tokenizer.no-template", "error", key, message, fix)]
+        return [s.error("tokenizer.no-template", key, message, fix)]
     if facts.problem:
         key = "grpo_tui.system_prompt" if section.system_prompt is not None else s.data_key
-        return [s.finding("tokenizer.refused", "error", key, f"row by row, {facts.problem}")]
+        return [s.error("tokenizer.refused", key, f"row by row, {facts.problem}")]
     return []
 
 
 def _ends(facts: TokenizerFacts, s: Settings) -> list[Finding]:
     if facts.eos is None:
-        message = (
-            "the tokenizer has no end token, so no completion ever ends by itself: each is cut off at "
-            "max_completion_length"
-        )
-        return [s.finding("tokenizer.no-eos", "error" if facts.pad is None else "warning", _KEY, message)]
+        message = "the tokenizer has no end token, so no completion ever ends by itself: each is cut off at "
+        message += "max_completion_length"
+        return [(s.error if facts.pad is None else s.warning)("tokenizer.no-eos", _KEY, message)]
     if facts.pad is None:
         message = f"the tokenizer has no padding token; TRL pads with the end token {facts.eos}"
-        return [s.finding("tokenizer.no-pad", "info", _KEY, message)]
+        return [s.info("tokenizer.no-pad", _KEY, message)]
     return []
 
 
@@ -167,16 +156,13 @@ def _vocabulary(facts: TokenizerFacts, model: ModelFacts | None, s: Settings) ->
         f"the tokenizer has {facts.size:,} tokens and the model's embedding {rows:,} rows: a token "
         "beyond them ends the run. They do not belong together, or the embedding was not resized"
     )
-    return [s.finding("tokenizer.vocabulary", "error", _KEY, message)]
+    return [s.error("tokenizer.vocabulary", _KEY, message)]
 
 
 def _think(facts: TokenizerFacts, s: Settings) -> list[Finding]:
     if not facts.opens_think:
         return []
-    named = [
-        *map(str, s.get("reward_funcs") or ()),
-        *(entry.source for entry in s.section.rewards),
-    ]
+    named = [*map(str, s.get("reward_funcs") or ()), *(entry.source for entry in s.section.rewards)]
     strict = [name for name in named if "think_format" in name]
     message = (
         "the rendered prompt already ends with <think>, so completions hold only </think>: a reward that "
@@ -184,8 +170,8 @@ def _think(facts: TokenizerFacts, s: Settings) -> list[Finding]:
     )
     if strict:
         message = f"{message}, as {strict[0]} does"
-        return [s.finding("tokenizer.opens-think", "warning", "reward_funcs", message)]
-    return [s.finding("tokenizer.opens-think", "info", _KEY, message)]
+        return [s.warning("tokenizer.opens-think", "reward_funcs", message)]
+    return [s.info("tokenizer.opens-think", _KEY, message)]
 
 
 def facts_findings(settings: Settings, facts: Facts) -> list[Finding]:

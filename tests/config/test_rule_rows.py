@@ -41,12 +41,9 @@ def expressions(row: Mapping[str, Any]) -> Iterator[str]:
 
 @pytest.mark.parametrize(("domain", "row"), ROWS, ids=lambda part: part if isinstance(part, str) else "")
 def test_a_row_names_what_there_is(domain: str, row: Mapping[str, Any]) -> None:
-    named = {
-        node.id
-        for expression in expressions(row)
-        for node in ast.walk(ast.parse(expression, mode="eval"))
-        if isinstance(node, ast.Name)
-    }
+    found = [node for text in expressions(row) for node in ast.walk(ast.parse(text, mode="eval"))]
+    names = [node for node in found if isinstance(node, ast.Name)]
+    named = {node.id for node in names} - {node.id for node in names if isinstance(node.ctx, ast.Store)}
     named |= {name.partition(".")[0] for _, name, _, _ in Formatter().parse(row["says"]) if name}
     keys = row.get("unused") or row["key"]
     named |= {key.partition(".")[0] for key in ([keys] if isinstance(keys, str) else keys) if key[0] != "="}

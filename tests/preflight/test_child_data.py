@@ -19,7 +19,7 @@ from grpo_tui.preflight.checker import judge
 from grpo_tui.preflight.child import table
 from grpo_tui.preflight.child.hub import Hub
 from grpo_tui.preflight.child.mapped import TRAIN
-from grpo_tui.preflight.child.session import CheckSession, Looking
+from grpo_tui.preflight.child.session import CheckSession
 from grpo_tui.preflight.facts import Facts, ModelFacts, TokenizerFacts, Whereabouts
 from grpo_tui.present.data_view import row_blocks
 from tests.preflight.machines import shape
@@ -374,7 +374,7 @@ def test_a_large_file_is_sampled_and_said_to_be(tmp_path: Path, monkeypatch: pyt
     assert (facts.total, facts.looked_at, facts.train_rows) == (24, 10, None)
     assert session.table is not None
     outside = next(n for n in range(1, 25) if n not in session.table.numbers)
-    view = Looking(session).row(outside)
+    view = session.row(outside)
     assert view.number == outside
     assert view.prompt[-1]["content"] == f"{outside - 1} + 1?"
     assert view.fate == "train or held out"
@@ -393,7 +393,7 @@ def test_a_row_that_training_rejects_says_so_in_the_data_view(
 ) -> None:
     session = session_of(tmp_path, [*SUMS, row], GSM)
     judged(session)
-    view = Looking(session).row(len(SUMS) + 1)
+    view = session.row(len(SUMS) + 1)
     assert view.fate.startswith(reason)
     assert view.prompt is None
     (first, *_) = row_blocks(view, None)
@@ -413,7 +413,7 @@ def test_a_stream_is_read_no_further_than_needed(tmp_path: Path, monkeypatch: py
     session = CheckSession(replace(session.config, section=section), Hub(), lambda what: None)
     assert "the first 6 rows, since it is streamed" in only(judged(session), "data.sampled").message
     assert session.data().total is None
-    assert Looking(session).row(99).number == 6
+    assert session.row(99).number == 6
     held = CheckSession(
         replace(session.config, section=replace(section, holdout=2)), Hub(), lambda what: None
     )
@@ -600,7 +600,7 @@ def test_the_template_gets_the_keywords_of_the_config(enable: str, written: str,
     )
     session.measured()
     assert facts.rendered == f"{written}<|user|>0?<|end|><|assistant|>"
-    assert Looking(session).row(2).rendered == f"{written}<|user|>1?<|end|><|assistant|>"
+    assert session.row(2).rendered == f"{written}<|user|>1?<|end|><|assistant|>"
     assert session.tokens is not None
     count = len(session.tokens.tokenizer(str(facts.rendered), add_special_tokens=False)["input_ids"])
     assert (facts.rendered_tokens, session.counts[0]) == (count, count)
@@ -699,13 +699,12 @@ def test_a_column_with_a_meaning_for_trl_is_judged_by_the_model(
 def test_a_row_shows_what_the_model_gets(tmp_path: Path) -> None:
     session = session_of(tmp_path, SUMS, GSM)
     judged(session, tokens=True)
-    looking = Looking(session)
-    view = looking.row(3)
+    view = session.row(3)
     assert view.rendered == "<|system|>Think.<|end|><|user|>2 + 1?<|end|><|assistant|>"
     assert (view.columns["answer"], view.answer_column, view.fate, view.total) == ("3", "answer", "train", 24)
     assert view.source == SUMS[2]
-    assert looking.row(0).number == 1
-    assert looking.row(999).number == 24
-    assert looking.holding("23 + 1") == [24]
-    assert looking.holding("SO IT") == list(range(1, 25))
-    assert looking.random(4).number == looking.random(4).number
+    assert session.row(0).number == 1
+    assert session.row(999).number == 24
+    assert session.holding("23 + 1") == [24]
+    assert session.holding("SO IT") == list(range(1, 25))
+    assert session.random_row(4).number == session.random_row(4).number

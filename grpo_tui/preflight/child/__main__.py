@@ -8,7 +8,7 @@ parent is gone.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -16,7 +16,7 @@ from grpo_tui.children.serving import Send, serve_alone
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.data.sources import DataError
 from grpo_tui.preflight.child.hub import Hub
-from grpo_tui.preflight.child.session import CheckSession, Looking, data_key
+from grpo_tui.preflight.child.session import CheckSession, data_key
 from grpo_tui.preflight.facts import RowView
 
 
@@ -27,7 +27,6 @@ class Child:
         self._send = send
         self._hub = Hub()
         self._session: CheckSession | None = None
-        self._looking: Looking | None = None
         self._key = ""
 
     def facts(self, config: Mapping[str, Any], parts: list[str]) -> dict[str, Any]:
@@ -62,38 +61,32 @@ class Child:
             number: from 1.
             rendered: whether to load the tokenizer if needed.
         """
-        return self._shown(config, rendered, lambda looking: looking.row(number))
+        return self._shown(config, rendered, lambda session: session.row(number))
 
     def any_row(self, config: Mapping[str, Any], rendered: bool, seed: int | None) -> dict[str, Any]:
         """Return a random row."""
-        return self._shown(config, rendered, lambda looking: looking.random(seed))
+        return self._shown(config, rendered, lambda session: session.random_row(seed))
 
     def holding(self, config: Mapping[str, Any], text: str) -> dict[str, Any]:
         """Return `{"rows"}`: the numbers of the available rows that contain a text."""
-        session = self._of(config)
-        session.data()
-        return {"rows": self._looking_at(session).holding(text)}
+        return {"rows": self._of(config).holding(text)}
 
-    def _shown(self, config: Mapping[str, Any], rendered: bool, ask: Any) -> dict[str, Any]:
+    def _shown(
+        self, config: Mapping[str, Any], rendered: bool, ask: Callable[[CheckSession], RowView]
+    ) -> dict[str, Any]:
         session = self._of(config)
         if (problem := session.data().problem) and session.table is None:
             raise DataError(problem)
         if rendered and session.tokens is None:
             session.tokenizer(session.model())
-        view: RowView = ask(self._looking_at(session))
-        return asdict(view)
-
-    def _looking_at(self, session: CheckSession) -> Looking:
-        if self._looking is None:
-            self._looking = Looking(session)
-        return self._looking
+        return asdict(ask(session))
 
     def _of(self, config: Mapping[str, Any]) -> CheckSession:
         known = RunConfig.from_json(config)
         os.environ.update(known.env)  # transformers and datasets read it when imported
         key = data_key(known)
         if self._session is None or key != self._key:
-            self._session, self._key, self._looking = CheckSession(known, self._hub, self._tell), key, None
+            self._session, self._key = CheckSession(known, self._hub, self._tell), key
         self._session.turn_to(known)
         return self._session
 

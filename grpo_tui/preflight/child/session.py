@@ -1,7 +1,7 @@
 """What the child keeps of one config between requests: tables, mapped rows, tokenizer, model.
 
 Facts are collected in the order of their cost. The data comes first because it does not need transformers.
-`Looking` returns single rows. A row outside the sample is read from the source and mapped alone. Prompts are
+A single row outside the sample is read from the source and mapped alone. Prompts are
 rendered and counted as in `GRPOTrainer._tokenize_prompts` of TRL 1.16: messages with the chat template, texts
 with the tokenizer's own special tokens.
 """
@@ -230,7 +230,7 @@ MOST_GOLD = 2_000
 
 
 class CheckSession:
-    """Facts of one config."""
+    """Facts and single rows of one config."""
 
     def __init__(self, config: RunConfig, hub: Hub, tell: Callable[[str], None]) -> None:
         self.config, self.hub, self.tell = config, hub, tell
@@ -241,6 +241,7 @@ class CheckSession:
         self.tokens: LoadedTokenizer | None = None
         self.counts: list[int | None] = []
         self._model: ModelFacts | None = None
+        self._texts: list[str] | None = None
         self._start = time.monotonic()
 
     def turn_to(self, config: RunConfig) -> None:
@@ -487,6 +488,72 @@ class CheckSession:
         column = "solution" if "solution" in mapped.columns else self._answer_column(mapped)
         return mapped.sources.get(column, column)
 
+    # -- single rows -----------------------------------------------------------------------------
+
+    def row(self, number: int) -> RowView:
+        """Return a row. A number beyond the last row returns the nearest one.
+
+        Raises:
+            DataError: the data cannot be used.
+        """
+        table, mapped = self._read(), self.mapped
+        number = max(1, min(number, table.total or table.numbers[-1]))
+        if table.total is None and number not in table.numbers:
+            number = table.numbers[-1]
+        place, problem = number - 1, self.facts_of_data.problem if self.facts_of_data is not None else ""
+        if table.sampled and table.total is not None:
+            assert table.rows is not None  # a sampled table has its source
+            table, place = replace(table, columns=columns_of(table.rows.train, [number]), numbers=[number]), 0
+            try:
+                mapped = map_table(table, self.config)
+            except DataError as error:
+                mapped, problem = None, str(error)
+        source, sampled = table.row(place), table.sampled
+        if mapped is not None:
+            return self._seen(RowView(number, table.total, source, None, {}, sampled=sampled), mapped, place)
+        return RowView(number, table.total, source, None, {}, fate=REJECTED, sampled=sampled, problem=problem)
+
+    def random_row(self, seed: int | None = None) -> RowView:
+        """Return a random row."""
+        table = self._read()
+        numbers = table.numbers if table.total is None else range(1, table.total + 1)
+        return self.row(random.Random(seed).choice(numbers))
+
+    def holding(self, text: str) -> list[int]:
+        """Return the numbers of the available rows that contain a text in any column, ignoring case."""
+        table = self._read()
+        if self._texts is None:
+            self._texts = [
+                "\n".join(_plain_text(values[place]) for values in table.columns.values()).lower()
+                for place in range(len(table.numbers))
+            ]
+        wanted = text.lower()
+        return [number for number, held in zip(table.numbers, self._texts, strict=True) if wanted in held]
+
+    def _read(self) -> Table:
+        facts = self.data()
+        if self.table is None:
+            raise DataError(facts.problem)
+        return self.table
+
+    def _seen(self, view: RowView, mapped: Mapped, place: int) -> RowView:
+        """Add what training makes of a row."""
+        prompt, fate, tokens = mapped.prompts[place], mapped.fates[place], self.tokens
+        if view.sampled and fate == TRAIN and self.config.section.holdout:
+            fate = "train or held out"
+        columns = {name: values[place] for name, values in mapped.columns.items()}
+        answer = self.facts_of_data.answer_column if self.facts_of_data is not None else ""
+        answer = answer if answer in columns else ""
+        view = replace(view, prompt=prompt, columns=columns, fate=fate, answer_column=answer)
+        if tokens is None or prompt is None:
+            return view
+        try:
+            written = tokens.written([prompt])
+            count = tokens.counts(written, messages=not isinstance(prompt, str))[0]
+            return replace(view, rendered=tokens.rendered(prompt), tokens=count)
+        except RenderError as error:
+            return replace(view, problem=str(error))
+
 
 def data_key(config: RunConfig) -> str:
     """Return everything that rows and tokenizer depend on, including the state of the files."""
@@ -509,107 +576,6 @@ def model_key(config: RunConfig) -> str:
 def _form(prompts: Sequence[Any]) -> str:
     kinds = {"messages" if is_messages(p) else "text" for p in prompts}
     return "mixed" if len(kinds) > 1 else next(iter(kinds), "")
-
-
-class Looking:
-    """Single rows of a session."""
-
-    def __init__(self, session: CheckSession) -> None:
-        self._session = session
-        self._texts: list[str] | None = None
-
-    def row(self, number: int) -> RowView:
-        """Return a row. A number beyond the last row returns the nearest one.
-
-        Raises:
-            DataError: the data cannot be used.
-        """
-        session, table = self._session, self._table()
-        number = max(1, min(number, table.total or table.numbers[-1]))
-        at_hand = table.numbers if table.total is None else range(1, table.total + 1)
-        if number not in at_hand:
-            number = table.numbers[-1]
-        mapped, place = session.mapped, number - 1
-        if table.sampled and table.total is not None:
-            table, mapped = self._alone(table, number), None
-            place = 0
-            try:
-                mapped = map_table(table, session.config)
-            except DataError as error:
-                return self._bare(table, place, str(error))
-        if mapped is None:
-            facts = session.facts_of_data
-            return self._bare(table, place, facts.problem if facts is not None else "")
-        return self._seen(table, mapped, place)
-
-    def random(self, seed: int | None = None) -> RowView:
-        """Return a random row."""
-        table = self._table()
-        numbers = table.numbers if table.total is None else range(1, table.total + 1)
-        return self.row(random.Random(seed).choice(numbers))
-
-    def holding(self, text: str) -> list[int]:
-        """Return the numbers of the available rows that contain a text in any column, ignoring case."""
-        table = self._table()
-        if self._texts is None:
-            self._texts = [
-                "\n".join(_plain_text(values[place]) for values in table.columns.values()).lower()
-                for place in range(len(table.numbers))
-            ]
-        wanted = text.lower()
-        return [number for number, held in zip(table.numbers, self._texts, strict=True) if wanted in held]
-
-    def _table(self) -> Table:
-        table = self._session.table
-        if table is None:
-            facts = self._session.data()
-            table = self._session.table
-            if table is None:
-                raise DataError(facts.problem)
-        return table
-
-    def _alone(self, table: Table, number: int) -> Table:
-        rows = table.rows
-        assert rows is not None  # a sampled table has its source
-        return replace(table, columns=columns_of(rows.train, [number]), numbers=[number])
-
-    def _bare(self, table: Table, place: int, problem: str) -> RowView:
-        number = table.numbers[place]
-        source = table.row(place)
-        return RowView(
-            number, table.total, source, None, {}, fate=REJECTED, sampled=table.sampled, problem=problem
-        )
-
-    def _seen(self, table: Table, mapped: Mapped, place: int) -> RowView:
-        prompt = mapped.prompts[place]
-        fate = mapped.fates[place]
-        view = RowView(
-            number=table.numbers[place],
-            total=table.total,
-            source=table.row(place),
-            prompt=prompt,
-            columns={name: values[place] for name, values in mapped.columns.items()},
-            fate="train or held out" if table.sampled and fate == TRAIN and self._holds_out() else fate,
-            answer_column=self._answer_column(mapped),
-            sampled=table.sampled,
-        )
-        tokens = self._session.tokens
-        if tokens is None or prompt is None:
-            return view
-        try:
-            written = tokens.written([prompt])
-            count = tokens.counts(written, messages=not isinstance(prompt, str))[0]
-            return replace(view, rendered=tokens.rendered(prompt), tokens=count)
-        except RenderError as error:
-            return replace(view, problem=str(error))
-
-    def _holds_out(self) -> bool:
-        return bool(self._session.config.section.holdout)
-
-    def _answer_column(self, mapped: Mapped) -> str:
-        facts = self._session.facts_of_data
-        name = facts.answer_column if facts is not None else ""
-        return name if name in mapped.columns else ""
 
 
 def _plain_text(value: Any) -> str:
