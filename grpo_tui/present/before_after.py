@@ -39,12 +39,7 @@ class AnswerPair:
 
 @dataclass(frozen=True, slots=True)
 class BeforeAfter:
-    """Two evaluations of a run.
-
-    Attributes:
-        said: The verdict as a sentence with its figures.
-        brief: The verdict in a few words.
-    """
+    """Two evaluations of a run: the verdict as a sentence with its figures, and in a few words."""
 
     pairs: tuple[AnswerPair, ...]
     samples: int

@@ -261,11 +261,7 @@ def _title(key: str) -> str:
 def chart_view(
     key: str, series: Mapping[str, Series], marks: Sequence[tuple[int, str]], end: int, stage: int = 0
 ) -> ChartView:
-    """Return one metric as a chart.
-
-    Args:
-        stage: The step after which the newest stage began. Changes are those within it.
-    """
+    """Return one metric as a chart. Changes are those since `stage`, the last step of earlier stages."""
     own = series.get(key) or Series()
     judged = own.since(stage) if stage else own
     change, change_text = judged.change(CHANGE_STEPS), ""

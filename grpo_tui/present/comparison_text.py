@@ -58,11 +58,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One figure of all policies.
-
-    Attributes:
-        changes: One for each policy; None for the first, and where nothing was scored for both.
-    """
+    """One figure of all policies. There is no change for the first, or where nothing was scored for both."""
 
     name: str
     values: tuple[float | None, ...]

@@ -96,12 +96,7 @@ NOW = "current"
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Two compared sides.
-
-    Attributes:
-        theirs: Name of the side with `-` lines.
-        lines: (sign, text) pairs; `@` is a title.
-    """
+    """Two compared sides: `theirs` has `-` lines, `mine` has `+` lines, and `@` is a title."""
 
     theirs: str
     mine: str

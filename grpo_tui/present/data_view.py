@@ -25,11 +25,7 @@ _SPECIAL = re.compile(r"<[|｜]?[\w▁ /]{1,40}[|｜]?>|\[/?INST\]|</?s>")
 
 @dataclass(frozen=True, slots=True)
 class LabelledRow:
-    """A line with its label. The text may have several lines and is wrapped when shown.
-
-    Attributes:
-        role: Of its color: `text`, `dim`, `strong`, `good`, `bad`, `attention` or `accent`.
-    """
+    """A line with its label, shown in the color of its role. A text of several lines is wrapped."""
 
     label: str
     text: str

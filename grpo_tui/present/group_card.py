@@ -193,11 +193,7 @@ class GroupCard:
 def group_card(
     group: StoredGroup, totals: tuple[float, float] | None, absent: Collection[str] = ()
 ) -> GroupCard:
-    """Build the card of a stored group.
-
-    Args:
-        totals: Lowest and highest total of the run, which determine the group's kind.
-    """
+    """Build the card of a group, whose kind depends on the lowest and highest total of the run."""
     values = [completion.total for completion in group.completions]
     first: dict[str, int] = {}
     rows = []

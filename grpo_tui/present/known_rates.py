@@ -38,11 +38,7 @@ PEAK_FACT = "peak_memory"
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Measurements of a model's trials on this machine.
-
-    Attributes:
-        correction: Measured ÷ planned memory of the newest trial on the same device; 1 without one.
-    """
+    """Rates of a model's trials here, and measured ÷ planned memory of the newest one (1 without one)."""
 
     correction: float = 1.0
     rates: tuple[Rate, ...] = ()
@@ -79,11 +75,7 @@ def machine_name(device: Device | None) -> str:
 
 
 def known_rates(folders: Iterable[Path], model: str) -> tuple[Rate, ...]:
-    """Return rates of a model's runs on this machine: those below `outputs/` and directly in `folders`.
-
-    Args:
-        folders: Only their direct subfolders are checked, because one may be a home directory.
-    """
+    """Return rates of a model's runs here: below `outputs/`, or directly in `folders`, maybe a home."""
     return _known(tuple(folders), model, str(Path.cwd()), int(time.monotonic() // KEPT_S))
 
 

@@ -533,12 +533,7 @@ def draw(
     braille: bool = True,
     logarithmic: bool = False,
 ) -> Drawing | None:
-    """Draw the chart in `height` rows of `width` cells; None without space or values.
-
-    Args:
-        braille: False for one ASCII character per cell.
-        logarithmic: Applies only where all values are positive.
-    """
+    """Draw the chart in `height` rows of `width` cells; None without space or values."""
     rows = height - 2
     if width < 24 or rows < 2 or not view.known:
         return None

@@ -24,11 +24,7 @@ NOT_REPEATABLE = (
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """One branch.
-
-    Attributes:
-        end: `complete`, `failed`, `stopped` or `not started`.
-    """
+    """One branch, which ended `complete`, `failed`, `stopped` or `not started`."""
 
     name: str
     settings: tuple[str, ...]
@@ -49,11 +45,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """Branches that continued one checkpoint.
-
-    Attributes:
-        body: Their comparison; None when fewer than two models could be compared.
-    """
+    """Branches that continued one checkpoint, compared in `body` if two models or more could be."""
 
     parent: Path
     step: int

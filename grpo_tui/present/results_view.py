@@ -68,12 +68,7 @@ class PromptPair:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One model against the first one of a stored comparison.
-
-    Attributes:
-        about: What was asked, what counts as right, and notes.
-        counts: Number of prompts on which it is better, the same and worse.
-    """
+    """One model against the first one of a stored comparison. `counts` are better, same and worse prompts."""
 
     file: Path
     at: int
@@ -113,12 +108,7 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """Everything that the pane shows of a run.
-
-    Attributes:
-        comparisons: Newest first, one entry per compared model.
-        evaluation: Verdict and sentence on the newest evaluation made while training; None without one.
-    """
+    """Everything that the pane shows of a run, newest first, with the verdict of its newest evaluation."""
 
     comparisons: tuple[Comparison, ...]
     at: int

@@ -114,11 +114,7 @@ class Circumstances:
 
 @dataclass(frozen=True, slots=True)
 class RewardsView:
-    """A report as the pane lays it out.
-
-    Attributes:
-        text_w: Characters of the longest completion in a row.
-    """
+    """A report as the pane lays it out. `text_w` is the longest completion in a row, in characters."""
 
     report: Report
     about: Circumstances
@@ -138,11 +134,7 @@ class RewardsView:
 def rewards_view(
     report: Report, before: Report | None = None, about: Circumstances | None = None
 ) -> RewardsView:
-    """Build the view of a report.
-
-    Args:
-        before: Report that changes are relative to; None for none.
-    """
+    """Build the view of a report, with the changes from the report `before`."""
     about = about or Circumstances()
     results = report.scored.functions
     place = {i: number for number, group in enumerate(report.aggregate.groups) for i in group.indices}

@@ -15,12 +15,7 @@ TOTAL = "reward"
 
 @dataclass(frozen=True, slots=True)
 class Reward:
-    """A reward over the run.
-
-    Attributes:
-        name: Name of the function; `total` for the weighted sum of all.
-        start: Mean of its first values; None without any.
-    """
+    """A reward over the run, or the `total`, with the means of its first and last values."""
 
     key: str
     name: str

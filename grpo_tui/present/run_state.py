@@ -93,11 +93,7 @@ class StepLooks:
         self._settled = -1
 
     def look(self, groups: Iterable[StoredGroup], *, fresh: bool) -> StepLook | None:
-        """Return the figures of the groups by step; None when nothing is new.
-
-        Args:
-            fresh: True for the first look at a run.
-        """
+        """Return the figures of the groups by step; None when nothing is new. The first look is `fresh`."""
         new = [group for group in groups if group.mode == "train"]
         if not fresh and not new:
             return None

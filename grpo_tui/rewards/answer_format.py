@@ -192,11 +192,7 @@ def wrong_answers(answers: Sequence[str]) -> list[str]:
 
 
 def wrong_answer(answer: str, others: Sequence[str] = ()) -> str:
-    """Return an answer that is certainly wrong but looks similar.
-
-    Args:
-        others: right answers of other rows, used where no wrong answer can be derived.
-    """
+    """Return an answer that is certainly wrong but looks similar, or else one of `others`, or none."""
     if answer.lower() in _OPPOSITES:
         other = _OPPOSITES[answer.lower()]
         return other.capitalize() if answer[:1].isupper() else other

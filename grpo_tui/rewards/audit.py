@@ -37,12 +37,7 @@ MOST_ANSWER = 200
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A completion as the matchers see it.
-
-    Attributes:
-        answers: what is in the places of an answer, in order.
-        thoughts: number of opening and of closing reasoning tags.
-    """
+    """A completion as matchers see it, with its answers and its opening and closing reasoning tags."""
 
     text: str
     prompt: str
@@ -212,11 +207,7 @@ class Attack:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A completion with a top reward, and who refuses it.
-
-    Attributes:
-        by: functions with their scores, `MathAnswer` or `reference answer`.
-    """
+    """A completion with a top reward, and who refuses it: functions with their scores, or comparisons."""
 
     place: Place
     by: tuple[str, ...]
@@ -226,12 +217,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What was found.
-
-    Attributes:
-        attacks: most frequent first.
-        refused: one of each group, highest rewards first, at most `MOST_LISTED`.
-    """
+    """What was found: the most frequent attacks and the highest refused rewards first, one of each group."""
 
     completions: int
     groups: int

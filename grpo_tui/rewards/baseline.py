@@ -63,12 +63,7 @@ class Mixed:
 
 @dataclass(frozen=True, slots=True)
 class RowResult:
-    """Figures of one row.
-
-    Attributes:
-        std: standard deviation of the totals (divisor n - 1).
-        flat: whether all advantages are 0.
-    """
+    """Figures of one row. `std` has the divisor n - 1; `flat` is whether all advantages are 0."""
 
     row: str
     prompt: str

@@ -72,11 +72,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One completion with its expected scores.
-
-    Attributes:
-        above, below: name of another case, mapped to the function, or `total`, that compares the two.
-    """
+    """One completion with its expected scores. `above` and `below` map other cases to what compares them."""
 
     name: str
     sample: Sample

@@ -23,11 +23,7 @@ ByPrompt = Sequence[Sequence[float | None]]
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """One policy's answers to one row; each field has one entry per completion.
-
-    Attributes:
-        tokens: Lengths, including the end token.
-    """
+    """One policy's answers to one row, one entry per completion. `tokens` include the end token."""
 
     texts: tuple[str, ...]
     tokens: tuple[int, ...]

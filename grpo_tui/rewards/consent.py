@@ -52,11 +52,7 @@ _given: set[str] = set()
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """Piece of code that would run.
-
-    Attributes:
-        key: hash of it and its content, empty when that cannot be read.
-    """
+    """Piece of code that would run. `key` hashes it and its content; it is empty if that cannot be read."""
 
     what: str
     why: str
@@ -161,11 +157,7 @@ def give(codes: Iterable[Code]) -> None:
 
 
 def needed(config: RunConfig, *needs: Need) -> tuple[Code, ...]:
-    """Return code of a config that is not the user's own and has no consent.
-
-    Args:
-        needs: the parts to check, all when empty.
-    """
+    """Return code of a config, or of some parts, that is not the user's own and has no consent."""
     why = _why_foreign(config)
     found = [code for need, code in _codes(config, why) if not needs or need in needs]
     return unanswered(found)

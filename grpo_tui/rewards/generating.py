@@ -29,11 +29,7 @@ class CancelledError(GenerateError):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Progress of the child.
-
-    Attributes:
-        what: `starting`, `reading the dataset`, `loading MODEL`, `generating`.
-    """
+    """What the child does: `starting`, `reading the dataset`, `loading MODEL` or `generating`."""
 
     what: str
     done: int = 0
@@ -115,11 +111,7 @@ class ModelChild(Closing):
 
 @dataclass(frozen=True, slots=True)
 class DatasetRow:
-    """Row of the dataset.
-
-    Attributes:
-        number: position in the dataset, from 1.
-    """
+    """Row of the dataset. Numbers count from 1."""
 
     number: int
     prompt: Any
@@ -133,12 +125,7 @@ class DatasetRow:
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """Completions of some rows.
-
-    Attributes:
-        samples: row by row. A row is a group.
-        tokens: length of each completion in tokens, including the end token.
-    """
+    """Completions of some rows, row by row, with their lengths in tokens, including the end token."""
 
     samples: tuple[Sample, ...]
     tokens: tuple[int, ...]

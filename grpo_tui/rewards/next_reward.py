@@ -41,11 +41,7 @@ class TemplateError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One reward of the template.
-
-    Attributes:
-        role: `correctness`, `format`, `partial`, `length` or `style`.
-    """
+    """One reward of the template. Its role is `correctness`, `format`, `partial`, `length` or `style`."""
 
     role: str
     name: str
@@ -56,11 +52,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Task that the template is written for.
-
-    Attributes:
-        asked: whether the prompts ask for the format. Otherwise a system prompt must.
-    """
+    """Task that the template is written for. Unless the prompts ask for the format, a system prompt must."""
 
     form: Form = DEFAULT_FORM
     column: str = "answer"
@@ -319,11 +311,7 @@ def _role(name: str, probed: ProbeReport | None) -> str:
 
 
 def section(rewards: Sequence[RewardEntry], task: Task) -> str:
-    """Return the `grpo_tui:` section of a config with these rewards.
-
-    Args:
-        task: a format that no prompt asks for is described in a system prompt.
-    """
+    """Return the `grpo_tui:` section of a config, with a system prompt if no prompt asks for the format."""
     lines = ["grpo_tui:"]
     if not task.asked:
         form = task.form

@@ -118,11 +118,7 @@ class OtherShape:
 
 @dataclass(frozen=True, slots=True)
 class Swallowed:
-    """Exception that the user's code raised and caught while scoring.
-
-    Attributes:
-        file, line: innermost place in the user's code. Lines count from 1.
-    """
+    """Exception that the user's code raised and caught while scoring, at its innermost place."""
 
     type: str
     message: str

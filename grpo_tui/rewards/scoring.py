@@ -119,11 +119,7 @@ def _sample(sample: Sample) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """First rows of a config's dataset, as training sees them.
-
-    Attributes:
-        rows: `{"prompt", "columns"}`.
-    """
+    """First rows of a config's dataset, as training sees them: `{"prompt", "columns"}`."""
 
     rows: tuple[Mapping[str, Any], ...] = ()
     columns: tuple[str, ...] = ()
@@ -139,11 +135,7 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True)
 class ScoreOptions:
-    """How to score, apart from the config.
-
-    Attributes:
-        repeat: whether to call functions again, to see if they are deterministic and what they swallow.
-    """
+    """How to score. `repeat` calls functions again: are they deterministic, and what do they swallow?"""
 
     weights: Sequence[float] | None = None
     aggregation: Aggregation | None = None
@@ -254,11 +246,7 @@ def quick(results: Sequence[FunctionScore], completions: int) -> list[int]:
 def _with_gold(
     findings: list[Finding], lab: Lab, gold: Scored, column: str, options: ScoreOptions, paired: bool
 ) -> list[Finding]:
-    """Add findings on the reference answers. One cause is reported once.
-
-    Args:
-        paired: whether the samples themselves are reference and wrong answers in one format.
-    """
+    """Add findings on the reference answers, of which `paired` samples consist. One cause is told once."""
     told = gold_findings(gold.functions, gold.samples, column)
     if any(finding.id == "rewards.gold-not-above-wrong" for finding in told):
         told = gold_findings(gold.functions, gold.samples, column, _retyped(lab, gold, column, options))
@@ -300,11 +288,7 @@ def completions_at_once(config: RunConfig) -> int:
 
 
 def config_of_functions(sources: Sequence[str]) -> RunConfig:
-    """Return a config with these rewards and nothing else.
-
-    Args:
-        sources: `file.py:function`, names known to TRL, dotted paths, or reward models.
-    """
+    """Return a config with these rewards, given by their sources, and nothing else."""
     entries = []
     for source in sources:
         parts = split_file_source(source)

@@ -33,11 +33,7 @@ IN_PART = (
 
 @dataclass(frozen=True, slots=True)
 class FunctionTurn:
-    """Change of one function.
-
-    Attributes:
-        before, now: mean scores. None if the run, or the config, has no function of that name.
-    """
+    """Change of one function, with mean scores. One that only the run or only the config has lacks one."""
 
     name: str
     changed: int

@@ -83,11 +83,7 @@ def gold_findings(
     column: str,
     retyped: Sequence[Retyped] = (),
 ) -> list[Finding]:
-    """Report functions that do not score reference answers above wrong ones.
-
-    Args:
-        samples: from `gold_and_wrong`, alternating between `gold` and `wrong`, grouped by row.
-    """
+    """Report functions that do not score reference answers, as of `gold_and_wrong`, above wrong ones."""
     found = []
     for place, result in enumerate(results):
         if result.failure is None and reads_column(result.info, column):

@@ -27,11 +27,7 @@ class BroadHandler:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """Regular expression written as a literal.
-
-    Attributes:
-        method: the function of `re` that uses it, `compile` if unknown.
-    """
+    """Regular expression written as a literal, and the function of `re` that uses it."""
 
     text: str
     method: str

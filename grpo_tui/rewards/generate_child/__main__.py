@@ -45,9 +45,6 @@ class Child:
     def rows(self, config: Mapping[str, Any], count: int, seed: int, held: bool | None) -> dict[str, Any]:
         """Choose random rows of the config's dataset.
 
-        Args:
-            held: whether to choose held-out rows. None for held-out rows if the config has any.
-
         Returns:
             `{"rows": [{"number", "prompt", "columns"}], "total", "notes", "held"}`. Numbers start at 1.
         """

@@ -184,12 +184,7 @@ def sentence(error: Exception) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One completion.
-
-    Attributes:
-        completion: a text, or a list with one message for a chat prompt.
-        tokens: length, including the end token.
-    """
+    """One completion, a text or a list with one message, and its length including the end token."""
 
     row: int
     completion: Any

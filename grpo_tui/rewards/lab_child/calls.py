@@ -211,9 +211,6 @@ def as_message(text: str) -> list[dict[str, Any]]:
 def batch_of(samples: Sequence[Mapping[str, Any]], as_chat: Callable[[Any], Any] | None) -> Batch:
     """Build a batch from samples `{"prompt", "completion", "columns", "truncated"}`.
 
-    Args:
-        as_chat: turns a text prompt into messages. None when the run's prompts are texts.
-
     Raises:
         ValueError: a column has the name of one of TRL's own arguments.
     """

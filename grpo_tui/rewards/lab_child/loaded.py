@@ -179,9 +179,6 @@ class Rewards:
     ) -> list[dict[str, Any]]:
         """Load every reward and return descriptions. A reward that fails has a `failure` and is not ready.
 
-        Args:
-            left_out: failures of rewards to skip, by index.
-
         Raises:
             RewardLoadError: the weights do not match the rewards.
         """
