@@ -26,7 +26,7 @@ from grpo_tui.present.runs_view import read_run, run_names
 from grpo_tui.store.importers import LogFolderError, LogSource, find_sources, follow, open_copy, source_at
 from grpo_tui.store.layout import RunFolder, find_runs
 from grpo_tui.store.mailbox import Mailbox
-from grpo_tui.store.spec import RunSpec, checkpoint_forked, read_spec
+from grpo_tui.store.spec import RunSpec, checkpoint_forked, spec_or_none
 from grpo_tui.store.status import MASKED, Status, read_status
 from grpo_tui.supervisor import adopt
 
@@ -129,7 +129,7 @@ def status(parsed: Any) -> int:
     if log_source(parsed.run) is None:
         _mend(root)
     look = read_status(root)
-    spec = _spec(root)
+    spec = spec_or_none(RunFolder(root)) or RunSpec({})
     forced, forked_from = spec.forced, spec.forked_from
     if parsed.json:
         print_json(
@@ -142,14 +142,6 @@ def status(parsed: Any) -> int:
     for line in (*lines, *(f"started despite {error}" for error in forced)):
         print(one_line(line))
     return OK
-
-
-def _spec(root: Path) -> RunSpec:
-    """Return how the run was last started, empty if its folder does not say."""
-    try:
-        return read_spec(RunFolder(root).spec)
-    except (OSError, ValueError):
-        return RunSpec({})
 
 
 def _mend(root: Path) -> None:

@@ -144,7 +144,7 @@ def _open(commands: Commands) -> None:
     add("--run-dir", type=path, help="folder of the run that R starts")
     add("--launcher", metavar="WORDS", help="as in train")
     shared(config, "--trust")
-    config.set_defaults(gpus=None)
+    config.set_defaults(gpus=None, force=False)
 
 
 def _log(commands: Commands) -> None:

@@ -56,13 +56,13 @@ def race(parsed: Any) -> int:
         raise CommandError("--json and --detach cannot be combined. Leave one out")
     wanted = branches_of(parsed)
     folder, verdict = _parent(parsed.checkpoint)
-    words = _words(parsed, folder, verdict, ())
-    config = start.config_of_new(words)
+    given = start.read(_words(parsed, folder, verdict, ()))
+    config = given.config
     if config.section.stages:
         raise CommandError("race does not fork stages. Fork the run with `grpo-tui train RUN --resume`")
     until = _until(config, verdict, parsed.steps)
     jobs = [_job(parsed, folder, verdict, one, until) for one in wanted]
-    places = places_of(parsed.gpus, config, start.launcher_of(words))
+    places = places_of(parsed.gpus, config, given.launcher)
     own = partial(print, file=sys.stderr, flush=True) if parsed.json else say
     series = Series(jobs, places, _stop, own)
     with only_one(Path(f"{folder.root}@{verdict.step}"), "branches"):
@@ -174,7 +174,7 @@ def _job(parsed: Any, folder: RunFolder, verdict: Verdict, one: Wanted, until: i
     root = _root(folder, verdict, one.name)
     words = _words(parsed, folder, verdict, one.settings)
     with reported(CommandError, before=f"branch {one.name}: " if one.settings else ""):
-        refuse_other(root, start.config_of_new(words), "Delete it, or name this branch otherwise", "seed")
+        refuse_other(root, start.read(words).config, "Delete it, or name this branch otherwise", "seed")
     words.run_dir = root
     return Job(one.name, root, partial(_prepared, words, until), partial(_complete, root, until))
 

@@ -27,7 +27,7 @@ from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.present.seed_sets import settings_apart
 from grpo_tui.store.layout import RunFolder, state_folder
-from grpo_tui.store.spec import read_spec
+from grpo_tui.store.spec import spec_or_none
 from grpo_tui.store.status import read_status
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -197,7 +197,8 @@ class Series:
                 return None
             if job.live:
                 self.say("already training: following it to its end")
-                place = next((gpu for gpu in free if gpu in _gpus_of(job)), place)
+                spec = spec_or_none(RunFolder(job.root))
+                place = next((gpu for gpu in free if spec is not None and gpu in spec.gpus), place)
                 known = start.known(RunFolder(job.root))
             else:
                 known = self._launch(job, place)
@@ -281,13 +282,6 @@ class Series:
 def _marked(say: Callable[[str], None], mark: str, text: str) -> None:
     for line in text.splitlines():
         say(f"{mark}{line}")
-
-
-def _gpus_of(job: Job) -> tuple[str, ...]:
-    try:
-        return read_spec(RunFolder(job.root).spec).gpus
-    except (OSError, ValueError):
-        return ()
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,15 +15,16 @@ from typing import Any
 from grpo_tui.cli.errors import OK, CommandError, reported
 from grpo_tui.cli.gpus import placed
 from grpo_tui.cli.plain import has_screen
-from grpo_tui.cli.saved_run import launcher_of_run, launcher_words, overridden, saved_run, world_size
+from grpo_tui.cli.saved_run import launcher_words, saved_run, world_size
 from grpo_tui.cli.screen import show
 from grpo_tui.cli.words import sets
 from grpo_tui.config.adapters import adapter_mismatch
 from grpo_tui.config.batch import generation_batch_size
 from grpo_tui.config.draft_file import DraftFileError, read_text
-from grpo_tui.config.resolve import inspect_config, inspect_saved, startable
+from grpo_tui.config.resolve import Inspected, inspect_config, inspect_saved, startable
 from grpo_tui.config.reward_list import about_rewards
 from grpo_tui.config.run_config import ConfigError, RunConfig, describe
+from grpo_tui.config.section import Section
 from grpo_tui.config.stages import end_of_stage, stage_at
 from grpo_tui.core.stages import StageNow
 from grpo_tui.core.text import one_line, shell_word
@@ -44,10 +45,12 @@ from grpo_tui.store.json_file import read_object
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.read_series import last_metric_row_id
 from grpo_tui.store.reader import RunReader
-from grpo_tui.store.spec import RunSpec, read_spec
+from grpo_tui.store.spec import RunSpec, spec_or_none
 from grpo_tui.store.status import ENDED, read_status
 from grpo_tui.supervisor import RunFolderBusy, launch
 
+NEW = RunSpec({})
+"""The earlier start of a run that has none."""
 ONLY_FORKS = "--optimizer only works with a fork: RUN --resume [STEP] --run-dir FOLDER"
 DEMO_STEPS = 120
 DEMO_EVALUATE = "grpo_tui.evaluate={every: 40, rows: 32, samples: 2}"
@@ -61,8 +64,28 @@ class Start:
     folder: RunFolder
     spec: RunSpec
     config: RunConfig
+    inspected: Inspected
     new_optimizer: bool = False
     """Whether a fork leaves out the optimizer's state."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What the arguments of `train` name, read once.
+
+    Attributes:
+        config: The whole config, with all stages.
+        root: Folder of the run.
+        run: The run that is given instead of a config file.
+        earlier: How that run, or the one that is resumed, was started before. Empty for a new one.
+    """
+
+    inspected: Inspected
+    config: RunConfig
+    launcher: tuple[str, ...]
+    root: Path
+    run: RunFolder | None
+    earlier: RunSpec
 
 
 def demo(parsed: Any) -> int:
@@ -82,10 +105,11 @@ def demo(parsed: Any) -> int:
         overrides.append(f"seed={parsed.seed}")
     if parsed.device == "cuda":
         overrides += ["use_cpu=false", "bf16=true"]
-    config = _told_already(_load(DEMO_CONFIG, overrides))
+    inspected = inspect_config(DEMO_CONFIG, overrides)
+    with reported(ConfigError):
+        config = _told_already(startable(inspected))
     notes = () if fault is None else (f"fault {fault.name}: {fault.expected_in(root)}",)
-    spec = RunSpec(config.to_json(), notes=notes)
-    start = Start(_fresh(root), spec, config)
+    start = Start(_fresh(root), RunSpec(config.to_json(), notes=notes), config, inspected)
     if fault is not None and fault.needs_ballast:
         print(f"to make room: rm {shell_word(root / BALLAST)}", flush=True)
     return _go(start, headless=parsed.headless, detach=False)
@@ -116,13 +140,14 @@ def _tried(parsed: Any) -> int:
     if parsed.resume is not None or parsed.detach:
         option = "--smoke" if parsed.smoke else "--drill"
         raise CommandError(f"{option} starts a new trial. Leave out --resume and --detach")
+    given = read(parsed)
     if parsed.drill:
         from grpo_tui.cli.drill import drill
 
-        return drill(parsed, prepared, root_of_new(parsed), config_of_new(parsed))
+        return drill(parsed, prepared, given.root, given.config)
     from grpo_tui.cli.smoke import smoke
 
-    return smoke(parsed, prepared, root_of_new(parsed))
+    return smoke(parsed, prepared, given.root)
 
 
 def prepared(parsed: Any) -> Start:
@@ -133,11 +158,6 @@ def prepared(parsed: Any) -> Start:
 def resumed(parsed: Any) -> Start:
     """Return a checked resume for the arguments of `train`."""
     return _checked(_resumed(parsed, parsed.resume), parsed)
-
-
-def config_of_new(parsed: Any) -> RunConfig:
-    """Return the config for the arguments of `train`."""
-    return _config(parsed, world_size(launcher_of(parsed)))[0]
 
 
 def followed(start: Start) -> int:
@@ -188,22 +208,15 @@ def _checked(start: Start, parsed: Any) -> Start:
     spec = start.spec
     checkpoint = spec.forked_from if _forks(spec) else spec.resume
     required_to_start(start.config, start.folder.root, () if typed else spec.launcher, checkpoint)
-    resumed = start.spec.resume is not None
-    launcher = start.spec.launcher
-    size = world_size(launcher)
-    if parsed.config.is_dir():
-        inspected = inspect_saved(start.config, world_size=size)
-    else:
-        inspected = inspect_config(parsed.config, parsed.overrides, world_size=size)
     forced = before_start(
-        inspected,
-        Launch(launcher, start.folder.root, resume=True, gpus=start.spec.gpus),
+        start.inspected,
+        Launch(spec.launcher, start.folder.root, resume=True, gpus=spec.gpus),
         parsed.config,
-        quick=parsed.quick_check or resumed,
+        quick=parsed.quick_check or spec.resume is not None,
         force=parsed.force,
         told=start.config.findings,
     )
-    return replace(start, spec=replace(start.spec, forced=forced)) if forced else start
+    return replace(start, spec=replace(spec, forced=forced)) if forced else start
 
 
 def _forks(spec: RunSpec) -> bool:
@@ -232,67 +245,85 @@ def _anew_or_by_key(parsed: Any) -> Start:
 
 
 def _new(parsed: Any) -> Start:
-    launcher = launcher_of(parsed)
-    config, source = _config(parsed, world_size(launcher))
-    root = _root_of(parsed, config, source)
+    given = read(parsed)
+    config, launcher = given.config, given.launcher
     with reported(ConfigError):
-        first, stage = stage_at(config, size=world_size(launcher), force=getattr(parsed, "force", False))
-    spec = RunSpec(
-        first.to_json(), launcher=launcher, rewards_set=about_rewards(parsed.overrides), stage=stage
-    )
+        first, stage = stage_at(config, size=world_size(launcher), force=parsed.force)
+    rewards = about_rewards(parsed.overrides)
+    spec = RunSpec(first.to_json(), launcher=launcher, rewards_set=rewards, stage=stage)
     spec = placed(spec, config, parsed.gpus)
-    if config.grpo.get("resume_from_checkpoint"):
-        return Start(RunFolder(root), spec, config)
-    return Start(_fresh(root), spec, config)
+    by_key = config.grpo.get("resume_from_checkpoint")
+    return Start(RunFolder(given.root) if by_key else _fresh(given.root), spec, config, given.inspected)
 
 
-def launcher_of(parsed: Any) -> tuple[str, ...]:
-    """Return the launcher's command line: of `--launcher`, of the run that is resumed, or of the config."""
-    if parsed.launcher is not None:
-        return launcher_words(parsed.launcher)
-    if parsed.config.is_dir():
-        _, spec, saved = saved_run(parsed.config)
-        return launcher_of_run(spec, saved, parsed.overrides)
-    found = inspect_config(parsed.config, parsed.overrides, world_size=None)
-    return launcher_words(found.settings.section.launcher)
+def read(parsed: Any, earlier: RunSpec = NEW) -> Given:
+    """Read and check the config that the arguments of `train` name: a YAML file or a run folder.
+
+    The launcher is that of `--launcher`, else of the run, unless its config names another now, else of the
+    config.
+
+    Args:
+        earlier: How the run of a YAML file was started before.
+    """
+    path, overrides, run, saved = parsed.config, parsed.overrides, None, None
+    if path.is_dir():
+        run, earlier, saved = saved_run(path)
+
+    def launcher(section: Section) -> tuple[str, ...]:
+        if parsed.launcher is not None:
+            return launcher_words(parsed.launcher)
+        other = _asks_for_other(section, overrides, earlier, "launcher")
+        return (() if other else earlier.launcher) or launcher_words(section.launcher)
+
+    def size(section: Section) -> int | None:
+        return world_size(launcher(section))
+
+    if saved is None:
+        inspected = inspect_config(path, overrides, world_size=size)
+    else:
+        inspected = inspect_saved(saved, overrides, world_size=size)
+    if saved is None or overrides:
+        with reported(ConfigError):
+            config = startable(inspected, force=parsed.force)
+    else:
+        config = saved
+    root = Path(parsed.run_dir or config.run_root).absolute()
+    if run is not None:
+        config = _told_already(config)
+        root = root if parsed.run_dir or sets(overrides, "output_dir") else run.root
+    return Given(inspected, config, launcher(inspected.settings.section), root, run, earlier)
 
 
-def root_of_new(parsed: Any) -> Path:
-    """Return the run folder for the arguments of `train`."""
-    return _root_of(parsed, *_config(parsed, None))
-
-
-def _root_of(parsed: Any, config: RunConfig, source: RunFolder | None) -> Path:
-    if parsed.run_dir is not None:
-        return Path(parsed.run_dir).absolute()
-    own = source is not None and not sets(parsed.overrides, "output_dir")
-    return (source.root if own and source is not None else config.run_root).absolute()
+def _earlier(parsed: Any) -> RunSpec:
+    """Return how the run of a config file was started before, empty if its folder does not say."""
+    root = parsed.run_dir
+    if root is None:
+        with reported(ConfigError):
+            found = inspect_config(parsed.config, parsed.overrides, world_size=None)
+            root = startable(found, force=parsed.force).run_root
+    return spec_or_none(RunFolder(root)) or NEW
 
 
 def _resumed(parsed: Any, asked: str, *, by_key: bool = False) -> Start:
-    earlier = _earlier(parsed.config if parsed.config.is_dir() else root_of_new(parsed))
-    asked_here = parsed.launcher is not None or _asks_for_other(parsed, earlier, "launcher")
-    launcher = () if asked_here else earlier.launcher
-    launcher = launcher or launcher_of(parsed)
-    config, source = _config(parsed, world_size(launcher))
-    folder = source or RunFolder((parsed.run_dir or config.run_root).absolute())
-    into = folder
-    if source is not None and (root := _root_of(parsed, config, source)) != folder.root:
+    given = read(parsed) if parsed.config.is_dir() else read(parsed, _earlier(parsed))
+    earlier, config, launcher = given.earlier, given.config, given.launcher
+    into = folder = given.run or RunFolder(given.root)
+    if given.root != folder.root:
         if parsed.run_dir is None:
             raise CommandError(
                 "--resume continues a run in its own folder. Leave out --set output_dir, or fork the run "
                 "with --run-dir FOLDER"
             )
-        into = _fresh(root)
+        into = _fresh(given.root)
     if sets(parsed.overrides, "resume_from_checkpoint") and not by_key:
         raise CommandError("--resume names the checkpoint. Leave out resume_from_checkpoint")
-    given = getattr(parsed, "optimizer", None)
+    optimizer = getattr(parsed, "optimizer", None)
     if into is folder:
         _refuse_live(folder.root)
-        if given:
+        if optimizer:
             raise CommandError(ONLY_FORKS)
     verdict, notes = checkpoint_of(folder, asked, by_key)
-    new, size = given == "new", world_size(launcher)
+    new, size = optimizer == "new", world_size(launcher)
     marker = read_object(verdict.path / MARKER) or {}
     with reported(ConfigError):
         now, stage = stage_at(
@@ -306,19 +337,19 @@ def _resumed(parsed: Any, asked: str, *, by_key: bool = False) -> Start:
     )
     if refusal:
         raise CommandError(refusal)
-    _refuse_done(verdict, now, stage, marker, unchanged=source is not None and not parsed.overrides)
+    _refuse_done(verdict, now, stage, marker, unchanged=given.run is not None and not parsed.overrides)
     spec = RunSpec(
         now.to_json(),
         resume=str(verdict.path if into is folder else into.root / verdict.path.name),
         notes=tuple(notes),
         launcher=launcher,
         overridden=_overridden(parsed, now, stage, verdict.step),
-        gpus=() if _asks_for_other(parsed, earlier, "gpus") else earlier.gpus,
+        gpus=() if _asks_for_other(config.section, parsed.overrides, earlier, "gpus") else earlier.gpus,
         forked_from=earlier.forked_from if into is folder else str(verdict.path),
-        rewards_set=(*(earlier.rewards_set if source is not None else ()), *about_rewards(parsed.overrides)),
+        rewards_set=(*(earlier.rewards_set if given.run else ()), *about_rewards(parsed.overrides)),
         stage=stage,
     )
-    return Start(into, placed(spec, config, parsed.gpus), config, new)
+    return Start(into, placed(spec, config, parsed.gpus), config, given.inspected, new)
 
 
 def _overridden(parsed: Any, config: RunConfig, stage: StageNow | None, step: int) -> tuple[str, ...]:
@@ -328,14 +359,12 @@ def _overridden(parsed: Any, config: RunConfig, stage: StageNow | None, step: in
     return (*given, *(config.section.stages[stage.place].set if begins and stage is not None else ()))
 
 
-def _asks_for_other(parsed: Any, earlier: RunSpec, key: str) -> bool:
+def _asks_for_other(section: Section, overrides: Sequence[str], earlier: RunSpec, key: str) -> bool:
     """Return whether a key of the section is set and differs from the previous start."""
-    config, _ = _config(parsed, None)
-    section = earlier.config.get("section")
-    before = section.get(key) if isinstance(section, Mapping) else None
-    now = config.section.to_json()[key]
-    named = bool(now) and list(now) != list(before or ())
-    return named or sets(parsed.overrides, f"grpo_tui.{key}")
+    known = earlier.config.get("section")
+    before = known.get(key) if isinstance(known, Mapping) else None
+    now = section.to_json()[key]
+    return (bool(now) and list(now) != list(before or ())) or sets(overrides, f"grpo_tui.{key}")
 
 
 def _refuse_done(
@@ -361,14 +390,6 @@ def _refuse_done(
             f"the run has finished its {total} steps (checkpoint of step {verdict.step}). Add more: "
             f"--set {more}"
         )
-
-
-def _earlier(root: Path | None) -> RunSpec:
-    """Return how the run was started before, empty if its folder does not say."""
-    try:
-        return read_spec(RunFolder(root).spec) if root is not None else RunSpec({})
-    except (OSError, ValueError):
-        return RunSpec({})
 
 
 def checkpoint_of(folder: RunFolder, asked: str, by_key: bool = False) -> tuple[Verdict, list[str]]:
@@ -397,24 +418,9 @@ def checkpoint_of(folder: RunFolder, asked: str, by_key: bool = False) -> tuple[
     return verdict, notes
 
 
-def _config(parsed: Any, size: int | None) -> tuple[RunConfig, RunFolder | None]:
-    """Return the config of a YAML file or a run folder, and the run folder if it was one."""
-    path, overrides, force = parsed.config, parsed.overrides, getattr(parsed, "force", False)
-    if path.is_dir():
-        folder, _, saved = saved_run(path)
-        return _told_already(overridden(saved, overrides, size, force=force)), folder
-    return _load(path, overrides, size, force=force), None
-
-
 def _told_already(config: RunConfig) -> RunConfig:
     """Drop the notices about files next to the config, which the first start printed."""
     return replace(config, findings=tuple(f for f in config.findings if f.id != "config.beside"))
-
-
-def _load(path: Path, overrides: list[str], size: int | None = 1, *, force: bool = False) -> RunConfig:
-    """Return the config of a file. With `force`, accept errors as long as a config results."""
-    with reported(ConfigError):
-        return startable(inspect_config(path, overrides, world_size=size), force=force)
 
 
 def _fresh(root: Path) -> RunFolder:

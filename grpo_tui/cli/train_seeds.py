@@ -27,16 +27,17 @@ from grpo_tui.store.layout import RunFolder
 def train_seeds(parsed: Any) -> int:
     """Train every seed. Exit 0 if all are complete, 1 if one failed, 3 if one was stopped."""
     _refuse(parsed)
-    root = start.root_of_new(parsed)
+    root = start.read(parsed).root
     jobs = [_job(parsed, seed, root) for seed in parsed.seeds]
     for seed, job in zip(parsed.seeds, jobs, strict=True):
-        wanted = start.config_of_new(_words(parsed, seed, job.root))
+        given = start.read(_words(parsed, seed, job.root))
+        wanted = given.config
         if wanted.section.stages:
             raise CommandError("--seeds does not train stages. Start a run for each seed with --set seed=N")
         if wanted.grpo.get("resume_from_checkpoint"):
             raise CommandError("The config sets resume_from_checkpoint. Remove it to train several seeds")
         refuse_other(job.root, wanted, "Choose another folder with --run-dir", "seed")
-    series = Series(jobs, places_of(parsed.gpus, wanted, start.launcher_of(parsed)), _leave)
+    series = Series(jobs, places_of(parsed.gpus, wanted, given.launcher), _leave)
     with only_one(root, "seeds"):
         if not parsed.detach:
             series.train()

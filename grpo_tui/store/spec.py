@@ -87,11 +87,16 @@ def settle_earlier(folder: RunFolder, *, restore: bool) -> bool:
 
 def checkpoint_forked(folder: RunFolder) -> Path | None:
     """Return the checkpoint of another run that a run was forked from; None for a run that is no fork."""
+    spec = spec_or_none(folder)
+    return Path(os.path.realpath(spec.forked_from)) if spec is not None and spec.forked_from else None
+
+
+def spec_or_none(folder: RunFolder) -> RunSpec | None:
+    """Return how a run was last started; None if its folder does not say."""
     try:
-        found = read_spec(folder.spec).forked_from
+        return read_spec(folder.spec)
     except (OSError, ValueError):
         return None
-    return Path(os.path.realpath(found)) if found else None
 
 
 def read_spec(path: Path) -> RunSpec:

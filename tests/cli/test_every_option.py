@@ -17,6 +17,7 @@ from grpo_tui.cli.plan import _config as config_of_plan
 from grpo_tui.cli.saved_run import overridden
 from grpo_tui.cli.score import wanted_config
 from grpo_tui.config import load_config
+from grpo_tui.config.resolve import inspect_config
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import RunFolder
@@ -148,7 +149,7 @@ def test_what_set_says_is_what_is_used(run: Path) -> None:
         overridden(saved, refused, 1)
     assert overridden(saved, refused, 1, force=True).grpo["per_device_train_batch_size"] == 3
     for size, told in ((1, ["batch.indivisible"]), (8, []), (None, [])):
-        forced = start._load(DEMO_CONFIG, refused, size, force=True).findings
+        forced = inspect_config(DEMO_CONFIG, refused, world_size=size).findings
         assert [finding.id for finding in forced if finding.severity == "error"] == told, size
 
 
@@ -169,11 +170,13 @@ def test_set_chooses_launcher_gpus_and_folder_of_a_run_as_the_options_do(
     other = ["--set", f"output_dir={tmp_path / 'second'}"]
     launched = ["--set", f"grpo_tui.launcher={LAUNCHER}"]
     parsed = PARSER.parse_args(["train", str(run), *other])
-    assert start.launcher_of(parsed) == ("torchrun", "--nproc_per_node", "4")
-    assert start.root_of_new(parsed) == tmp_path / "second"
+    given = start.read(parsed)
+    assert given.launcher == ("torchrun", "--nproc_per_node", "4")
+    assert given.root == tmp_path / "second"
     parsed = PARSER.parse_args(["train", str(run), *launched])
-    assert start.launcher_of(parsed) == tuple(LAUNCHER.split())
-    assert start.root_of_new(parsed) == run
+    given = start.read(parsed)
+    assert given.launcher == tuple(LAUNCHER.split())
+    assert given.root == run
     assert config_of_plan(PARSER.parse_args(["plan", str(run), *launched]))[1] == tuple(LAUNCHER.split())
     asked: list[tuple[RunSpec, Any]] = []
     monkeypatch.setattr(start, "placed", lambda spec, config, gpus: asked.append((spec, config)) or spec)

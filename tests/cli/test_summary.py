@@ -65,3 +65,12 @@ def test_the_words_of_a_demo_reach_its_config_and_its_record(
     assert plain.config.grpo["max_steps"] == 120
     assert plain.spec.notes == ()
     assert wished.spec.notes[0].startswith("fault lr-too-high: the learning rate is 25 times")
+
+
+def test_a_start_inspects_its_config_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inspected: list[object] = []
+    original = start.inspect_config
+    monkeypatch.setattr(start, "inspect_config", lambda *a, **k: inspected.append(a) or original(*a, **k))
+    monkeypatch.setattr(start, "_go", lambda one, **_: 0)
+    assert main(["train", str(DEMO_CONFIG), "--run-dir", str(tmp_path / "a"), "--quick-check"]) == 0
+    assert len(inspected) == 1

@@ -17,13 +17,13 @@ from grpo_tui.cli.errors import CommandError
 from grpo_tui.cli.series import Job, Places, Series, only_one, places_of
 from grpo_tui.cli.start import Start
 from grpo_tui.cli.train_seeds import _leave, _told
-from grpo_tui.config.resolve import load_config
+from grpo_tui.config.resolve import inspect_config, load_config
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.spec import RunSpec
 from tests.cli.test_every_option import PARSER, options
 
-CONFIG = load_config(DEMO_CONFIG)
+CONFIG, INSPECTED = load_config(DEMO_CONFIG), inspect_config(DEMO_CONFIG)
 
 
 class Scripted:
@@ -57,7 +57,8 @@ class Scripted:
             if isinstance(end := self.ends[number - 1], CommandError):
                 self._over.add(number)
                 raise end
-            return Start(RunFolder(Path(f"r-seed-{number}")), RunSpec({}, gpus=(gpu,) if gpu else ()), CONFIG)
+            spec = RunSpec({}, gpus=(gpu,) if gpu else ())
+            return Start(RunFolder(Path(f"r-seed-{number}")), spec, CONFIG, INSPECTED)
 
         return prepared
 

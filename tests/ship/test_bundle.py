@@ -23,6 +23,7 @@ from grpo_tui.cli.main import main
 from grpo_tui.cli.reproduce import _verified
 from grpo_tui.cli.start import Start
 from grpo_tui.config import load_config
+from grpo_tui.config.resolve import inspect_config
 from grpo_tui.core import records as r
 from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.rewards.consent import needed
@@ -220,7 +221,8 @@ def test_reproduce_tells_by_its_exit_code_how_the_training_it_was_asked_for_ende
 ) -> None:
     followed: list[Start] = []
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    start = Start(RunFolder(tmp_path / "again"), RunSpec({}), load_config("c.yaml"))
+    config, inspected = load_config("c.yaml"), inspect_config("c.yaml")
+    start = Start(RunFolder(tmp_path / "again"), RunSpec({}), config, inspected)
     monkeypatch.setattr("grpo_tui.cli.reproduce.prepared", lambda parsed: start)
     monkeypatch.setattr("grpo_tui.cli.reproduce.followed", lambda start: (followed.append(start), ended)[1])
     assert export(run, tmp_path / "b") == 0
