@@ -83,8 +83,13 @@ def _fix(path: Path, inspected: Inspected, start: Launch, out: TextIO) -> bool:
 
 def _wanted(parsed: Any) -> tuple[Inspected, Launch]:
     path: Path = parsed.config
-    if path.is_dir():
-        return _of_run(path, parsed)
+    if path.is_dir():  # as `train RUN --resume` would use it
+        folder, spec, saved = saved_run(path)
+        words = launcher_of_run(spec, saved, parsed.overrides)
+        size = parsed.world_size or world_size(words)
+        root = parsed.run_dir or (None if sets(parsed.overrides, "output_dir") else folder.root)
+        inspected = inspect_saved(saved, parsed.overrides, world_size=size)
+        return inspected, Launch(words, root, resume=root == folder.root)
     if not path.is_file():
         raise CommandError(f"no such file: {path}")
     if parsed.world_size is not None:
@@ -92,16 +97,6 @@ def _wanted(parsed: Any) -> tuple[Inspected, Launch]:
         return inspected, Launch(root=parsed.run_dir)
     inspected = inspect_config(path, parsed.overrides, world_size=own_world_size)
     return inspected, Launch(launcher_words(inspected.settings.section.launcher), parsed.run_dir)
-
-
-def _of_run(path: Path, parsed: Any) -> tuple[Inspected, Launch]:
-    """Return a run's own config, as `train RUN --resume` would use it."""
-    folder, spec, saved = saved_run(path)
-    words = launcher_of_run(spec, saved, parsed.overrides)
-    size = parsed.world_size or world_size(words)
-    root = parsed.run_dir or (None if sets(parsed.overrides, "output_dir") else folder.root)
-    inspected = inspect_saved(saved, parsed.overrides, world_size=size)
-    return inspected, Launch(words, root, resume=root == folder.root)
 
 
 def before_start(

@@ -34,7 +34,9 @@ _QUERY = ("--step", "--where", "--search", "--regex")
 
 def completions(parsed: Any) -> int:
     """`grpo-tui completions RUN [--step A:B] [--where EXPR] [--search TEXT|--regex RE] [--sort KEY] …`."""
-    views = _views()
+    from grpo_tui.ui.preferences import config_folder
+
+    views = SavedViews(config_folder())
     _refuse_unused(parsed)
     if parsed.views:
         return _list(views)
@@ -79,12 +81,6 @@ def _refuse_unused(parsed: Any) -> None:
         refuse_unused(parsed, "with --over-steps", *(option for option in rows if option != "--format"))
         if parsed.format == "md":
             raise CommandError("--over-steps writes csv or jsonl, not md. Without --format it prints a chart")
-
-
-def _views() -> SavedViews:
-    from grpo_tui.ui.preferences import config_folder
-
-    return SavedViews(config_folder())
 
 
 def _list(views: SavedViews) -> int:

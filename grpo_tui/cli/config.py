@@ -77,7 +77,10 @@ def _side(name: str) -> Side:
         return Side.defaults()
     path = Path(name)
     if name.startswith(_PRESET):
-        path = _preset(name.removeprefix(_PRESET))
+        wanted, found = name.removeprefix(_PRESET), {preset.name: preset.path for preset in presets()}
+        if wanted not in found:
+            raise CommandError(f"unknown preset {wanted}. Presets: {', '.join(found)}")
+        path = found[wanted]
     elif path.is_dir():
         return Side.run(name, saved_run(path)[2])
     return Side.of(_open_draft(path), name)
@@ -89,13 +92,6 @@ def _natural_side(name: str) -> Side:
     draft = Draft.open(path) if path.is_file() else None
     side = Side.preset(draft) if draft is not None else None
     return side if side is not None else Side.defaults()
-
-
-def _preset(name: str) -> Path:
-    found = {preset.name: preset.path for preset in presets()}
-    if name not in found:
-        raise CommandError(f"unknown preset {name}. Presets: {', '.join(found)}")
-    return found[name]
 
 
 def _open_draft(path: Path) -> Draft:

@@ -9,7 +9,7 @@ import textwrap
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -151,14 +151,6 @@ def _finding(root: Path, rule: str, findings: Sequence[Finding]) -> Finding | No
         return next(iter(with_tried(reader, stored)), None)
 
 
-@dataclass(slots=True)
-class _Next:
-    """What the config of the next run changes."""
-
-    changes: list[SettingChanged] = field(default_factory=list)
-    overrides: list[str] = field(default_factory=list)
-
-
 def _write(parsed: Any, root: Path, finding: Finding, wanted: Sequence[Remedy]) -> None:
     folder, spec, saved = saved_run(root)
     target = parsed.output or _free(folder, saved)
@@ -166,7 +158,7 @@ def _write(parsed: Any, root: Path, finding: Finding, wanted: Sequence[Remedy]) 
         raise CommandError(f"{target} already exists and was left unchanged. Choose another file")
     listed = target.with_name(f"{target.stem}-solved.jsonl")
     with closing(RunReader(folder.database)) as reader:
-        new = _next(reader, finding, wanted, listed.name)
+        changes, overrides = _next(reader, finding, wanted, listed.name)
         filters = any(one.field == EXCLUDE for one in wanted)
         if filters and os.path.lexists(listed):
             raise CommandError(f"{listed} already exists and was left unchanged. Choose another file")
@@ -174,9 +166,9 @@ def _write(parsed: Any, root: Path, finding: Finding, wanted: Sequence[Remedy]) 
             write_filter(reader, chosen(prompt_memories(reader).prompts, SOLVED.split(","), ""), listed)
     try:
         size = world_size(launcher_of_run(spec, saved, ()))
-        new.overrides += _whole_groups(saved, new.overrides, size)
+        overrides += _whole_groups(saved, overrides, size)
         how = f"with the remedies of {finding.id}"
-        text = config_as_ended(root, new.overrides, target, new.changes, how)
+        text = config_as_ended(root, overrides, target, changes, how)
         with reported(DraftFileError):
             write_text(target, text)
     except CommandError:
@@ -197,14 +189,16 @@ def _free(folder: RunFolder, saved: RunConfig) -> Path:
     return next(path for path in map(home_of(saved).joinpath, names) if not os.path.lexists(path))
 
 
-def _next(reader: RunReader, finding: Finding, wanted: Sequence[Remedy], listed: str) -> _Next:
+def _next(
+    reader: RunReader, finding: Finding, wanted: Sequence[Remedy], listed: str
+) -> tuple[list[SettingChanged], list[str]]:
     """Return the remedies as changes made after the last step, or as overrides of the config."""
     functions = reader.reward_functions()
     weights = [one.weight if is_number(one.weight) else 1.0 for one in functions]
     for change in reader.lasting_settings():
         if change.name == "reward_weights" and isinstance(change.new, list):
             weights = change.new
-    cause, found = finding.evidence.get("cause"), _Next()
+    cause, changes, overrides = finding.evidence.get("cause"), list[SettingChanged](), list[str]()
     for one in wanted:
         name, value = str(one.field), one.value
         if name.startswith(WEIGHT):
@@ -213,16 +207,12 @@ def _next(reader: RunReader, finding: Finding, wanted: Sequence[Remedy], listed:
                 raise CommandError(f"{one_line(name, 80)}: the run has no such reward function")
             place = names.index(name.removeprefix(WEIGHT))
             weights = [value if n == place else weight for n, weight in enumerate(weights)]
-            found.changes += _changed("reward_weights", None, weights)
+            changes.append(SettingChanged(0, 0, time.time(), "reward_weights", None, weights))
         elif isinstance(cause, dict) and cause["setting"] == name:  # a rate is scaled back, not set
-            found.changes += _changed(name, cause["to"], cause["from"])
+            changes.append(SettingChanged(0, 0, time.time(), name, cause["to"], cause["from"]))
         else:
-            found.overrides.append(f"{name}={json.dumps(listed if name == EXCLUDE else value)}")
-    return found
-
-
-def _changed(name: str, old: Any, new: Any) -> Iterator[SettingChanged]:
-    yield SettingChanged(0, 0, time.time(), name, old, new)
+            overrides.append(f"{name}={json.dumps(listed if name == EXCLUDE else value)}")
+    return changes, overrides
 
 
 def _whole_groups(saved: RunConfig, overrides: Sequence[str], size: int | None) -> list[str]:

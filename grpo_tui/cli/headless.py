@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from rich.cells import cell_len
@@ -57,7 +58,8 @@ def follow(root: Path, after_row: int = 0, after_attempt: int = 0) -> int:
 
 def until_left(work: Callable[[], int]) -> tuple[int, bool]:
     """Return the exit code of `work`, and whether it is that of a user who left instead."""
-    before = signal.signal(signal.SIGTERM, _terminate) if _in_main_thread() else None
+    in_main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, _terminate) if in_main else None
     try:
         return work(), False
     except KeyboardInterrupt:
@@ -78,10 +80,6 @@ class _Terminated(BaseException):
 
 def _terminate(*_: Any) -> None:
     raise _Terminated
-
-
-def _in_main_thread() -> bool:
-    return threading.current_thread() is threading.main_thread()
 
 
 def leave(root: Path, code: int) -> int:
@@ -254,7 +252,7 @@ def _summary(root: Path, reader: RunReader, state: str, rewards: list[tuple[int,
     start = stage_start(lasting(reader.settings(), reader.attempts()))
     rewards = [(step, reward) for step, reward in rewards if step > start]
     if rewards:
-        first, last = _mean([r for _, r in rewards[:1]]), _mean([r for _, r in rewards[-10:]])
+        first, last = rewards[0][1], fmean(r for _, r in rewards[-10:])
         yield (
             f"first mean reward {first:.3f} (step {rewards[0][0]})   last mean reward {last:.3f} "
             f"(mean of the last {min(10, len(rewards))} steps)   gain {last - first:+.3f}"
@@ -273,10 +271,6 @@ def _summary(root: Path, reader: RunReader, state: str, rewards: list[tuple[int,
         yield f"cause: {one_line(str(look.error.get('cause') or look.error.get('message')))}"
     if state in ("failed", "crashed", "stopped"):
         yield way_on(look, str(root))
-
-
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)
 
 
 def _number(value: Any) -> str:

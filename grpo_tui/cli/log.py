@@ -9,7 +9,6 @@ import re
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
 from typing import Any
 
 from grpo_tui.cli.errors import OK, CommandError
@@ -32,7 +31,8 @@ def log(parsed: Any) -> int:
     reader = LogReader(folder.database)
     query = {"level": parsed.level, "words": parsed.search or "", "pattern": pattern}
     seen = _newest(reader)
-    for line in _last(reader.lines(**query, last=seen), parsed.tail):
+    lines = reader.lines(**query, last=seen)
+    for line in lines if parsed.tail is None else deque(lines, maxlen=parsed.tail):
         _print(line)
     try:
         if parsed.follow:
@@ -61,10 +61,6 @@ def _follow(folder: RunFolder, reader: LogReader, query: dict[str, Any], seen: i
 def _newest(reader: LogReader) -> int:
     found = reader.page(newest=True, limit=1, piece=1)
     return found[0].id if found else 0
-
-
-def _last(lines: Iterator[StoredLine], count: int | None) -> Iterator[StoredLine]:
-    return lines if count is None else iter(deque(lines, maxlen=count))
 
 
 def _print(line: StoredLine) -> None:

@@ -76,7 +76,8 @@ def runs(parsed: Any) -> int:
             generations[path] = generations.get(parents.get(path), -1) + 1
             _print_run(path, look, generations[path])
     # Logs of TRL and verl have no state or reward, so they never match a filter on these.
-    logs = [] if wanted.tests else list_logs(roots)
+    newest = [] if wanted.tests else [(source, source.files()) for source in find_sources(roots)]
+    logs = [(source, files[-1][0]) for source, files in newest if files]
     if as_json:
         found += [(source.root, Status(state="logs", step=step)) for source, step in logs]
         rows = [
@@ -228,7 +229,10 @@ _SHOWN = (
 def readable_folder(path: Path) -> Path:
     """Return a run folder, or the updated copy of completions that TRL or verl logged there."""
     source = log_source(path)
-    return run_folder(path) if source is None else copied(source)
+    if source is None:
+        return run_folder(path)
+    with reported(LogFolderError):
+        return open_copy(source)
 
 
 def run_folder(path: Path) -> Path:
@@ -276,12 +280,6 @@ def log_source(path: Path) -> LogSource | None:
     return found[0] if found else None
 
 
-def copied(source: LogSource) -> Path:
-    """Copy logged completions to a run folder, or update the copy."""
-    with reported(LogFolderError):
-        return open_copy(source)
-
-
 @contextmanager
 def followed(source: LogSource) -> Iterator[Path]:
     """Copy logged completions to a run folder and keep it up to date. Say on stderr that it is read-only."""
@@ -294,9 +292,3 @@ def what_it_is(source: LogSource) -> str:
     """Describe the source, such as `completions that TRL logged in DIR`."""
     name = NAMES.get(source.kind, source.kind)
     return f"completions that {name} logged in {one_line(str(source.folder))}"
-
-
-def list_logs(roots: Sequence[Path]) -> list[tuple[LogSource, int]]:
-    """Return the folders with logged completions, each with its newest step."""
-    found = [(source, source.files()) for source in find_sources(roots)]
-    return [(source, files[-1][0]) for source, files in found if files]

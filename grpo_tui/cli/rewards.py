@@ -20,8 +20,8 @@ from grpo_tui.present.baseline_text import heading, lines, progress
 from grpo_tui.present.formatting import compact, plural
 from grpo_tui.rewards.baseline import BaselineOptions, ask_baseline
 from grpo_tui.rewards.cases import CaseFile, CaseFileError, Miss, judge_cases, read_cases
-from grpo_tui.rewards.generating import Generated, GenerateError, Progress
-from grpo_tui.rewards.lab import Lab, LabError, Scored
+from grpo_tui.rewards.generating import Generated, GenerateError
+from grpo_tui.rewards.lab import Lab, LabError
 from grpo_tui.rewards.probes import KindReport, ProbeReport, looks_at, probe
 from grpo_tui.rewards.right_answers import JudgeError
 from grpo_tui.rewards.sample_sources import dataset_rows, rows_with_gold
@@ -63,13 +63,14 @@ def baseline(parsed: Any) -> int:
     config = wanted_config([str(parsed.config)], parsed.overrides, None)
     if not config.model:
         raise CommandError(f"{parsed.config} does not name a model. Give a config or a run folder")
-    _require_folder(parsed.save)
+    if parsed.save is not None and not (folder := parsed.save.absolute().parent).is_dir():
+        raise CommandError(f"--save {parsed.save}: the folder {folder} does not exist")
     options = BaselineOptions(parsed.rows, parsed.group, parsed.seed, parsed.held, parsed.correct)
     try:
         with reported(LabError, GenerateError, JudgeError), Lab(limit_s=parsed.timeout) as lab:
             told("", "loading torch…")
             _load(lab, config)
-            found, generated = ask_baseline(lab, config, options, _tell)
+            found, generated = ask_baseline(lab, config, options, lambda now: told("", progress(now)))
     finally:
         told("", "")
     _save(generated, parsed.save)
@@ -93,15 +94,6 @@ def _load(lab: Lab, config: RunConfig) -> None:
             raise CommandError(f"the reward {function.name} cannot be loaded: {function.failure.text}")
 
 
-def _tell(now: Progress) -> None:
-    told("", progress(now))
-
-
-def _require_folder(path: Path | None) -> None:
-    if path is not None and not path.absolute().parent.is_dir():
-        raise CommandError(f"--save {path}: the folder {path.absolute().parent} does not exist")
-
-
 def _save(generated: Generated, path: Path | None) -> None:
     if path is None:
         return
@@ -111,10 +103,7 @@ def _save(generated: Generated, path: Path | None) -> None:
         raise CommandError(f"--save {path}: {error.strerror}") from error
 
 
-HEADINGS = {
-    "fooled": "accepts by mistake",
-    "unfair": "rejects by mistake",
-}
+HEADINGS = {"fooled": "accepts by mistake", "unfair": "rejects by mistake"}
 
 
 def probe_rewards(parsed: Any) -> int:
@@ -230,7 +219,11 @@ def _run(path: Path, parsed: Any) -> tuple[CaseFile, list[Miss], list[str]]:
             told("", "loading torch…")
             lab.load(config)
             scored = lab.score([case.sample for case in file.cases], tell=told, repeat_limit_s=0.0)
-            errors = _errors(scored)
+            errors = [
+                f"{one_line(function.info.name, 40)}: {one_line(function.failure.text)}"
+                for function in scored.functions
+                if function.failure is not None
+            ]
             if errors:
                 return file, [], errors
             totals = lab.aggregate(scored).totals
@@ -238,14 +231,6 @@ def _run(path: Path, parsed: Any) -> tuple[CaseFile, list[Miss], list[str]]:
         return file, judge_cases(file, given, totals), []
     except (CaseFileError, LabError) as error:
         raise CommandError(str(error)) from error
-
-
-def _errors(scored: Scored) -> list[str]:
-    return [
-        f"{one_line(function.info.name, 40)}: {one_line(function.failure.text)}"
-        for function in scored.functions
-        if function.failure is not None
-    ]
 
 
 def _print(file: CaseFile, misses: Sequence[Miss], errors: Sequence[str]) -> None:

@@ -36,19 +36,12 @@ def saved_run(path: Path) -> tuple[RunFolder, RunSpec, RunConfig]:
         ) from error
 
 
-def overridden(
-    saved: RunConfig, overrides: Sequence[str], size: int | None = None, *, force: bool = False
-) -> RunConfig:
-    """Return a run's config with `--set` applied.
-
-    Args:
-        size: Number of training processes, None when unknown.
-        force: Accept errors, as long as a config results.
-    """
+def overridden(saved: RunConfig, overrides: Sequence[str]) -> RunConfig:
+    """Return a run's config with `--set` applied."""
     if not overrides:
         return saved
     with reported(ConfigError):
-        return startable(inspect_saved(saved, overrides, world_size=size), force=force)
+        return startable(inspect_saved(saved, overrides, world_size=None))
 
 
 def launcher_of_run(spec: RunSpec, saved: RunConfig, overrides: Sequence[str]) -> tuple[str, ...]:

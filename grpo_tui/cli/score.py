@@ -62,7 +62,10 @@ def score(parsed: Any) -> int:
         body = found.to_json()
         print_json({**body, "notes": [*body["notes"], *notes]})
     else:
-        _print(found, notes)
+        for line in report_lines(found, terminal_width()):
+            print(line)
+        for note in notes:
+            print(f"note: {one_line(note)}")
     return FAILED if found.failed else OK
 
 
@@ -181,13 +184,6 @@ def weights_of(text: str | None) -> list[float] | None:
 def told(function: str, what: str) -> None:
     """Show progress on a terminal."""
     show_progress(f"{function}: {what}" if function else what)
-
-
-def _print(found: Report, notes: Sequence[str]) -> None:
-    for line in report_lines(found, terminal_width()):
-        print(line)
-    for note in notes:
-        print(f"note: {one_line(note)}")
 
 
 WIDEST = 14

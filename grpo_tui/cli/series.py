@@ -229,7 +229,8 @@ class Series:
         return FAILED
 
     def _ended(self, job: Job, code: int) -> None:
-        self.ends[job.name] = end = _end(job, code)
+        end = "complete" if job.complete() else "stopped" if code == REFUSED else "failed"
+        self.ends[job.name] = end
         if end == "stopped":
             self.left = code
             self._waiting.clear()
@@ -297,9 +298,3 @@ def visible(gpu: str) -> Iterator[None]:
             del os.environ[VISIBLE]
         elif gpu and before is not None:
             os.environ[VISIBLE] = before
-
-
-def _end(job: Job, code: int) -> str:
-    if job.complete():
-        return "complete"
-    return "stopped" if code == REFUSED else "failed"

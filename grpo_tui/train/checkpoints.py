@@ -340,7 +340,8 @@ class Checkpoints:
                 if self._requested:
                     self._kept.add(path.resolve())
                 # Decide before any rank begins: ranks that share a model wait for each other while saving.
-                problem = self._too_little_room(path)
+                short = self._ranks.first and free_bytes(path) < checkpoint_bytes(self._trainer)
+                problem = self._no_room(path) if short else ""
                 (failed,) = self._ranks.any_of(bool(problem))
                 broken: Exception | None = None
                 if not failed:
@@ -372,10 +373,6 @@ class Checkpoints:
             self.saved_step, self.owed = step, False
 
         return save_checkpoint
-
-    def _too_little_room(self, path: Path) -> str:
-        short = self._ranks.first and free_bytes(path) < checkpoint_bytes(self._trainer)
-        return self._no_room(path) if short else ""
 
     def _no_room(self, path: Path, error: Exception | None = None) -> str:
         """Say why a checkpoint was not saved: the missing bytes, or the system's message."""

@@ -174,7 +174,7 @@ class Controller:
             self._put_back()
         self.change_by_schedule()
         for command in self._ranks.from_first(commands) if asked else ():
-            outcome = self._carry_out(command)
+            outcome = self._agreed(command.kind, partial(getattr(self, f"_on_{command.kind}"), command))
             if outcome is not None and self._ranks.first:
                 self._outbox.finish(command, outcome)
         if self.stopped or self.stage_ended is not None:
@@ -201,10 +201,6 @@ class Controller:
 
     def _scheduled(self, one: Scheduled) -> tuple[str, dict[str, Any]]:
         return "", self._settings.apply_scheduled(one)
-
-    def _carry_out(self, command: Command) -> Outcome | None:
-        handler: Callable[[Command], tuple[str, dict[str, Any]]] = getattr(self, f"_on_{command.kind}")
-        return self._agreed(command.kind, lambda: handler(command))
 
     def _agreed(self, kind: str, act: Callable[[], tuple[str, dict[str, Any]]]) -> Outcome | None:
         """Return the same outcome on every rank, or None when the command waits for a later safe point."""

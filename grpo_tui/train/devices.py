@@ -110,7 +110,8 @@ class PeakMemory:
         found: dict[str, Any] = {
             "device": "cpu",
             "world_size": world_size(),
-            "resident_bytes": resident_bytes("VmHWM") or _resident_by_resource(),
+            "resident_bytes": resident_bytes("VmHWM")
+            or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
             "libraries_bytes": self._libraries,
         }
         if getattr(self._device, "type", "") == "cuda":
@@ -139,7 +140,3 @@ def resident_bytes(name: str) -> int | None:
             if key == name:
                 return int(value.split()[0]) * 1024
     return None
-
-
-def _resident_by_resource() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

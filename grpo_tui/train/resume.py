@@ -17,6 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from transformers import TrainerCallback
+
 from grpo_tui.config.live_settings import LIVE
 from grpo_tui.config.packages import version_of
 from grpo_tui.config.run_config import redacted
@@ -95,7 +97,8 @@ def description(
         "world_size": int(trainer.accelerator.num_processes),
         **{name: version_of(name) for name in PACKAGES},
     }
-    return {"settings": _plain(redacted(trainer.args.to_dict())), "about": about}
+    settings = json.loads(json.dumps(redacted(trainer.args.to_dict()), default=str))
+    return {"settings": settings, "about": about}
 
 
 def rewards_digest(
@@ -104,10 +107,6 @@ def rewards_digest(
     """Identify the reward functions of a run by their sources and parameters."""
     rewards = [[s.name, s.source.rpartition("/")[2], s.sha256 or s.text] for s in sources or ()]
     return _digest([rewards or list(names), list(params)])
-
-
-def _plain(value: Any) -> Any:
-    return json.loads(json.dumps(value, default=str))
 
 
 def _digest(value: Any) -> str:
@@ -154,8 +153,8 @@ def resume(session: Session, trainer: Any, checkpoint: Path, overridden: Collect
     Resuming(session, trainer, checkpoint, overridden).prepare()
 
 
-class Resuming:
-    """One resume of one run."""
+class Resuming(TrainerCallback):
+    """One resume of one run. The optimizer and the scheduler exist only once training begins."""
 
     def __init__(self, session: Session, trainer: Any, checkpoint: Path, overridden: Collection[str]) -> None:
         self._session, self._trainer, self._checkpoint = session, trainer, checkpoint
@@ -183,6 +182,7 @@ class Resuming:
         self._schedule: tuple[Scheduled, ...] = ()
         self._wanted: list[Any] = [None] * len(compat.RESTORED)
         self._changes: list[tuple[str, Any, Any]] = []
+        self._begun = self._stepped = False
 
     def prepare(self) -> None:
         """Restore the checkpoint's state and current settings, and hook what follows when training begins."""
@@ -216,9 +216,8 @@ class Resuming:
         if self._saved.get("seed", self._now["seed"]) != self._now["seed"]:
             compat.seed_again(self._trainer)
             self._session.checkpoints.same_order = False
-        callback = _at_begin(self)
-        self._trainer.add_callback(callback)
-        self._session.callbacks.append(callback)
+        self._trainer.add_callback(self)
+        self._session.callbacks.append(self)
 
     def _continue_data(self, place: Place, moved: Collection[str]) -> bool:
         """Continue after the prompts that were seen. Return False where only TRL's place is possible."""
@@ -397,7 +396,8 @@ class Resuming:
             except Refused as refusal:
                 self._note(f"{name} was not put back: {refusal}")
                 return
-        self._note(f"{name} is {shown(value)} again, as set {_when(before)}")
+        when = "before the checkpoint" if before is None else f"at step {before.step}"
+        self._note(f"{name} is {shown(value)} again, as set {when}")
 
     def _config_says(self, name: str, old: Any) -> None:
         """Report a setting changed by this resume. It is recorded once a step was made with it."""
@@ -451,16 +451,20 @@ class Resuming:
                 self._wanted = compat.configured(self._trainer)
                 for place, row in enumerate(compat.RESTORED):
                     if row.name == "learning_rate" and self._wanted[place]:
-                        self._wanted[place] = [[_scaled(rate, factors) for rate in self._wanted[place][0]]]
+                        self._wanted[place] = [
+                            [math.prod(factors, start=rate) for rate in self._wanted[place][0]]
+                        ]
                 return made
 
             return create_scheduler
 
         return around
 
-    def begins(self) -> None:
-        """Replace the checkpoint's settings with those of the config. Called from `on_train_begin`."""
-        trainer, state = self._trainer, self._trainer.state
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Replace the checkpoint's settings with those of the config."""
+        if self._begun:  # a script may call train() again
+            return
+        self._begun, trainer, state = True, self._trainer, self._trainer.state
         if state.global_step >= state.max_steps:
             more = f"--set max_steps={2 * state.max_steps}"
             raise NoStepError(f"the run has finished its {state.max_steps} steps. Add more: {more}")
@@ -498,8 +502,11 @@ class Resuming:
         if compat.rates_by_schedule(trainer) is None and old and old != new:
             compat.scale_rates(trainer, new / old)
 
-    def first_step_ended(self) -> None:
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Compare what the first step used with the config, and raise an alert when they differ."""
+        if self._stepped:
+            return
+        self._stepped = True
         for name, old, new in self._changes:
             self._record(name, old, new, BY_CONFIG)
         wrong = []
@@ -512,39 +519,8 @@ class Resuming:
             self._session.alert(f"after the resume {'; '.join(wrong)}")
 
 
-def _when(setting: SettingChanged | None) -> str:
-    return "before the checkpoint" if setting is None else f"at step {setting.step}"
-
-
 def _one_each(used: Any, wanted: Any) -> tuple[str, str]:
     """Format two values. Of two lists, such as one value per parameter group, show the first difference."""
     if isinstance(used, list) and isinstance(wanted, list):
         return next((_one_each(a, b) for a, b in zip(used, wanted, strict=False) if a != b), ("", ""))
     return shown(used), shown(wanted)
-
-
-def _scaled(rate: float, factors: Iterable[float]) -> float:
-    for factor in factors:
-        rate *= factor
-    return rate
-
-
-def _at_begin(resuming: Resuming) -> Any:
-    from transformers import TrainerCallback
-
-    class Begin(TrainerCallback):
-        """Waits for the optimizer and scheduler, which exist only once training begins."""
-
-        begun = stepped = False
-
-        def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            if not self.begun:  # a script may call train() again
-                self.begun = True
-                resuming.begins()
-
-        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            if not self.stepped:
-                self.stepped = True
-                resuming.first_step_ended()
-
-    return Begin()

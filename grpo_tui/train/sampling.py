@@ -24,6 +24,7 @@ from grpo_tui.core import probe_changes
 from grpo_tui.core.records import Completion, GenerationBatch, Group, Record
 from grpo_tui.core.text import prompt_text
 from grpo_tui.data.mapping import prompt_problem, shared_beginning, some_prompts
+from grpo_tui.rewards.loading import is_model
 from grpo_tui.train import compat
 from grpo_tui.train.capture import HIDDEN_COLUMNS, Capture
 from grpo_tui.train.checkpoints import restore_reward_states, reward_states
@@ -321,8 +322,8 @@ def one_message(text: str) -> Row:
     return {"prompt": [{"role": "user", "content": text}]}
 
 
-class ProbeSampler:
-    """Answers the probe prompts of a run at regular steps.
+class ProbeSampler(TrainerCallback):
+    """Answers the probe prompts of a run before the first step and at regular steps.
 
     Args:
         every: Interval in steps.
@@ -359,6 +360,10 @@ class ProbeSampler:
 
     about, one_of = "probe prompts", "a probe prompt"
     """Names used in messages: plural and singular."""
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Answer the prompts once the model is ready to train."""
+        self.at_start()
 
     def at_start(self) -> None:
         """Answer the prompts before the first step, to show the untrained policy for comparison."""
@@ -421,14 +426,15 @@ class ProbeSampler:
 
     def _draw_all(self) -> list[Drawn | None]:
         """Return the completions of each row, None for a row that cannot be rendered. Call on every rank."""
-        return [self._drawn(row) for row in self._rows]
-
-    def _drawn(self, row: Row) -> Drawn | None:
-        try:
-            return draw(self._trainer, row["prompt"], count=self._count, temperature=self._temperature)
-        except Exception as error:  # sampling must not end the training
-            self._tell_unasked(error)
-            return None
+        drawn: list[Drawn | None] = []
+        for row in self._rows:
+            try:
+                one = draw(self._trainer, row["prompt"], count=self._count, temperature=self._temperature)
+            except Exception as error:  # sampling must not end the training
+                self._tell_unasked(error)
+                one = None
+            drawn.append(one)
+        return drawn
 
     def _tell_unasked(self, error: Exception) -> None:
         why = str(error) if isinstance(error, Refused) else f"{type(error).__name__}: {error}"
@@ -508,7 +514,7 @@ class ProbeSampler:
                 for prompt, text in zip(prompts, texts, strict=True)
             ]
             try:
-                if not _callable_here(function):
+                if not callable(function) or is_model(function):
                     raise TypeError("only TRL itself can call it")
                 values = self._call(
                     function,
@@ -537,23 +543,6 @@ class ProbeSampler:
         if sentence not in self._told:
             self._told.add(sentence)
             print(f"grpo-tui: {sentence}", file=sys.stderr, flush=True)
-
-
-class AskedAtFirst(TrainerCallback):
-    """Answers the prompts when training begins."""
-
-    def __init__(self, probes: ProbeSampler) -> None:
-        self._probes = probes
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Answer the prompts once the model is ready to train."""
-        self._probes.at_start()
-
-
-def _callable_here(function: Any) -> bool:
-    import torch
-
-    return callable(function) and not isinstance(function, torch.nn.Module)
 
 
 def _totals(trainer: Any, rewards: list[list[float | None]]) -> list[float | None]:

@@ -273,8 +273,6 @@ class Session:
         }
 
     def _ask_with(self, probes: ProbeSampler) -> None:
-        from grpo_tui.train.sampling import AskedAtFirst
-
         before = self.controller.on_safe_point
 
         def on_safe_point() -> None:
@@ -282,9 +280,8 @@ class Session:
             probes.safe_point()
 
         self.controller.on_safe_point = on_safe_point
-        asked_at_first = AskedAtFirst(probes)
-        self._trainer.add_callback(asked_at_first)
-        self.callbacks.append(asked_at_first)
+        self._trainer.add_callback(probes)
+        self.callbacks.append(probes)
 
     def _earlier_evaluations(self) -> Evaluations | None:
         """Return a resumed run's evaluations up to its checkpoint; None on ranks other than the first."""

@@ -130,10 +130,6 @@ def _epsilon_high_idle(trainer: Any, value: Any) -> str:
     return _not_clipped(trainer) or _once(trainer)
 
 
-def _delta_idle(trainer: Any, value: Any) -> str:
-    return _not_clipped(trainer) or _once(trainer)
-
-
 def _delta_refused(trainer: Any, value: Any) -> str:
     if value is None or value > 1:
         return ""
@@ -203,10 +199,6 @@ def _schedule_refused(trainer: Any, value: Any) -> str:
 # -- settings that need more than an assignment -----------------------------------------------------
 
 
-def _set_rate(trainer: Any, value: float) -> None:
-    compat.scale_learning_rate(trainer, value / compat.learning_rate(trainer))
-
-
 def _set_epsilon(trainer: Any, value: float) -> None:
     trainer.epsilon_low = value
     if trainer.args.epsilon_high is None:  # TRL takes epsilon for both then
@@ -223,10 +215,6 @@ def _set_end(trainer: Any, value: int) -> None:
         trainer.control.should_training_stop = False  # set after what was the last step
     trainer.state.max_steps = value
     compat.follow_shapes(trainer, compat.schedule_kind(trainer), value)
-
-
-def _set_schedule(trainer: Any, value: str) -> None:
-    compat.follow_shapes(trainer, value, int(trainer.state.max_steps))
 
 
 def _weights(trainer: Any) -> list[float]:
@@ -261,8 +249,17 @@ def _set_probe_prompts(trainer: Any, value: list[str]) -> None:
 
 
 SETTABLE: Mapping[str, Settable] = {
-    "learning_rate": Settable(compat.learning_rate, _set_rate, _rate_refused),
-    "lr_scheduler_type": Settable(compat.schedule_kind, _set_schedule, _schedule_refused, at_start=True),
+    "learning_rate": Settable(
+        compat.learning_rate,
+        lambda t, value: compat.scale_learning_rate(t, value / compat.learning_rate(t)),
+        _rate_refused,
+    ),
+    "lr_scheduler_type": Settable(
+        compat.schedule_kind,
+        lambda t, value: compat.follow_shapes(t, value, int(t.state.max_steps)),
+        _schedule_refused,
+        at_start=True,
+    ),
     "max_steps": Settable(
         lambda t: int(t.state.max_steps), _set_end, _end_refused, at_start=True, restarts=False
     ),
@@ -272,7 +269,9 @@ SETTABLE: Mapping[str, Settable] = {
     ),
     "epsilon": Settable(lambda t: t.epsilon_low, _set_epsilon, idle=_epsilon_idle),
     "epsilon_high": Settable(lambda t: t.args.epsilon_high, _set_epsilon_high, idle=_epsilon_high_idle),
-    "delta": _argument("delta", refused=_delta_refused, idle=_delta_idle, restarts=False),
+    "delta": _argument(
+        "delta", refused=_delta_refused, idle=lambda t, value: _not_clipped(t) or _once(t), restarts=False
+    ),
     "entropy_coef": Settable(lambda t: t.entropy_coef, compat.set_entropy_coef, _adaptive),
     "reward_weights": Settable(_weights, _set_weights),
     "scale_rewards": _attribute("scale_rewards", idle=_each_normalized),

@@ -114,7 +114,8 @@ class LiveSettings:
         """
         wanted = self.check(changes, sure=sure)
         if not compat.at_generation_boundary(self._trainer) and any(
-            self._waits(name, value) for name, value in wanted.items()
+            name == REWARDS or LIVE[name].waits or SETTABLE[name].waits(self._trainer, value)
+            for name, value in wanted.items()
         ):
             raise NotYet
         now, step = time.time(), int(self._trainer.state.global_step)
@@ -141,9 +142,6 @@ class LiveSettings:
             self._done.append(made)
         self.on_change()
         return {name: {"old": old, "new": value} for name, (old, value) in done.items()}
-
-    def _waits(self, name: str, value: Any) -> bool:
-        return name == REWARDS or LIVE[name].waits or SETTABLE[name].waits(self._trainer, value)
 
     def reload(
         self, wanted: Mapping[str, str], listed: Mapping[str, Any] | None = None, *, by: str, because: str
@@ -289,7 +287,10 @@ class LiveSettings:
                 pairs = {change.name: (change.old, change.new) for change in changes}
                 self._done.append(Made(changes[0].at, pairs))
         # A resume has read the files again, and earlier weights may be those of another list.
-        lists = [n for n, one in enumerate(self._done) if _relists(one)]
+        both = {REWARDS, WEIGHTS}
+        lists = [
+            n for n, one in enumerate(self._done) if isinstance(one, Made) and both <= one.changed.keys()
+        ]
         later = self._done[lists[-1] + 1 :] if lists else self._done
         self._done = self._done[: len(self._done) - len(later)]
         self.replaced({WEIGHTS})
@@ -465,10 +466,6 @@ class LiveSettings:
         if name == "learning_rate":
             self.rate_factor *= value / old
         self.changed.add(name)
-
-
-def _relists(one: Made | Scheduled) -> bool:
-    return isinstance(one, Made) and {REWARDS, WEIGHTS} <= one.changed.keys()
 
 
 def _are_texts(value: Any) -> bool:

@@ -11,19 +11,14 @@ import gc
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from grpo_tui.children.serving import Send, serve_alone, stand_back
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.token_scores import TokenScores
-from grpo_tui.rewards.generate_child.policy import (
-    Policy,
-    load_policy,
-    mixed_precision,
-    prompt_ids,
-)
+from grpo_tui.rewards.generate_child.policy import Policy, load_policy, mixed_precision, prompt_ids
 from grpo_tui.train.tokens import (
     TokensError,
     end_token,
@@ -37,12 +32,6 @@ from grpo_tui.train.tokens import (
 )
 
 ADAPTER = "adapter_config.json"
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    prompt: list[int]
-    ids: list[int]
 
 
 class Child:
@@ -82,17 +71,14 @@ class Child:
         before = _rendered(policy, prompt, known.setting("chat_template_kwargs") or {})
         end = None if truncated else end_token(policy.tokenizer, policy.ends)
         found = tokenized(policy.tokenizer, text, end, recorded)
-        asked = _Asked(before, found.ids)
         against = _short(known.model) if base and checkpoint else ""
         self._tell("scoring the tokens")
         start = time.monotonic()
-        logits = self._logits(policy, asked)
-        other = None
-        if against:
-            other = self._base_logits(known, checkpoint, policy, asked)
-        columns = figures(logits, asked.ids, other)
+        logits = self._logits(policy, before, found.ids)
+        other = self._base_logits(known, policy, before, found.ids) if against else None
+        columns = figures(logits, found.ids, other)
         return TokenScores(
-            tokens=tokens_of(policy.tokenizer, before, asked.ids, columns),
+            tokens=tokens_of(policy.tokenizer, before, found.ids, columns),
             policy=Path(checkpoint).name if checkpoint else _short(known.model),
             base=against,
             of=found.of,
@@ -128,23 +114,23 @@ class Child:
         if names:
             gc.collect()
 
-    def _base_logits(self, config: RunConfig, checkpoint: str, policy: Policy, asked: _Asked) -> Any:
+    def _base_logits(self, config: RunConfig, policy: Policy, prompt: list[int], ids: list[int]) -> Any:
         if hasattr(policy.model, "disable_adapter"):
             with policy.model.disable_adapter():
-                return self._logits(policy, asked)
+                return self._logits(policy, prompt, ids)
         base = self._policy(config, "")
         self._tell("scoring the tokens with the base model")
-        return self._logits(base, asked)
+        return self._logits(base, prompt, ids)
 
-    def _logits(self, policy: Policy, asked: _Asked) -> Any:
+    def _logits(self, policy: Policy, prompt: list[int], ids: list[int]) -> Any:
         import torch
 
         try:
             with mixed_precision(policy):
-                return logits_of(policy.model, asked.prompt, asked.ids, policy.model.device)
+                return logits_of(policy.model, prompt, ids, policy.model.device)
         except torch.cuda.OutOfMemoryError as error:
             raise TokensError(
-                f"{len(asked.prompt) + len(asked.ids):,} tokens do not fit into the memory of {policy.device}"
+                f"{len(prompt) + len(ids):,} tokens do not fit into the memory of {policy.device}"
             ) from error
 
     def _tell(self, what: str) -> None:

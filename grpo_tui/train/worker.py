@@ -178,7 +178,9 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder, early: list[int])
     session.join(trainer, sources, [reward.params for reward in rewards])
     if spec.drill == "nan":
         trainer.add_callback(NaNGradient(trainer, session))
-    _keep_what_is_ours(session, config, rewards)
+    session.reload_from(config, rewards)
+    own.keep()  # protects all modules imported by now
+    session.report_replaced("a file of the config")
     _ask_while_training(session, config, prompts, sources if not spec.smoke else None)
     _begin_stage(session, config, spec)
     record = reproduction_record(trainer, Path(config.cwd or "."))
@@ -257,13 +259,6 @@ def _ask_while_training(
         session.evaluate_while_training(list(prompts.evaluated), evaluate, config, sources)
     if sources is not None:
         session.act_on(config.section.on)
-
-
-def _keep_what_is_ours(session: Session, config: RunConfig, rewards: list[LoadedReward]) -> None:
-    """Let the rewards be reloaded, protect all modules imported by now, and report what was replaced."""
-    session.reload_from(config, rewards)
-    own.keep()
-    session.report_replaced("a file of the config")
 
 
 def _check_rewards(rewards: Sequence[Any], columns: Sequence[str] | None) -> None:
