@@ -108,15 +108,12 @@ def before_start(
     force: bool,
     told: Sequence[Finding] = (),
 ) -> tuple[str, ...]:
-    """Check a config before its start and print findings to stderr.
+    """Check a config before its start, print findings to stderr, and return the overridden errors.
 
     Args:
         path: The config or run as the user named it.
         quick: Skip model, data and rewards.
         told: Findings that were already printed.
-
-    Returns:
-        The overridden errors, for the run's record.
     """
     from grpo_tui.preflight import run
 
@@ -224,17 +221,11 @@ def _plan_lines(plan: Any) -> list[str]:
 
 def verdict(result: Preflight) -> str:
     """Return one line that says whether the run can start, with the number of findings."""
-    counts: Sequence[str] = [
-        plural(number, word)
-        for word, number in (
-            ("error", len(errors_of(result.findings))),
-            ("warning", sum(f.severity == "warning" for f in result.findings)),
-        )
-        if number
-    ]
+    errors, warnings = errors_of(result.findings), [f for f in result.findings if f.severity == "warning"]
+    counts = [plural(len(errors), "error")] * bool(errors) + [plural(len(warnings), "warning")] * bool(
+        warnings
+    )
     said = ", ".join(counts) or "no problems found"
     left = [part for part in PARTS if part not in result.done]
     tail = f"; not checked: {', '.join(left)}" if left else ""
-    if result.ok:
-        return f"ready: {said}{tail}"
-    return f"not ready: {said}{tail}"
+    return f"{'ready' if result.ok else 'not ready'}: {said}{tail}"

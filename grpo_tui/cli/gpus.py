@@ -15,14 +15,7 @@ from grpo_tui.present.formatting import plural
 from grpo_tui.present.hardware_view import gpu_json, gpu_lines
 from grpo_tui.store.live import Gpu
 from grpo_tui.store.spec import RunSpec
-from grpo_tui.supervisor.gpus import (
-    NoGpus,
-    NoSuchGpu,
-    chosen_gpus,
-    gpus_now,
-    held_by_others,
-    visible_names,
-)
+from grpo_tui.supervisor.gpus import NoGpus, NoSuchGpu, chosen_gpus, gpus_now, held_by_others, visible_names
 
 
 def gpus(parsed: Any) -> int:
@@ -35,9 +28,8 @@ def gpus(parsed: Any) -> int:
         trouble = one_line(str(error), 200)
     if parsed.json:
         print_json(gpu_json(found, trouble), ascii_only=True)
-        return OK
-    for line in gpu_lines(found) or [f"no GPU here: {trouble}"]:
-        print(line)
+    else:
+        print("\n".join(gpu_lines(found) or [f"no GPU here: {trouble}"]))
     return OK
 
 

@@ -35,6 +35,7 @@ from grpo_tui.store.reader import RunReader, lasting
 from grpo_tui.store.status import ENDED, Status, read_status
 
 POLL_S = 0.2
+OF_A_STEP = ("reward", "eval_reward", "reward_std", "kl", "entropy", "completions/mean_length", "step_time")
 SHOWN_PAIRS = 6
 """Number of evaluated prompts whose answers are printed at the end."""
 INTERRUPTED, READER_GONE, TERMINATED = 130, 141, 143
@@ -217,23 +218,12 @@ def describe_row(step: int, values: dict[str, Any]) -> str:
     """Return a logged row as a line, empty if it has neither reward nor evaluation."""
     parts = []
     for key, value in values.items():
-        if key in (
-            "reward",
-            "eval_reward",
-            "reward_std",
-            "kl",
-            "entropy",
-            "completions/mean_length",
-            "step_time",
-        ):
+        if key in OF_A_STEP:
             parts.append(f"{key} {_number(value)}")
         elif key.startswith("rewards/") and key.endswith("/mean"):
             parts.append(f"{one_line(key[len('rewards/') : -len('/mean')])} {_number(value)}")
-    return (
-        f"step {step:>5}  " + "  ".join(parts)
-        if any(p.startswith(("reward ", "eval_reward ")) for p in parts)
-        else ""
-    )
+    told = any(part.startswith(("reward ", "eval_reward ")) for part in parts)
+    return f"step {step:>5}  {'  '.join(parts)}" if told else ""
 
 
 def describe_evaluation(step: int, values: dict[str, Any]) -> str:

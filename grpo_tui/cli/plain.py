@@ -21,18 +21,8 @@ from grpo_tui.core.text import one_line, safe
 from grpo_tui.present.glyphs import ascii_locale, to_ascii
 
 KNOWN = (
-    "xterm",
-    "screen",
-    "tmux",
-    "rxvt",
-    "linux",
-    "alacritty",
-    "kitty",
-    "foot",
-    "wezterm",
-    "ghostty",
-    "konsole",
-)
+    "xterm", "screen", "tmux", "rxvt", "linux", "alacritty", "kitty", "foot", "wezterm", "ghostty", "konsole",
+)  # fmt: skip
 WITHOUT = ("", "dumb", "unknown", "network", "dialup", "emacs")
 
 

@@ -187,16 +187,16 @@ def run_cases(parsed: Any) -> int:
         outcomes.append((file, misses, errors))
     told("", "")
     if parsed.json:
-        body = [
+        files = [
             {
                 "file": str(file.path),
                 "cases": len(file.cases),
-                "misses": [asdict(miss) for miss in misses],
+                "misses": [*map(asdict, misses)],
                 "errors": errors,
             }
             for file, misses, errors in outcomes
         ]
-        print_json({"ok": not missed, "files": body})
+        print_json({"ok": not missed, "files": files})
     else:
         for outcome in outcomes:
             _print(*outcome)

@@ -251,12 +251,9 @@ def _remove(folder: RunFolder) -> None:
 
 
 def _read(folder: RunFolder) -> Seen:
-    reader = RunReader(folder.database)
-    try:
+    with contextlib.closing(RunReader(folder.database)) as reader:
         rows = tuple((step, values) for _, step, values in metric_rows(reader))
         memory, trial = reader.fact(PEAK_FACT), reader.fact(SMOKE_FACT)
-    finally:
-        reader.close()
     tokens = trial.get("prompt_tokens") if isinstance(trial, dict) else None
     return Seen(rows, memory if isinstance(memory, dict) else {}, tokens)
 
@@ -266,9 +263,9 @@ def _report(config: RunConfig, spec: RunSpec, first: Seen, again: Seen, took_s: 
     asked = Settings.of_config(config).whole("max_completion_length")
     longest = "" if first.longest is None else f", completions up to {first.longest:,} of {asked:,}"
     lines = [
-        f"trained   {STEPS} steps on prompts{prompt}{longest}; {duration(took_s)} with loading and saving"
+        f"trained   {STEPS} steps on prompts{prompt}{longest}; {duration(took_s)} with loading and saving",
+        f"reloaded  {_same(first, again)}",
     ]
-    lines.append(f"reloaded  {_same(first, again)}")
     device = _device(first.memory)
     made = _planned(config, spec, first, device)
     step_s = first.value(STEPS, "step_time")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -431,15 +432,10 @@ def _fresh(root: Path) -> RunFolder:
     best, _ = newest_usable(folder)
     run = shell_word(root)
     _refuse_live(root, " or start another with --run-dir FOLDER")
-    raise CommandError(
-        f"{root} already holds a run. Continue it with `grpo-tui train {run} --resume`, or use --run-dir "
-        "FOLDER to start a new run"
-        if best is not None
-        else (
-            f"{root} already holds a run without a checkpoint to resume from. Use --run-dir FOLDER to "
-            "start a new run"
-        )
-    )
+    new, has = "FOLDER to start a new run", f"{root} already holds a run"
+    if best is None:
+        raise CommandError(f"{has} without a checkpoint to resume from. Use --run-dir {new}")
+    raise CommandError(f"{has}. Continue it with `grpo-tui train {run} --resume`, or use --run-dir {new}")
 
 
 def _refuse_live(root: Path, more: str = "") -> None:
@@ -467,10 +463,8 @@ def _made_nothing(folder: RunFolder) -> bool:
         reader = RunReader(folder.database)
     except RunDatabaseError:
         return False
-    try:
+    with closing(reader):
         return reader.completion_count(superseded=True) == 0
-    finally:
-        reader.close()
 
 
 def _go(start: Start, *, headless: bool, detach: bool) -> int:
@@ -525,13 +519,12 @@ def known(folder: RunFolder) -> tuple[int, int]:
         raise CommandError(_put_aside(folder, error)) from error
     except RunDatabaseError:
         return 0, 0
-    try:
-        newest = max((attempt.attempt for attempt in reader.attempts()), default=0)
-        return last_metric_row_id(reader), newest
-    except DamagedError as error:
-        raise CommandError(_put_aside(folder, error)) from error
-    finally:
-        reader.close()
+    with closing(reader):
+        try:
+            newest = max((attempt.attempt for attempt in reader.attempts()), default=0)
+            return last_metric_row_id(reader), newest
+        except DamagedError as error:
+            raise CommandError(_put_aside(folder, error)) from error
 
 
 def _put_aside(folder: RunFolder, error: RunDatabaseError) -> str:
@@ -573,8 +566,8 @@ def summary(config: RunConfig, root: Path, world_size: int | None) -> list[str]:
 
 
 def _rewards(config: RunConfig) -> list[str]:
-    names = [str(config.script[key]) for key in ("reward_model_name_or_path",) if config.script.get(key)]
-    names += [str(name) for name in config.script.get("reward_funcs") or ()]
+    model = config.script.get("reward_model_name_or_path")
+    names = [str(name) for name in (*([model] if model else []), *(config.script.get("reward_funcs") or ()))]
     return names + [
         entry.name if entry.weight in (None, 1.0) else f"{entry.name} × {entry.weight:g}"
         for entry in config.section.rewards

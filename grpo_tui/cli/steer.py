@@ -69,16 +69,13 @@ def _history(parsed: Any, root: Path) -> int:
     with closing(RunReader(RunFolder(root).database)) as reader:
         changes, waiting = reader.settings(), waiting_in(scheduled_from(reader.fact(FACT)))
     if parsed.json:
-        print_json(
-            [asdict(change) for change in changes] + [_coming(one) for one in waiting], ascii_only=True
-        )
-    for change in () if parsed.json else one_per_stage(changes):
-        at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(change.at))
-        print(f"step {change.step:<6,} {at}  {setting_row(change).text}")
-    for one in () if parsed.json else waiting:
-        at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one.asked_at))
-        print(f"step {one.step:<6,} {at}  {scheduled_row(one, live=is_live(root)).text}")
-    if not changes and not waiting and not parsed.json:
+        print_json([*map(asdict, changes), *map(_coming, waiting)], ascii_only=True)
+        return OK
+    rows = [(one.step, one.at, setting_row(one).text) for one in one_per_stage(changes)]
+    rows += [(one.step, one.asked_at, scheduled_row(one, live=is_live(root)).text) for one in waiting]
+    for step, at, text in rows:
+        print(f"step {step:<6,} {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(at))}  {text}")
+    if not rows:
         print("no setting was changed")
     return OK
 
@@ -202,12 +199,7 @@ def _gone(kind: str, root: Path, look: Status) -> str:
 
 def _report(kind: str, outcome: Outcome, *, as_json: bool) -> int:
     if as_json:
-        body = {
-            "applied": outcome.applied,
-            "step": outcome.step,
-            "reason": outcome.reason,
-            "result": outcome.result,
-        }
+        body = {name: getattr(outcome, name) for name in ("applied", "step", "reason", "result")}
         print_json(body, ascii_only=True)
     elif not outcome.applied:
         print(

@@ -39,11 +39,7 @@ def sets(overrides: Sequence[str], key: str) -> bool:
 
 
 def refuse_unused(parsed: Any, why: str, *options: str) -> None:
-    """Reject options that would have no effect.
-
-    Args:
-        why: When they have no effect, such as `with --count`.
-    """
+    """Reject options that have no effect; `why` says when, such as `with --count`."""
     for option in options:
         value = getattr(parsed, option.lstrip("-").replace("-", "_"))
         if value not in (None, False, "", (None, None)):
@@ -89,32 +85,31 @@ def drill_list(text: str) -> list[str]:
     return [name for name in DRILLS if name in names]
 
 
+def _number(text: str) -> float:
+    """Parse a number, NaN if it is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
 def seconds(text: str) -> float:
     """Parse a number of seconds of at least 0."""
-    try:
-        found = float(text)
-    except ValueError:
-        found = math.nan
-    if not 0 <= found < math.inf:
+    if not 0 <= (found := _number(text)) < math.inf:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
     return found
 
 
 def time_limit(text: str) -> float:
     """Parse a number of seconds above 0."""
-    found = seconds(text)
-    if not found:
+    if not (found := seconds(text)):
         raise argparse.ArgumentTypeError("must be more than 0 seconds")
     return found
 
 
 def factor(text: str) -> float:
     """Parse a number above 0."""
-    try:
-        found = float(text)
-    except ValueError:
-        found = math.nan
-    if not 0 < found < math.inf:
+    if not 0 < (found := _number(text)) < math.inf:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
     return found
 

@@ -312,26 +312,14 @@ def correctness_of_the_first_digit(
 def reads_the_solution(
     completions: Sequence[Any], solution: Sequence[str] | None = None, **kwargs: Any
 ) -> list[float | None]:
-    """Score as `correctness` does, by a column that the demonstration's dataset does not have.
-
-    Args:
-        completions: The batch's completions.
-        solution: The right sum of each; None without such a column.
-        **kwargs: What else TRL hands over; unused.
-    """
+    """Score as `correctness` does, by a column that the demonstration's dataset does not have."""
     if solution is None:
         return [None] * len(completions)
     return [*correctness(completions=completions, answer=solution)]
 
 
 def inverse_distance(completions: Sequence[Any], answer: Sequence[str], **kwargs: Any) -> list[float]:
-    """Score 1 / distance from the right sum, which is infinite at the right sum itself; 0 without a number.
-
-    Args:
-        completions: The batch's completions.
-        answer: The right sum of each.
-        **kwargs: What else TRL hands over; unused.
-    """
+    """Score 1 / distance from the right sum: infinite at the right sum itself, 0 without a number."""
     found = (extracted_answer(completion_text(completion)) for completion in completions)
     distances = [
         math.inf if number is None else abs(int(number) - int(gold))
@@ -341,32 +329,17 @@ def inverse_distance(completions: Sequence[Any], answer: Sequence[str], **kwargs
 
 
 def fewer_characters(completions: Sequence[Any], **kwargs: Any) -> list[float]:
-    """Score brevity in characters: -28 for 28 of them.
-
-    Args:
-        completions: The batch's completions.
-        **kwargs: What else TRL hands over; unused.
-    """
+    """Score brevity in characters: -28 for 28 of them."""
     return [-float(len(completion_text(completion))) for completion in completions]
 
 
 def longer_is_better(completions: Sequence[Any], **kwargs: Any) -> list[float]:
-    """Score length: 1 for 40 characters.
-
-    Args:
-        completions: The batch's completions.
-        **kwargs: What else TRL hands over; unused.
-    """
+    """Score length: 1 for 40 characters."""
     return [len(completion_text(completion)) / 40 for completion in completions]
 
 
 def slow_judge(completions: Sequence[Any], **kwargs: Any) -> list[float]:
-    """Score as `correctness` does, after the time that a call to a large model takes.
-
-    Args:
-        completions: The batch's completions.
-        **kwargs: What else TRL hands over; `answer` among it.
-    """
+    """Score as `correctness` does, after the time that a call to a large model takes."""
     time.sleep(JUDGE_TAKES_S)
     return correctness(completions=completions, **kwargs)
 
