@@ -14,10 +14,9 @@ from grpo_tui.cli.errors import CommandError
 from grpo_tui.cli.main import main
 from grpo_tui.cli.parser import build_parser
 from grpo_tui.cli.plan import _config as config_of_plan
-from grpo_tui.cli.saved_run import overridden
 from grpo_tui.cli.score import wanted_config
-from grpo_tui.config import load_config
-from grpo_tui.config.resolve import inspect_config
+from grpo_tui.config import ConfigError, load_config
+from grpo_tui.config.resolve import inspect_config, inspect_saved, startable
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import RunFolder
@@ -145,9 +144,10 @@ def test_what_set_says_is_what_is_used(run: Path) -> None:
     assert wanted_config([], ["seed=7"], run).grpo["seed"] == 7
     saved = load_config(DEMO_CONFIG)
     refused = ["per_device_train_batch_size=3"]
-    with pytest.raises(CommandError):
-        overridden(saved, refused, 1)
-    assert overridden(saved, refused, 1, force=True).grpo["per_device_train_batch_size"] == 3
+    inspected = inspect_saved(saved, refused, world_size=1)
+    with pytest.raises(ConfigError):
+        startable(inspected)
+    assert startable(inspected, force=True).grpo["per_device_train_batch_size"] == 3
     for size, told in ((1, ["batch.indivisible"]), (8, []), (None, [])):
         forced = inspect_config(DEMO_CONFIG, refused, world_size=size).findings
         assert [finding.id for finding in forced if finding.severity == "error"] == told, size
