@@ -45,6 +45,11 @@ def is_number(value: object) -> bool:
         return False
 
 
+def finite(value: object) -> float | None:
+    """Return a finite number as a float, None for anything else."""
+    return float(value) if is_number(value) else None  # type: ignore[arg-type]
+
+
 def scored(values: Iterable[float | None]) -> list[float]:
     """Return the finite values, without abstentions (None), NaN and infinities."""
     return [v for v in values if v is not None and math.isfinite(v)]

@@ -11,13 +11,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 from grpo_tui.core.exchange import mapping
 from grpo_tui.core.findings import RULES, Finding
 from grpo_tui.core.records import SKIPPED
 from grpo_tui.core.stages import stage_start
-from grpo_tui.core.statistics import is_number
+from grpo_tui.core.statistics import finite, is_number
 from grpo_tui.health.doctor import Doctor
 from grpo_tui.health.facts import GroupFacts, Observation, Settings, Visits, facts_of
 from grpo_tui.health.state import CLIPPED, ZERO_STD
@@ -112,10 +111,10 @@ def settings_of(reader: RunReader, *, logged: bool) -> Settings:
         names=tuple(str(f.name) for f in functions),
         first_function=functions[0].index if functions else 0,
         normalized=grpo.get("multi_objective_aggregation") == "normalize_then_sum",
-        beta=_number(grpo.get("beta", 0.0 if config else None)),
+        beta=finite(grpo.get("beta", 0.0 if config else None)),
         by_sequence=grpo.get("importance_sampling_level") == "sequence",
-        learning_rate=_number(grpo.get("learning_rate")),
-        temperature=_number(grpo.get("temperature", 1.0 if config else None)),
+        learning_rate=finite(grpo.get("learning_rate")),
+        temperature=finite(grpo.get("temperature", 1.0 if config else None)),
         max_completion_length=limit if isinstance(limit, int) else None,
         total_steps=next((attempt.total_steps for attempt in reversed(total) if attempt.total_steps), None),
         has_tokens=not absent_fields(reader) & {"tokens", "truncated"},
@@ -133,10 +132,6 @@ def limits_of(reader: RunReader) -> dict[str, dict[str, float] | None]:
             known = mapping(limits).items()
             found[name] = {key: float(v) for key, v in known if key in RULES[name].limits and is_number(v)}
     return found
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if is_number(value) else None
 
 
 def _observations(

@@ -338,10 +338,6 @@ class Hardware:
     sample_ms: float | None = None
     age_s: float = field(default=0.0, compare=False)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the documented JSON shape."""
-        return asdict(self)
-
 
 def write_hardware(path: Path, hardware: Hardware) -> None:
     """Replace the file whole.
@@ -349,7 +345,7 @@ def write_hardware(path: Path, hardware: Hardware) -> None:
     Raises:
         OSError: The folder is missing, full, or not writable.
     """
-    body = hardware.to_json()
+    body = asdict(hardware)
     del body["age_s"]
     write_json(path, body)
 

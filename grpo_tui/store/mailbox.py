@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.core.commands import OF_THE_MOMENT, REPLAYED, Command, Outcome
-from grpo_tui.core.statistics import is_number
+from grpo_tui.core.statistics import finite
 from grpo_tui.store.json_file import LARGEST_BYTES, open_regular, read_object, write_json
 from grpo_tui.store.layout import RunFolder, is_known
 from grpo_tui.store.replay import replay_of
@@ -87,10 +87,10 @@ class Mailbox:
             return None
         return Outcome(
             applied=bool(body.get("applied")),
-            step=int(_number(body.get("step"))),
+            step=int(finite(body.get("step")) or 0),
             reason=str(body.get("reason", "")),
             result=result if isinstance(result := body.get("result"), dict) else {},
-            at=_number(body.get("at")),
+            at=finite(body.get("at")) or 0.0,
         )
 
     def wait(self, command: Command, timeout_s: float) -> Outcome | None:
@@ -139,7 +139,7 @@ class Mailbox:
             id=name[:-5],
             kind=body["kind"],
             args=args if isinstance(args, dict) else {},
-            at=_number(body.get("at")),
+            at=finite(body.get("at")) or 0.0,
             by=str(body.get("by", "you")),
         )
 
@@ -188,7 +188,3 @@ def _told(command: Command, outcome: Outcome | None) -> tuple[Command, Outcome |
         return command, outcome
     short = replace(command, args={name: value for name, value in command.args.items() if name in kept})
     return short, None if outcome is None else replace(outcome, result={})
-
-
-def _number(value: Any) -> float:
-    return float(value) if is_number(value) else 0.0

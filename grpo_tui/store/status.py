@@ -289,9 +289,7 @@ def _open(attempt: Attempt | None) -> bool:
 
 def _state(attempt: Attempt | None, heartbeat: Heartbeat | None, rank: RankState | None) -> str:
     supervisor_alive = heartbeat is not None and heartbeat.supervisor_alive
-    if attempt is None:
-        return "starting" if supervisor_alive else "crashed"
-    if attempt.state == DONE:
+    if attempt is None or attempt.state == DONE:
         return "starting" if supervisor_alive else "crashed"
     if attempt.state is not None:
         return "starting" if _starts_anew(attempt, heartbeat) else attempt.state
@@ -457,13 +455,11 @@ def _stage(reader: RunReader) -> Mapping[str, Any] | None:
 def _error(attempt: Attempt | None, state: str, folder: RunFolder) -> Mapping[str, Any] | None:
     if attempt is not None and attempt.error is not None:
         return attempt.error
-    if attempt is not None and attempt.state == DONE and state == "crashed":
+    if state != "crashed":
+        return None
+    if attempt is not None and attempt.state == DONE:
         message = "the run ended after a stage, before the next one began"
         return {"type": "", "message": message, "cause": message}
-    if state == "crashed":
-        return {
-            "type": "",
-            "message": "the training process is gone and did not say why",
-            "cause": f"killed from outside, or out of memory; see {folder.log}",
-        }
-    return None
+    message = "the training process is gone and did not say why"
+    cause = f"killed from outside, or out of memory; see {folder.log}"
+    return {"type": "", "message": message, "cause": cause}

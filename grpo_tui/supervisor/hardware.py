@@ -176,11 +176,8 @@ def _read(path: Path) -> str:
 
 
 def _reclaimable(stat: str) -> int:
-    for line in stat.splitlines():
-        name, _, value = line.partition(" ")
-        if name == "inactive_file":
-            return int(value)
-    return 0
+    values = (line.split(" ") for line in stat.splitlines())
+    return next((int(value) for name, value in values if name == "inactive_file"), 0)
 
 
 def _free(root: Path) -> int | None:
