@@ -24,12 +24,7 @@ Body = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """How far one policy is above the first in a measure.
-
-    Attributes:
-        low: Lower end of the 95 % interval; None with one prompt.
-        better: 1 when more is better, -1 when less is, 0 for neither.
-    """
+    """How far one policy is above the first. More is `better` (1), less is (-1), or neither (0)."""
 
     mean: float
     low: float | None

@@ -116,12 +116,7 @@ class OpenConfig:
 def form_rows(
     fields: Sequence[FieldRow], opened: Collection[str], found: Collection[str] | None = None
 ) -> list[FormRow]:
-    """Return the lines of the form: groups and their fields.
-
-    Args:
-        opened: Groups that show all fields. Others show fields that are important, set, or have findings.
-        found: Names that match a search. Only these are shown, in open groups.
-    """
+    """Return the form: groups and fields. A closed group shows what is important, set, or has findings."""
     rows: list[FormRow] = []
     for title in dict.fromkeys(row.group for row in fields):
         whole = [row for row in fields if row.group == title]

@@ -70,12 +70,7 @@ def summary(facts: DataFacts | None, findings: Sequence[Finding]) -> list[tuple[
 
 
 def row_blocks(view: RowView, golds: Sequence[GoldReward] | None, waiting: str = "") -> list[DataBlock]:
-    """Return one row: the prompt, the reference answer, its rewards; then the row's source.
-
-    Args:
-        golds: Rewards of the reference answer; None while unknown.
-        waiting: Why they are unknown, when that is permanent.
-    """
+    """Return one row: the prompt, the reference answer, its rewards unless unknown, then the row's source."""
     of = f" of {view.total:,}" if view.total is not None else ""
     notes = ["trained on" if view.fate == "train" else one_line(view.fate, 60)]
     if view.tokens is not None:

@@ -323,11 +323,7 @@ class RunState:
         *,
         trouble: str = "",
     ) -> TrainView:
-        """Return the current state of the run as a frozen view.
-
-        Args:
-            waiting: Commands sent from here, with outcomes, that `run.db` may not have yet.
-        """
+        """Return the run as it is. `waiting` are commands sent from here that `run.db` may not have yet."""
         delta, reward, judged = self._delta, self._series.get("reward", Series()), self._judged["reward"]
         step = max(status.step, reward.last_step or 0) if status.live else status.step
         saved = status.state == "finished" and any(Path(self.folder, name).is_file() for name in MODEL_FILES)

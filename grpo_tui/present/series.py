@@ -120,12 +120,7 @@ class Series:
         return series
 
     def begin(self, opening: Iterable[float], past: Iterable[SeriesBucket]) -> None:
-        """Start with older values in stretches. The mean of a stretch counts as smoothed.
-
-        Args:
-            opening: The first finite values.
-            past: Stretches of many values each, by step.
-        """
+        """Start with the first finite values, and older stretches by step. Their means count as smoothed."""
         self.opening = list(opening)[:KEPT_OPENING]
         for stretch in past:
             if stretch.mean is not None:

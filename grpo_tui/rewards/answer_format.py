@@ -154,11 +154,7 @@ def forms_for(system_prompt: str | None) -> tuple[GoldForm, ...]:
 
 
 def likely_form(source_texts: Iterable[str], forms: Sequence[GoldForm]) -> GoldForm:
-    """Return the format that reward functions look for, judged by the tags and marks in their source.
-
-    Args:
-        forms: result of `forms_for`. A format that the system prompt asks for wins.
-    """
+    """Return the format that the system prompt asks for, or else the one that the sources look for."""
     if forms[0].name == ASKED:
         return forms[0]
     texts = list(source_texts)

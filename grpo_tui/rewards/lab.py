@@ -55,11 +55,7 @@ class _Progress:
 
 
 class Lab(Closing):
-    """Owner of one scoring process at a time; a context manager.
-
-    Args:
-        limit_s: time limit for loading, and for each call of a function.
-    """
+    """Owner of one scoring process; a context manager. `limit_s` limits loading and each call."""
 
     def __init__(self, limit_s: float = DEFAULT_LIMIT_S) -> None:
         self.limit_s = limit_s

@@ -255,13 +255,7 @@ def advise(
 def task_for(
     prompts: Sequence[str], texts: Sequence[str], column: str | None = None, most_tokens: int | None = None
 ) -> Task:
-    """Return the task that the template is written for.
-
-    Args:
-        prompts: texts of some prompts, including the system prompt. A format that they ask for wins.
-        texts: source texts of the rewards.
-        most_tokens: `max_completion_length`.
-    """
+    """Return the task of the template. Its format is what `prompts` ask for, or else what `texts` read."""
     form = find_form(prompts, texts)
     known = Task()
     return Task(

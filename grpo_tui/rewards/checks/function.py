@@ -192,11 +192,7 @@ _AROUND_TAGS = re.compile(r"\s*(</?\w+>)\s*")
 def value_findings(
     result: FunctionScore, samples: Sequence[Sample], *, alone: bool, prompt_tail: str = ""
 ) -> list[Finding]:
-    """Return findings on the scores of one function. A function that failed has none.
-
-    Args:
-        prompt_tail: end of a prompt as the chat template writes it.
-    """
+    """Return findings on the scores of one function. A function that failed has none."""
     if result.failure is not None:
         return []
     found = list(_not_numbers(result, alone))

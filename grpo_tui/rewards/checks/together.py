@@ -61,12 +61,7 @@ def pair_findings(
     *,
     normalized: bool = False,
 ) -> Iterator[Finding]:
-    """Report pairs of functions that cancel each other or measure the same.
-
-    Args:
-        normalized: whether TRL first divides each function by its own standard deviation
-            (`normalize_then_sum`).
-    """
+    """Report functions that cancel each other or measure the same, each over its std if `normalized`."""
     groups = [g for g in groups_of(samples) if len(g) > 1]
     usable = [(i, r) for i, r in enumerate(results) if r.failure is None and weights[i]]
     for (i, a), (j, b) in itertools.combinations(usable, 2):
