@@ -27,6 +27,7 @@ from grpo_tui.ui.paint import COMPONENTS
 from grpo_tui.ui.panes import PANES
 from grpo_tui.ui.preferences import PreferenceFile
 from grpo_tui.ui.requests import ConfigRequest
+from grpo_tui.ui.shell import Shell
 from grpo_tui.ui.terminal import (
     TerminalTitle,
     can_be_continued,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from grpo_tui.ui.poller import Poller
     from grpo_tui.ui.replaying import ReplayPoller
     from grpo_tui.ui.requests import RewardsRequest
+    from grpo_tui.ui.starting import Ended
 
 
 TITLE_EVERY_S = 1.0
@@ -74,7 +76,7 @@ HEIGHTS: list[tuple[int, str]] | None = [
 ]
 
 
-class GrpoApp(TunedApp):
+class GrpoApp(TunedApp, Shell):
     """The workbench. Opens the run, rewards or config that it is given in their pane.
 
     Args:
@@ -176,10 +178,10 @@ class GrpoApp(TunedApp):
         # Python's default pool has six threads on two CPUs. Long-lived workers would fill it.
         threads = ThreadPoolExecutor(MOST_WORKERS, thread_name_prefix="worker")
         asyncio.get_running_loop().set_default_executor(threads)
-        self.run_worker(self._watch_runs, thread=True, group="runs", exit_on_error=False)
+        self.in_thread("runs", self._watch_runs)
         if self._first_run is not None and self._poller is None:
             self._follow(self._first_run)
-        self.run_worker(self._preload, thread=True, group="modules", exit_on_error=False)
+        self.in_thread("modules", self._preload)
 
     def _preload(self) -> None:
         from grpo_tui.ui.preload import preload
@@ -249,6 +251,13 @@ class GrpoApp(TunedApp):
         ]
         sentences = ["This would run code that is not yours. Read it first.", *lines(codes)]
         self.push_screen(MenuDialog("run this code?", choices, sentences, at=1), answered)
+
+    def tell_ended(self, failed: str, notes: Sequence[str], ended: Ended) -> None:
+        """Report what a command printed, and its notes, or why it failed."""
+        if ended.code == 0:
+            self.notify("; ".join([*map(one_line, ended.printed.splitlines()), *notes]), timeout=20)
+        else:
+            self.notify(f"{failed}: {ended.trouble}", severity="error", timeout=20)
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         """Report a failed worker. Otherwise the screen would freeze without explanation."""
@@ -432,7 +441,7 @@ class GrpoApp(TunedApp):
             self._poller = self.replay = ReplayPoller(path, self.post_message, replay, opened)
         else:
             self._poller = Poller(path, self.post_message, clock=self.clock, untouched_s=self.untouched_s)
-        self.run_worker(self._poller.run, thread=True, group="poller", exit_on_error=False)
+        self.in_thread("poller", self._poller.run)
 
     def on_run_advanced(self, message: RunAdvanced) -> None:
         """Publish the newest view. Ignore one that belongs to a previously open run."""

@@ -10,13 +10,13 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from textual.message import Message
 
 from grpo_tui.core.text import one_line
 from grpo_tui.ui.kit.jobs import Jobs
-from grpo_tui.ui.messages import CheckAt, CheckFailed, ConfigChecked, ConfigEvaluated, DiskChanged
+from grpo_tui.ui.messages import ConfigEvaluated, DiskChanged
 
 if TYPE_CHECKING:
     from grpo_tui.config.plan.making import Plan
@@ -32,56 +32,57 @@ if TYPE_CHECKING:
 
 
 class ConfigCheck:
-    """The full check, one at a time. Call `run` in a thread. `post` takes messages, called from that thread.
+    """The full check, one at a time. Call `run` in a thread.
 
     Findings are cached until the config or a file it names changes. The checking processes are kept as well.
     """
 
-    def __init__(self, post: Callable[[Message], object]) -> None:
-        self._post = post
+    def __init__(self) -> None:
         self._cancel = threading.Event()
         self._closed = False
         self._turn = threading.Lock()
         self._memory: Memory | None = None
         self._children: Children | None = None
 
-    def run(self, snapshot: Snapshot, root: Path | None) -> None:
-        """Check a config and post each result once known. `root` is the run folder, if the user named one."""
+    def run(
+        self,
+        snapshot: Snapshot,
+        root: Path | None,
+        say: Callable[[str], Any],
+        tell: Callable[[Preflight], Any],
+    ) -> Preflight | str:
+        """Check a config. Return the results, or why there are none.
+
+        Args:
+            snapshot: The config.
+            root: The run folder, if the user named one.
+            say: Takes progress as one line, in this thread.
+            tell: Takes the results so far, in this thread.
+        """
         from grpo_tui.preflight.run import Children, Memory, check
         from grpo_tui.preflight.static import Launch
         from grpo_tui.present.config_evaluate import launcher_of, read
 
         with self._turn:
             if self._closed:
-                return
+                return "the screen was closed"
             self._cancel.clear()
-            if self._memory is None:
-                self._memory = Memory()
-            if self._children is None:
-                self._children = Children()
-
-            def say(line: str) -> None:
-                self._post(CheckAt(one_line(line, 100)))
-
-            def tell(found: Preflight) -> None:
-                self._post(ConfigChecked(snapshot, found, whole=False))
-
+            self._memory = self._memory or Memory()
+            self._children = self._children or Children()
             try:
                 inspected = read(snapshot).inspected
-                found = check(
+                return check(
                     inspected,
                     Launch(launcher_of(snapshot, inspected.settings.section), root),
                     tell=tell,
-                    progress=say,
+                    progress=lambda line: say(one_line(line, 100)),
                     cancel=self._cancel,
                     memory=self._memory,
                     children=self._children,
                 )
             except (OSError, ValueError, RuntimeError) as error:
                 self._children.close()
-                self._post(CheckFailed(one_line(str(error), 300)))
-                return
-            self._post(ConfigChecked(snapshot, found, whole=not self._cancel.is_set()))
+                return one_line(str(error), 300)
 
     @property
     def cancelled(self) -> bool:

@@ -12,7 +12,7 @@ from grpo_tui.ui.screens.dialogs import Choice, MenuDialog, WordsDialog
 from grpo_tui.ui.starting import Child, Ended
 
 if TYPE_CHECKING:
-    from textual.app import App
+    from grpo_tui.ui.app import GrpoApp
 
 CARDS = {
     "file": "The card is README.md of the folder.",
@@ -36,7 +36,7 @@ class Pushing:
         model: As `grpo-tui push` takes it.
     """
 
-    def __init__(self, app: App[Any], model: str) -> None:
+    def __init__(self, app: GrpoApp, model: str) -> None:
         self._app, self._model = app, model
         self._child: Child | None = None
         self.over = False
@@ -59,12 +59,7 @@ class Pushing:
 
     def _run(self, repo: str, words: tuple[str, ...], then: Any) -> None:
         self._child = child = Child(["push", self._model, *words, "--", repo], "note: ")
-        self._app.run_worker(
-            lambda: self._app.call_later(partial(then, repo, child.run())),
-            thread=True,
-            group="push",
-            exit_on_error=False,
-        )
+        self._app.in_thread("push", child.run, partial(then, repo))
 
     def _looked(self, repo: str, ended: Ended) -> None:
         """Show the dry run, and ask."""

@@ -93,12 +93,12 @@ class Child:
     def cancelled(self) -> bool:
         return self._ended.is_set()
 
-    def run(self, tell: Callable[[str], None] = lambda stage: None) -> Ended:
+    def run(self, tell: Callable[[str], object] = lambda stage: None) -> Ended:
         """Run the command and wait for it. `tell` is called with each progress line, from this thread."""
         with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as kept:
             return self._run(tell, kept)
 
-    def _run(self, tell: Callable[[str], None], kept: IO[str]) -> Ended:
+    def _run(self, tell: Callable[[str], object], kept: IO[str]) -> Ended:
         # The other output goes to a file: it may not fit into the buffer of a pipe.
         pipe, none = subprocess.PIPE, subprocess.DEVNULL
         stdin, stdout, stderr = (pipe, pipe, kept) if self._talks else (none, kept, pipe)
@@ -171,7 +171,7 @@ class Trial:
     def cancelled(self) -> bool:
         return self._child.cancelled()
 
-    def run(self, tell: Callable[[str], None] = lambda stage: None) -> tuple[bool, str]:
+    def run(self, tell: Callable[[str], object] = lambda stage: None) -> tuple[bool, str]:
         """Run the trial and wait for it. `tell` is called with each stage, from this thread.
 
         Return whether it trained, saved and reloaded, or the drills ran, and the command's output.

@@ -19,7 +19,7 @@ from grpo_tui.present.config_view import Snapshot
 from grpo_tui.ui import preferences
 from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.config_worker import ConfigCheck
-from grpo_tui.ui.messages import ConfigEvaluated, DiskChanged, StartEnded
+from grpo_tui.ui.messages import ConfigEvaluated, DiskChanged
 from grpo_tui.ui.requests import ConfigRequest, RewardsRequest
 from grpo_tui.ui.screens.config import ConfigScreen
 from grpo_tui.ui.screens.config_dialogs import CheckScreen, FindingsScreen, ValueDialog
@@ -469,21 +469,21 @@ async def test_a_folder_that_holds_a_run_is_no_error_and_a_start_goes_beside_it(
 
 def test_a_check_after_one_that_was_stopped_looks_at_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     stopped: list[bool] = []
-    posted: list[Any] = []
 
     def check(*args: Any, cancel: threading.Event, **more: Any) -> Preflight:
         stopped.append(cancel.is_set())
         return Preflight(None, ())
 
     monkeypatch.setattr("grpo_tui.preflight.run.check", check)
-    checks = ConfigCheck(posted.append)
+    checks = ConfigCheck()
     snapshot = Snapshot(1, CONFIG, Path("toy.yaml"))
     for _ in range(2):
-        checks.run(snapshot, None)
+        found = checks.run(snapshot, None, print, print)
+        assert isinstance(found, Preflight)
+        assert not checks.cancelled
         checks.cancel()
     checks.close()
     assert stopped == [False, False]
-    assert [message.whole for message in posted] == [True, True]
 
 
 async def test_what_a_full_check_found_shows_until_the_text_changes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -759,9 +759,7 @@ async def test_a_run_that_did_not_start_says_why() -> None:
     app = app_with(config_file())
     async with app.run_test(size=SIZE) as pilot:
         screen = await looked_at(pilot)
-        screen.post_message(
-            StartEnded(Path("runs/toy"), started=False, said="runs/toy holds a run [b]already")
-        )
+        screen.start._started(Path("runs/toy"), (False, "runs/toy holds a run [b]already"))
         await until(pilot, lambda: told(app) == ["It did not start: runs/toy holds a run [b]already"])
 
 

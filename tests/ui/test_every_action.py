@@ -225,7 +225,7 @@ async def test_of_a_chart(run: RecordedRun, monkeypatch: pytest.MonkeyPatch) -> 
         assert earlier is not None
         await act("zoom.later", lambda: (span() or earlier)[0] > earlier[0])
         await act("zoom.out", lambda: span() is None or span()[1] - span()[0] > zoomed[1] - zoomed[0])  # type: ignore[index]
-        await app.run_action("screen.zoom_in")
+        await app.run_action("screen.zoom(1)")
         await act("zoom.whole", lambda: span() is None)
         smoothing = screen.options.window.smoothing
         await act("zoom.smooth", lambda: screen.options.window.smoothing != smoothing)

@@ -169,7 +169,7 @@ async def test_each_model_has_its_next_command(run: RecordedRun) -> None:
     app = app_on(run.folder.root)
     async with app.run_test(size=SIZE) as pilot:
         screen = await results(pilot)
-        assert [(one.step, one.usable, one.marks) for one in screen.query_one(ModelList).models] == [
+        assert [(one.step, one.usable, one.marks) for one in screen.query_one(ModelList).rows] == [
             (50, False, "incomplete: model.safetensors holds 73 of 74 bytes"),
             (40, True, "newest, best reward"),
             (20, True, ""),

@@ -234,6 +234,8 @@ class Table(CursorList, Generic[Row], inherit_bindings=False):
     MARK = "❙"
     ALWAYS_LIT = False
     """Highlight the row under the cursor even without focus."""
+    ALWAYS_MARKED = True
+    """Mark it even without focus."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -272,10 +274,11 @@ class Table(CursorList, Generic[Row], inherit_bindings=False):
             return self.waits
         rows, cursor, make = self.rows, self.cursor, self.maker(width)
         none = " " * len(self.MARK)
+        here = self.MARK if self.ALWAYS_MARKED or self.has_focus else none
         lit = " selected" if self.ALWAYS_LIT or self.has_focus else ""
 
         def line(place: int) -> Line:
-            return make(rows[place], self.MARK, lit) if place == cursor else make(rows[place], none, "")
+            return make(rows[place], here, lit) if place == cursor else make(rows[place], none, "")
 
         return LazyLines(len(rows), line)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import ComposeResult
@@ -100,25 +99,18 @@ class AuditScreen(Dialog[str]):
         from grpo_tui.ui.starting import Child
 
         self._child = Child(self._words, ())
-        self.app.run_worker(self._read, thread=True, group="audit", exit_on_error=False)
+        self.in_thread("audit", self._read, self._take)
 
     def on_unmount(self) -> None:
         self._child.cancel()
 
-    def _read(self) -> None:
+    def _read(self) -> tuple[list[str], list[AuditRow]]:
         """Read in a child process, so that thousands of texts never hold up the screen. Runs in a thread."""
         ended = self._child.run()
-        if self._child.cancelled():
-            return
-        if ended.code == 0:
-            told, rows = audit_rows(json.loads(ended.printed))
-            self.app.call_later(partial(self._take, told, rows))
-        else:
-            self.app.call_later(partial(self._take, [ended.trouble], []))
+        return audit_rows(json.loads(ended.printed)) if ended.code == 0 else ([ended.trouble], [])
 
-    def _take(self, told: Sequence[str], rows: list[AuditRow]) -> None:
-        if not self.is_attached:
-            return
+    def _take(self, found: tuple[list[str], list[AuditRow]]) -> None:
+        told, rows = found
         self.query_one(Told).tell(*told)
         table = self.query_one(AuditTable)
         table.rows = rows
@@ -131,11 +123,5 @@ class AuditScreen(Dialog[str]):
 def open_audit(over: GenerationsScreen) -> None:
     """Show the completions to audit of the open run, and the chosen ones in Generations."""
     folder = over.shell.run_folder
-    if folder is None:
-        return
-
-    def chosen(query: str | None) -> None:
-        if query is not None:
-            over.show_query(query)
-
-    over.app.push_screen(AuditScreen(["doctor", str(folder.root), "--audit", "--json"]), chosen)
+    if folder is not None:
+        over.ask(AuditScreen(["doctor", str(folder.root), "--audit", "--json"]), over.show_query)

@@ -10,12 +10,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
 from textual.events import Resize
-from textual.message import Message
 from textual.screen import Screen
 
 from grpo_tui.core.text import one_line, wrapped
@@ -36,7 +36,6 @@ from grpo_tui.present.plot import LINE_ROLES, MOST_LINES, line_sign
 from grpo_tui.present.seed_sets import SeedSet, sentences
 from grpo_tui.present.window_load import OverlayFacts, RunSource, SettingRow, load_window, read_overlay
 from grpo_tui.ui.actions import bindings
-from grpo_tui.ui.messages import WindowLoaded
 from grpo_tui.ui.paint import Line, LinePane, Span, pad, ruled
 from grpo_tui.ui.shell import Shell
 from grpo_tui.ui.textual_private import LeftOnce
@@ -54,11 +53,16 @@ EVAL = "eval_"
 
 
 class WindowLoader:
-    """Reads runs for one chart. Call `run` in a thread, which opens, reads and closes the sources."""
+    """Reads runs for one chart. Call `run` in a thread, which opens, reads and closes the sources.
 
-    def __init__(self, sources: Sequence[RunSource], post: Callable[[Message], object]) -> None:
+    `take` gets the data, None before anything is logged, and what is wrong with it.
+    """
+
+    def __init__(
+        self, sources: Sequence[RunSource], take: Callable[[BigChartView | None, str], object]
+    ) -> None:
         self._all = self._sources = tuple(sources)
-        self._post = post
+        self._take = take
         self._request: tuple[ChartOptions, int] | None = None
         self._wake, self._stopped = threading.Event(), threading.Event()
 
@@ -101,7 +105,7 @@ class WindowLoader:
             view = load_window(self._sources, keys_of(options), options.window, columns)
         except Exception as error:  # a missing file may be temporary; the next check will show
             view, trouble = None, one_line(f"The run cannot be read: {error}", 200)
-        self._post(WindowLoaded(view, options, trouble))
+        self._take(view, trouble)
 
 
 def keys_of(options: ChartOptions) -> list[tuple[str, str]]:
@@ -122,11 +126,10 @@ class ZoomScreen(LeftOnce, Screen[None], Shell):
         self.options = ChartOptions(key)
         self._view: BigChartView | None = None
         self._folders = tuple(source.folder for source in sources)
-        self._loader = WindowLoader(sources, self.post_message)
+        self._loader = WindowLoader(sources, partial(self.call_later, self._loaded))
 
     def on_mount(self) -> None:
-        # A worker of the app, which reports failures.
-        self.app.run_worker(self._loader.run, thread=True, group="chart", exit_on_error=False)
+        self.in_thread("chart", self._loader.run)
         self.query_one(BigChart).show(None, self.options)
         self.query_one(BigChart).focus()
         self.call_after_refresh(self._ask)
@@ -144,11 +147,11 @@ class ZoomScreen(LeftOnce, Screen[None], Shell):
         """The metrics that `[` and `]` cycle through."""
         return [self.options.key]
 
-    def on_window_loaded(self, message: WindowLoaded) -> None:
+    def _loaded(self, view: BigChartView | None, trouble: str) -> None:
         """Show what was read, unless the metric has changed meanwhile."""
-        if message.view is None or message.view.key == self._shown_key():
-            self._view = message.view
-            waits = message.trouble or ("Nothing is logged yet." if message.view is None else "")
+        if view is None or view.key == self._shown_key():
+            self._view = view
+            waits = trouble or ("Nothing is logged yet." if view is None else "")
             self.query_one(BigChart).show(self._view, self._painted(), waits)
 
     def _shown_key(self) -> str:
@@ -179,11 +182,8 @@ class ZoomScreen(LeftOnce, Screen[None], Shell):
     def action_zoom_back(self) -> None:
         self.dismiss(None)
 
-    def action_zoom_in(self) -> None:
-        self._zoom(ZOOM, self.options.cursor)
-
-    def action_zoom_out(self) -> None:
-        self._zoom(1 / ZOOM, self.options.cursor)
+    def action_zoom(self, by: int) -> None:
+        self._zoom(ZOOM**by, self.options.cursor)
 
     def _zoom(self, factor: float, center: float | None) -> None:
         if self._view is not None:
@@ -278,11 +278,7 @@ class ZoomScreen(LeftOnce, Screen[None], Shell):
     def action_zoom_pick(self) -> None:
         from grpo_tui.ui.screens.metrics import MetricPicker
 
-        def chosen(key: str | None) -> None:
-            if key is not None:
-                self.show_metric(key)
-
-        self.app.push_screen(MetricPicker(self._folders, self.options.key), chosen)
+        self.ask(MetricPicker(self._folders, self.options.key), self.show_metric)
 
     def help_here(self) -> bool:
         from grpo_tui.ui.screens.reading import MeaningScreen
@@ -432,15 +428,9 @@ class OverlayScreen(ZoomScreen):
     def on_mount(self) -> None:
         self.query_one(Header).show(self.shell.view)
         self.query_one(Footer).show(None)
-        self.app.run_worker(self._read, thread=True, group="settings", exit_on_error=False)
-
-    def _read(self) -> None:
-        facts = read_overlay(self._folders, self._names)
-        self.app.call_from_thread(self._take, facts)
+        self.in_thread("settings", partial(read_overlay, self._folders, self._names), self._take)
 
     def _take(self, facts: OverlayFacts) -> None:
-        if not self.query(SettingsTable):  # the screen was left meanwhile
-            return
         self._facts = facts
         if len(facts.sets) > MOST_LINES:
             word = f"The first {MOST_LINES} runs are shown; {len(facts.sets) - MOST_LINES} more are marked."

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from textual import on
 from textual.app import ComposeResult
-from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Input
 
@@ -130,13 +130,6 @@ class ChatScreen(LeftOnce, Screen[None], Shell):
     BINDINGS = bindings("chat")
     PANE = "chat"
 
-    class Told(Message):
-        """An event of the chat, or its end."""
-
-        def __init__(self, event: Mapping[str, Any]) -> None:
-            super().__init__()
-            self.event = event
-
     def __init__(self, root: Path, name: str, model: Path, *, beside: bool) -> None:
         super().__init__()
         self._root, self._policy, self._model, self._beside = root, name, model, beside
@@ -218,11 +211,9 @@ class ChatScreen(LeftOnce, Screen[None], Shell):
                 return False
             chatting = self._chatting = Chatting([self._policy, "--with", BASE, "--config", str(self._root)])
 
-            def work() -> None:
-                trouble = chatting.converse(lambda event: self.post_message(self.Told(event)))
-                self.post_message(self.Told({"event": "ended", "text": trouble}))
-
-            self.app.run_worker(work, thread=True, group="chat", exit_on_error=False)
+            tell = partial(self.call_later, self._told)
+            ended = partial(self._told, {"event": "ended"})
+            self.in_thread("chat", partial(chatting.converse, tell), ended)
             chatting.say(f"/with {'on' if self._beside else 'off'}")
         self._chatting.say(line)
         return True
@@ -233,9 +224,9 @@ class ChatScreen(LeftOnce, Screen[None], Shell):
         lines.doing, lines.trouble, lines.since = doing, "", time.monotonic()
         lines.follow()
 
-    def on_chat_screen_told(self, message: Told) -> None:
-        """Show an event."""
-        event, lines = message.event, self._lines
+    def _told(self, event: Mapping[str, Any], trouble: str = "") -> None:
+        """Show an event of the chat, or with `trouble` its end."""
+        lines = self._lines
         turn = lines.turns[-1] if lines.turns else None
         match event["event"]:
             case "at":
@@ -249,10 +240,11 @@ class ChatScreen(LeftOnce, Screen[None], Shell):
             case "said" if not str(event["text"]).startswith("asking "):
                 lines.turns.append(Turn(safe(event["text"]), (), asked=False))
                 self._rest()
-            case "failed" | "ended":
+            case "failed":
                 self._rest(str(event["text"]))
-                if event["event"] == "ended":
-                    self._chatting = None
+            case "ended":
+                self._rest(trouble)
+                self._chatting = None
         lines.follow()
 
     def _ended(self, turn: Turn, body: Mapping[str, Any]) -> None:
@@ -318,12 +310,7 @@ class ChatScreen(LeftOnce, Screen[None], Shell):
             for place, name in enumerate(self._kept)
         ]
         choices.append(Choice("prompt", "a probe prompt of the config", "/probe", "p"))
-
-        def chosen(line: str | None) -> None:
-            if line is not None:
-                self._say(line)
-
-        self.app.push_screen(MenuDialog("keep", choices), chosen)
+        self.ask(MenuDialog("keep", choices), self._say)
 
     def action_chat_copy(self) -> None:
         """Copy the last prompt and its answers."""

@@ -29,16 +29,7 @@ from grpo_tui.present.config_view import (
 )
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.config_worker import ConfigWorker
-from grpo_tui.ui.messages import (
-    CheckAt,
-    CheckFailed,
-    ConfigChecked,
-    ConfigEvaluated,
-    DiskChanged,
-    StartEnded,
-    TrialEnded,
-    TrialStage,
-)
+from grpo_tui.ui.messages import ConfigEvaluated, DiskChanged
 from grpo_tui.ui.paint import Line, Span
 from grpo_tui.ui.requests import ConfigRequest, config_of_run
 from grpo_tui.ui.screens.config_dialogs import FindingsScreen, ValueDialog
@@ -99,7 +90,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         self.files, self.start = ConfigFiles(self), ConfigStart(self)
         self.draft: Draft | None = None
         self.request: ConfigRequest | None = None
-        self.worker: ConfigWorker | None = None
+        self.worker: ConfigWorker
         self.state: OpenConfig | None = None
         self.number = 0
         self._typing: Timer | None = None
@@ -331,11 +322,6 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
             self._opened = set() if self._opened >= groups else groups
             self.show_form()
 
-    def toggle_group(self, row: GroupRow) -> None:
-        """Toggle between all fields of a group and the few that are shown by default."""
-        self._opened ^= {row.title}
-        self.show_form()
-
     # -- searching -------------------------------------------------------------------------------
 
     def action_config_search(self) -> None:
@@ -346,9 +332,11 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
             self.call_after_refresh(self.tell_keys)
 
     def on_input_changed(self, event: Input.Changed) -> None:
+        from grpo_tui.config.advice import search_fields
+
         if event.input.id == "config-search" and event.input.display:
             self._words = event.value.strip()
-            found = self.found_by(self._words) if self._words else []
+            found = [one.name for one in search_fields(self._words)] if self._words and self.state else []
             self._found = set(found) if self._words else None
             self.show_form(found[0] if found else None)
 
@@ -380,13 +368,11 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
     def action_config_findings(self) -> None:
         state = self.state
         if state is not None and state.findings:
-            self.app.push_screen(FindingsScreen(state.findings), self.chosen_finding)
+            self.ask(FindingsScreen(state.findings), self.chosen_finding)
         elif state is not None:
             self.app.notify("No findings.")
 
-    def chosen_finding(self, answer: tuple[str, Finding] | None) -> None:
-        if answer is None:
-            return
+    def chosen_finding(self, answer: tuple[str, Finding]) -> None:
         what, finding = answer
         if what == "all":
             self.action_config_fix_all()
@@ -510,14 +496,8 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         return "\n\n".join([*parts, value.info.help if value is not None else ""])
 
     def _choices_told(self, name: str, value: FieldValue | None) -> list[str]:
-        from grpo_tui.config.advice import choice_advice
-
-        told: list[str] = []
-        for choice in value.choices if value is not None else ():
-            said = choice_advice(name, choice)
-            text = " ".join(part for part in (said.text, said.formula, said.source) if part) if said else ""
-            told.append(f"{choice}: {text}" if text else choice)
-        return ["\n".join(told)] if told else []
+        told = [(choice, _told(name, choice)) for choice in (value.choices if value is not None else ())]
+        return ["\n".join(f"{choice}: {text}" if text else choice for choice, text in told)] if told else []
 
     def written(self, name: str) -> str:
         """Return a field as it is written in a file."""
@@ -527,15 +507,9 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         now = value.value if value is not None else None
         return "\n".join(entry(f"{name.rpartition('.')[2]}:", now, 0, 2))
 
-    def found_by(self, words: str) -> list[str]:
-        """Return fields with all of the words in name, help or advice, best match first."""
-        from grpo_tui.config.advice import search_fields
-
-        return [found.name for found in search_fields(words)] if self.state is not None else []
-
     def changed(self, *, typed: bool = False) -> None:
         """Show the draft's text and evaluate it. With `typed` the text area is left as it is."""
-        if self.draft is None or self.worker is None:
+        if self.draft is None:
             return
         if not typed:
             self.query_one(YamlArea).show_text(self.draft.text)
@@ -575,8 +549,9 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
 
     def action_config_edit(self) -> None:
         row = self.query_one(ConfigForm).chosen
-        if isinstance(row, GroupRow):
-            self.toggle_group(row)
+        if isinstance(row, GroupRow):  # all fields of the group, or the few that are shown by default
+            self._opened ^= {row.title}
+            self.show_form()
         elif row is not None and self.readable():
             self.edit(row)
 
@@ -600,29 +575,23 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
             self.app.notify(f"{row.name} was given with --set, which overrides the file.")
         way = way_of(value)
 
-        def take(words: str | None) -> None:
-            if words is not None:
-                self.put_words(row.name, words)
-
-        def take_lines(text: str | None) -> None:
-            take(in_lines(text) if text else text)
-
+        put = partial(self.put_words, row.name)
         if way.kind == "toggle":
-            self.put_words(row.name, "false" if value.value is True else "true")
+            put("false" if value.value is True else "true")
         elif way.kind == "choose":
             listed = [
                 Choice(word, "now" if word == way.text else "", word, about=_told(row.name, word))
                 for word in way.choices
             ]
             at = next((n for n, choice in enumerate(listed) if choice.name == way.text), 0)
-            self.app.push_screen(MenuDialog(row.name, listed, at=at), take)
+            self.ask(MenuDialog(row.name, listed, at=at), put)
         elif way.kind == "line":
             self._open_field(row, way.text)
         else:
             yaml = way.kind == "yaml"
             check = partial(refusal, row.name, kind=way.kind)
             dialog = ValueDialog(row.name, value.kind, way.text, check, yaml=yaml)
-            self.app.push_screen(dialog, take_lines if yaml else take)
+            self.ask(dialog, lambda text: put(in_lines(text) if yaml and text else text))
 
     def value_of(self, name: str) -> FieldValue | None:
         """Return a field's current value; None for an unknown key."""
@@ -631,9 +600,6 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
     def put_words(self, name: str, words: str) -> None:
         """Set a field to what was typed or chosen. Empty input restores the default."""
         self.do(lambda draft: draft.set_words(name, words))
-
-    def drop_value(self, name: str) -> None:
-        self.do(lambda draft: draft.unset(name))
 
     def do(self, change: Callable[[Draft], object]) -> None:
         """Change the draft, or say why it cannot be changed."""
@@ -656,7 +622,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
             elif row.origin == "set":
                 self.app.notify(f"{row.name} was given with --set and is not in the file.")
             else:
-                self.drop_value(row.name)
+                self.do(lambda draft: draft.unset(row.name))
 
     def action_config_undo(self) -> None:
         self._step(lambda draft: draft.undo(), "Nothing to undo.")
@@ -757,24 +723,6 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
 
     def on_disk_changed(self, message: DiskChanged) -> None:
         self.files.disk_changed(message)
-
-    def on_check_at(self, message: CheckAt) -> None:
-        self.start.check_at(message)
-
-    def on_config_checked(self, message: ConfigChecked) -> None:
-        self.start.config_checked(message)
-
-    def on_check_failed(self, message: CheckFailed) -> None:
-        self.start.check_failed(message)
-
-    def on_start_ended(self, message: StartEnded) -> None:
-        self.start.start_ended(message)
-
-    def on_trial_stage(self, message: TrialStage) -> None:
-        self.start.trial_stage(message)
-
-    def on_trial_ended(self, message: TrialEnded) -> None:
-        self.start.trial_ended(message)
 
 
 TYPED_S = 0.2

@@ -20,6 +20,8 @@ from grpo_tui.ui.widgets.config_form import ConfigForm
 from grpo_tui.ui.widgets.yaml_area import YamlArea
 
 if TYPE_CHECKING:
+    from textual.notifications import SeverityLevel
+
     from grpo_tui.config.draft import Draft
     from grpo_tui.config.presets import Preset
     from grpo_tui.ui.requests import RewardsRequest
@@ -39,10 +41,8 @@ class ConfigFiles:
     def start_threads(self) -> None:
         """Start the worker, which reads TRL's fields while the user decides what to open."""
         self.screen.worker = ConfigWorker(self.screen.post_message, self.screen.shell.roots)
-        self.screen.run_worker(self.screen.worker.run, thread=True, group="config", exit_on_error=False)
-        self.screen.run_worker(
-            self.screen.worker.watch, thread=True, group="config file", exit_on_error=False
-        )
+        self.screen.in_thread("config", self.screen.worker.run)
+        self.screen.in_thread("config file", self.screen.worker.watch)
         self.screen.shell.before_leaving = self.before_leaving
 
     # -- opening ---------------------------------------------------------------------------------
@@ -67,19 +67,17 @@ class ConfigFiles:
             draft = Draft.open(request.path, overrides=request.overrides)
             draft.preset = config_compare.preset_file(draft.text)
         except DraftFileError as error:
-            self.screen.app.notify(one_line(str(error), 300), severity="error", timeout=15)
+            self._refuse(error)
             return
         self.take_draft(draft, request)
         self.offer_kept(draft, request.path)
 
+    def _refuse(self, error: Exception, severity: SeverityLevel = "error") -> None:
+        self.screen.app.notify(one_line(str(error), 300), severity=severity, timeout=15)
+
     def take_draft(self, draft: Draft, request: ConfigRequest) -> None:
-        assert self.screen.worker is not None
-        self.screen.draft, self.screen.request, self.screen.state, self._thrown_away = (
-            draft,
-            request,
-            None,
-            False,
-        )
+        self.screen.draft, self.screen.request, self.screen.state = draft, request, None
+        self._thrown_away = False
         self.screen.worker.run_dir, self.screen.worker.checked = request.run_dir, None
         self.screen.worker.follow(draft.path if draft.saved_text is not None else None)
         self.screen.query_one(YamlArea).load_text("")
@@ -93,8 +91,7 @@ class ConfigFiles:
         draft = self.screen.draft
         if draft is not None and draft.path is not None and draft.edited and not self._thrown_away:
             preferences.keep_unsaved(draft.path, draft.text)
-        if self.screen.worker is not None:
-            self.screen.worker.stop()
+        self.screen.worker.stop()
 
     def offer_rewards(self) -> None:
         """Set what Rewards loads the next time it is shown to the rewards of this file."""
@@ -136,7 +133,7 @@ class ConfigFiles:
             self._ask_disk(error.theirs, then)
             return
         except DraftFileError as error:
-            self.screen.app.notify(one_line(str(error), 300), severity="error", timeout=15)
+            self._refuse(error)
             return
         self._saved(then)
 
@@ -144,7 +141,6 @@ class ConfigFiles:
         draft = self.screen.draft
         assert draft is not None
         assert draft.path is not None
-        assert self.screen.worker is not None
         self.screen.worker.follow(draft.path)
         preferences.forget_unsaved(draft.path)
         self.screen.app.notify(f"Saved {path_text(draft.path, 60)}.")
@@ -163,17 +159,12 @@ class ConfigFiles:
         draft, request = self.screen.draft, self.screen.request
         assert draft is not None
         assert request is not None
-
-        def given(path: Path | None) -> None:
-            if path is not None:
-                self._write_as(path, then, force=False)
-
         begin = from_here(draft.path if draft.path is not None else request.path)
         hint = "relative paths in the config start from its folder"
         dialog = PathDialog("save as", begin, config_compare.not_writable, hint, does="save")
-        self.screen.app.push_screen(dialog, given)
+        self.screen.ask(dialog, lambda path: self._write_as(path, then))
 
-    def _write_as(self, path: Path, then: Callable[[], None] | None, *, force: bool) -> None:
+    def _write_as(self, path: Path, then: Callable[[], None] | None, *, force: bool = False) -> None:
         from grpo_tui.config.draft import ChangedOnDiskError
         from grpo_tui.config.draft_file import DraftFileError
 
@@ -184,21 +175,16 @@ class ConfigFiles:
             draft.save_as(path, force=force)
         except ChangedOnDiskError:
             choices = [
-                Choice("overwrite", "the existing file is lost", True, "y"),
-                Choice("another name", "", False, "n"),
+                Choice(
+                    "overwrite", "the existing file is lost", partial(self._write_as, path, force=True), "y"
+                ),
+                Choice("another name", "", self._save_as, "n"),
             ]
-
-            def answered(over: bool | None) -> None:
-                if over:
-                    self._write_as(path, then, force=True)
-                elif over is False:
-                    self._save_as(then)
-
             title = f"{one_line(path.name, 30)} already exists"
-            self.screen.app.push_screen(MenuDialog(title, choices, at=1), answered)
+            self.screen.ask(MenuDialog(title, choices, at=1), lambda go_on: go_on(then=then))
             return
         except DraftFileError as error:
-            self.screen.app.notify(one_line(str(error), 300), severity="error", timeout=15)
+            self._refuse(error)
             return
         assert draft.path is not None
         self.screen.request = replace(request, path=draft.path)
@@ -253,7 +239,7 @@ class ConfigFiles:
         if theirs is None:
             choices = [choice for choice in choices if choice.value in ("mine", None)]
 
-        def answered(answer: str | None) -> None:
+        def answered(answer: str) -> None:
             if answer == "diff":
                 from grpo_tui.present.config_compare import texts
 
@@ -261,13 +247,13 @@ class ConfigFiles:
                 self.screen.app.push_screen(DiffScreen(compared), lambda _: self._ask_disk(theirs, then))
             elif answer == "mine":
                 self.save(then, force=True)
-            elif answer == "theirs":
+            else:
                 self._reload()
 
         what = "gone" if theirs is None else "changed on disk"
         title = f"{one_line(draft.path.name, 30)} is {what}"
         sentence = "The file has changed on disk since you opened it, and you have unsaved changes."
-        self.screen.app.push_screen(MenuDialog(title, choices, [sentence]), answered)
+        self.screen.ask(MenuDialog(title, choices, [sentence]), answered)
 
     # -- leaving ---------------------------------------------------------------------------------
 
@@ -283,22 +269,19 @@ class ConfigFiles:
             Choice("stay", "", None, "n"),
         ]
 
-        def answered(answer: str | None) -> None:
+        def answered(answer: str) -> None:
             if answer == "save":
                 self.save(then=go_on)
-            elif answer == "drop":
-                self._throw_away()
-                go_on()
+                return
+            if draft.path is not None:
+                preferences.forget_unsaved(draft.path)
+            self._thrown_away = True
+            go_on()
 
         state = self.screen.state
         name = one_line(state.snapshot.path.name if state is not None else "the config", 40)
         sentences = [f"{name} has unsaved changes."]
-        self.screen.app.push_screen(MenuDialog("unsaved changes", choices, sentences), answered)
-
-    def _throw_away(self) -> None:
-        if self.screen.draft is not None and self.screen.draft.path is not None:
-            preferences.forget_unsaved(self.screen.draft.path)
-        self._thrown_away = True
+        self.screen.ask(MenuDialog("unsaved changes", choices, sentences), answered)
 
     def before_leaving(self, leave: Callable[[], None]) -> bool:
         """Ask about unsaved changes. Return False if there are none; else the answer calls `leave` or not."""
@@ -323,78 +306,56 @@ class ConfigFiles:
         choices += [
             Choice(one_line(row.name, 40), "a run", row.path) for row in self.screen.shell.rows[:MOST_RUNS]
         ]
-        self.screen.app.push_screen(MenuDialog("compare with", choices), self._compare)
+        self.screen.ask(MenuDialog("compare with", choices), lambda with_: self._compare(with_, draft))
 
-    def _compare(self, with_: Any) -> None:
+    def _compare(self, with_: Any, draft: Draft) -> None:
         from grpo_tui.present.config_compare import against
 
-        draft = self.screen.draft
-        if with_ is None or draft is None:
-            return
         try:
-            compared = against(with_, draft)
+            self.screen.app.push_screen(DiffScreen(against(with_, draft)))
         except (OSError, ValueError) as error:
-            self.screen.app.notify(one_line(str(error), 300), severity="warning", timeout=15)
-            return
-        self.screen.app.push_screen(DiffScreen(compared))
+            self._refuse(error, "warning")
 
     def open(self) -> None:
         """Choose from the configs below the current folder, or type a name."""
         from grpo_tui.present import config_compare
 
-        here = Path.cwd()
-        files = config_compare.configs_below(here)
-        choices = [Choice(from_here(file), "", file) for file in files]
+        choices = [Choice(from_here(file), "", file) for file in config_compare.configs_below(Path.cwd())]
         choices.append(Choice("another file", "type its name", Path()))
-        self.screen.app.push_screen(MenuDialog("open a config", choices), self._chosen_file)
+        self.screen.ask(MenuDialog("open a config", choices), self._chosen_file)
 
     def new(self) -> None:
         from grpo_tui.config.presets import presets
 
-        known = presets()
-        choices = [
-            Choice(
-                preset.name,
-                preset.gpu,
-                preset,
-                about=f"Trains {preset.title} What to expect: {preset.expects}",
-            )
-            for preset in known
-        ]
-        self.screen.app.push_screen(MenuDialog("new from a preset", choices), self._chosen_preset)
+        about = "Trains {0.title} What to expect: {0.expects}"
+        choices = [Choice(one.name, one.gpu, one, about=about.format(one)) for one in presets()]
+        self.screen.ask(MenuDialog("new from a preset", choices), self._chosen_preset)
 
-    def _chosen_preset(self, preset: Preset | None) -> None:
-        if preset is None:
-            return
+    def _chosen_preset(self, preset: Preset) -> None:
         from grpo_tui.present import config_compare
 
         hint = "its rewards and data go into the same folder"
         dialog = PathDialog(f"new from {preset.name}", f"{preset.name}.yaml", config_compare.not_new, hint)
-        self.screen.app.push_screen(dialog, lambda path: self._write_new(preset, path))
+        self.screen.ask(dialog, lambda path: self._write_new(preset, path))
 
-    def _write_new(self, preset: Preset, path: Path | None) -> None:
+    def _write_new(self, preset: Preset, path: Path) -> None:
         from grpo_tui.config.presets import PresetError, copy_preset
 
-        if path is None:
-            return
         try:
             written = copy_preset(preset, path)
         except (PresetError, OSError) as error:
-            self.screen.app.notify(one_line(str(error), 300), severity="error", timeout=15)
+            self._refuse(error)
             return
         names = ", ".join(path_text(file, 40) for file in written[:4])
         self.screen.app.notify(f"Wrote {names}.")
         self.open_request(ConfigRequest(path))
 
-    def _chosen_file(self, file: Path | None) -> None:
-        if file is None:
-            return
+    def _chosen_file(self, file: Path) -> None:
         from grpo_tui.present import config_compare
 
         if file == Path():
-            self.screen.app.push_screen(
-                PathDialog("open a config", "", config_compare.not_readable, does="open"), self._chosen_file
-            )
+            dialog = PathDialog("open a config", "", config_compare.not_readable, does="open")
+            self.screen.ask(dialog, self._chosen_file)
         else:
             self.open_request(ConfigRequest(file))
 
@@ -408,36 +369,18 @@ class ConfigFiles:
         hint = "it needs only TRL and trains the same"
         dialog = PathDialog("export as a script", "train.py", config_compare.not_script, hint)
 
-        def given(path: Path | None) -> None:
-            if path is not None:
-                job = partial(self._write_script, path, request, text)
-                self.screen.run_worker(job, thread=True, group="export", exit_on_error=False)
+        def given(path: Path) -> None:
+            self.screen.in_thread("export", partial(_write_script, path, request, text), self._exported)
 
-        self.screen.app.push_screen(dialog, given)
+        self.screen.ask(dialog, given)
 
-    def _write_script(self, path: Path, request: ConfigRequest, text: str) -> None:
-        """Write the script. Runs in a thread, because TRL's fields may have to be read first."""
-        from grpo_tui.config.draft_file import DraftFileError, write_text
-        from grpo_tui.config.export_script import NoSourceError, exportable, installed_versions
-        from grpo_tui.config.export_stages import write_scripts
-        from grpo_tui.config.resolve import inspect_config
-        from grpo_tui.config.run_config import ConfigError
-
-        say = self.screen.app.notify
-        try:
-            found = inspect_config(request.path, request.overrides, world_size=None, text=text)
-            texts = write_scripts(exportable(found), path, installed_versions())
-            for one, written in texts.items():
-                write_text(one, written)
-        except (ConfigError, NoSourceError, DraftFileError, OSError) as error:
-            word = one_line(str(error), 300)
-            self.screen.app.call_later(partial(say, word, severity="error", timeout=15))
+    def _exported(self, written: list[Path] | Exception) -> None:
+        if isinstance(written, Exception):
+            self._refuse(written)
             return
-        names = [one_line(from_here(one), 60) for one in texts]
+        names = [one_line(from_here(one), 60) for one in written]
         commands = " && ".join(f"python {shell_word(name)}" for name in names)
-        self.screen.app.call_later(
-            partial(say, f"Wrote {', '.join(names)}: `{commands}` trains with TRL alone.")
-        )
+        self.screen.app.notify(f"Wrote {', '.join(names)}: `{commands}` trains with TRL alone.")
 
     def offer_kept(self, draft: Draft, path: Path) -> None:
         """Ask about changes that were unsaved when the screen last closed."""
@@ -451,7 +394,7 @@ class ConfigFiles:
             Choice("show the difference", "compare the changes with the file", "diff", "v"),
         ]
 
-        def answered(answer: str | None) -> None:
+        def answered(answer: str) -> None:
             if answer == "take":
                 draft.replace_text(found.text)
                 self.screen.changed()
@@ -460,11 +403,29 @@ class ConfigFiles:
 
                 compared = texts(draft.text, "the file", Draft(found.text, path))
                 self.screen.app.push_screen(DiffScreen(compared), lambda _: self.offer_kept(draft, path))
-            elif answer == "drop":
+            else:
                 preferences.forget_unsaved(path)
 
         from grpo_tui.config.draft import Draft
 
         when = moment(found.at, self.screen.shell.clock())
         said = f"The screen closed {when} before they were saved."
-        self.screen.app.push_screen(MenuDialog("unsaved changes found", choices, [said]), answered)
+        self.screen.ask(MenuDialog("unsaved changes found", choices, [said]), answered)
+
+
+def _write_script(path: Path, request: ConfigRequest, text: str) -> list[Path] | Exception:
+    """Return the scripts written, or the error. Runs in a thread: TRL's fields may have to be read first."""
+    from grpo_tui.config.draft_file import DraftFileError, write_text
+    from grpo_tui.config.export_script import NoSourceError, exportable, installed_versions
+    from grpo_tui.config.export_stages import write_scripts
+    from grpo_tui.config.resolve import inspect_config
+    from grpo_tui.config.run_config import ConfigError
+
+    try:
+        found = inspect_config(request.path, request.overrides, world_size=None, text=text)
+        texts = write_scripts(exportable(found), path, installed_versions())
+        for one, written in texts.items():
+            write_text(one, written)
+    except (ConfigError, NoSourceError, DraftFileError, OSError) as error:
+        return error
+    return list(texts)

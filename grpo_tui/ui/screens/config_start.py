@@ -12,16 +12,9 @@ from typing import TYPE_CHECKING
 from grpo_tui.core.findings import Finding, errors_of
 from grpo_tui.present.formatting import clock, duration, path_text, plural
 from grpo_tui.rewards.consent import needed, needed_to_start
+from grpo_tui.ui import starting
 from grpo_tui.ui.config_worker import ConfigCheck
-from grpo_tui.ui.messages import (
-    CheckAt,
-    CheckFailed,
-    ConfigChecked,
-    ConsentAsked,
-    StartEnded,
-    TrialEnded,
-    TrialStage,
-)
+from grpo_tui.ui.messages import ConsentAsked
 from grpo_tui.ui.paint import Line, Span
 from grpo_tui.ui.screens.config_dialogs import CheckScreen
 from grpo_tui.ui.screens.dialogs import Choice, MenuDialog, SeedsDialog
@@ -30,9 +23,10 @@ from grpo_tui.ui.screens.reading import TextScreen
 if TYPE_CHECKING:
     from grpo_tui.config.plan.memory import Device
     from grpo_tui.config.run_config import RunConfig
+    from grpo_tui.preflight.report import Preflight
+    from grpo_tui.present.config_view import Snapshot
     from grpo_tui.ui.requests import ConfigRequest
     from grpo_tui.ui.screens.config import ConfigScreen
-    from grpo_tui.ui.starting import Trial
 
 MOST_TOLD = 4
 
@@ -44,9 +38,9 @@ class ConfigStart:
         self.screen = screen
         self._busy = ""
         self._busy_since = 0.0
-        self._check: ConfigCheck | None = None
+        self._check = ConfigCheck()
         self._checking = False
-        self._trial: Trial | None = None
+        self._trial: starting.Trial | None = None
         self._checked_at: float | None = None
         """When the displayed check completed; None if it was stopped before."""
 
@@ -75,7 +69,7 @@ class ConfigStart:
 
     def state_line(self) -> Line:
         worker, draft = self.screen.worker, self.screen.draft
-        if worker is None or draft is None or worker.checked is None or self._checking:
+        if draft is None or worker.checked is None or self._checking:
             return ()
         if worker.checked[0] != draft.text:
             return [Span("changed since the check", "dim")]
@@ -92,19 +86,18 @@ class ConfigStart:
     def gpu(self) -> None:
         from grpo_tui.present.plan_text import devices
 
-        worker = self.screen.worker
-        if worker is None or self.screen.state is None:
+        machine = self.screen.worker.machine
+        if self.screen.state is None:
             return
-        gpus = worker.machine.gpus if worker.machine is not None else ()
+        gpus = machine.gpus if machine is not None else ()
         listed = devices([(gpu.index, gpu.name, gpu.total_bytes, gpu.free_bytes) for gpu in gpus])
         choices = [Choice("the GPU of this machine", "", (None,))]
         choices += [Choice(name, what, (device,)) for name, what, device in listed]
-        self.screen.app.push_screen(MenuDialog("plan memory for", choices), self._planned_for)
+        self.screen.ask(MenuDialog("plan memory for", choices), self._planned_for)
 
-    def _planned_for(self, answer: tuple[Device | None] | None) -> None:
-        if answer is not None and self.screen.worker is not None:
-            self.screen.worker.device = answer[0]
-            self.screen.changed(typed=True)
+    def _planned_for(self, answer: tuple[Device | None]) -> None:
+        self.screen.worker.device = answer[0]
+        self.screen.changed(typed=True)
 
     # -- the full check --------------------------------------------------------------------------
 
@@ -121,37 +114,41 @@ class ConfigStart:
         request, state = self.screen.request, self.screen.state
         if request is None or state is None or self._busy or not self.screen.readable():
             return
-        if self._check is None:
-            self._check = ConfigCheck(self.screen.post_message)
         self._checking, self._checked_at = True, None
         self._is_busy("checking")
-        job = partial(self._check.run, self.screen.snapshot(), request.run_dir)
-        self.screen.run_worker(job, thread=True, group="check", exit_on_error=False)
+        later, snapshot = self.screen.call_later, self.screen.snapshot()
+        say, tell = partial(later, self._check_at), partial(later, self._checked, snapshot)
+        job = partial(self._check.run, snapshot, request.run_dir, say, tell)
+        self.screen.in_thread("check", job, partial(self._check_ended, snapshot))
 
-    def check_at(self, message: CheckAt) -> None:
+    def _check_at(self, line: str) -> None:
         if self._checking:
-            self._is_busy(message.line or "checking")
+            self._is_busy(line or "checking")
 
-    def config_checked(self, message: ConfigChecked) -> None:
-        """Show the results so far. When complete, list them in a screen of their own."""
-        worker, request = self.screen.worker, self.screen.request
-        if message.whole or (self._check is not None and self._check.cancelled):
+    def _check_ended(self, snapshot: Snapshot, found: Preflight | str) -> None:
+        """Show all results, or why there are none."""
+        if isinstance(found, str):
             self._ended()
-        if worker is None or request is None or message.snapshot.path != request.path:
+            self.screen.app.notify(found, severity="error", timeout=20)
+        else:
+            self._checked(snapshot, found, whole=not self._check.cancelled)
+
+    def _checked(self, snapshot: Snapshot, found: Preflight, *, whole: bool = False) -> None:
+        """Show the results so far. When complete, list them in a screen of their own."""
+        request = self.screen.request
+        if whole or self._check.cancelled:
+            self._ended()
+        if request is None or snapshot.path != request.path:
             return  # another config was opened meanwhile
-        worker.checked = (message.snapshot.text, message.found)
-        if message.whole:
+        self.screen.worker.checked = (snapshot.text, found)
+        if whole:
             self._checked_at = self.screen.shell.clock()
             if self.screen.app.screen is self.screen:
                 from grpo_tui.present.config_evaluate import start_beside
 
-                found = replace(message.found, findings=start_beside(message.found.findings))
-                self.screen.app.push_screen(CheckScreen(found), self.screen.chosen_finding)
+                found = replace(found, findings=start_beside(found.findings))
+                self.screen.ask(CheckScreen(found), self.screen.chosen_finding)
         self.screen.changed(typed=True)
-
-    def check_failed(self, message: CheckFailed) -> None:
-        self._ended()
-        self.screen.app.notify(message.text, severity="error", timeout=20)
 
     def _ended(self) -> None:
         self._checking = False
@@ -163,7 +160,7 @@ class ConfigStart:
             self._trial.cancel()
             self._is_busy("stopping the trial")
             return True
-        if not self._checking or self._check is None:
+        if not self._checking:
             return False
         self._check.cancel()
         self._is_busy("stopping the check")
@@ -172,8 +169,7 @@ class ConfigStart:
     def stop(self) -> None:
         if self._trial is not None:
             self._trial.cancel()
-        if self._check is not None:
-            self._check.close()
+        self._check.close()
 
     # -- the start -------------------------------------------------------------------------------
 
@@ -191,16 +187,12 @@ class ConfigStart:
             self._ask_start(config, state.counts()[1])
 
     def _ask_save(self, then: Callable[[], None]) -> None:
-        def answered(answer: str | None) -> None:
-            if answer is not None:
-                self.screen.files.save(then=then)
-
         choices = [
             Choice("save and continue", "", "save", "w"),
             Choice("not yet", "back to the config", None, "n"),
         ]
         sentences = ["There are unsaved changes. A run starts from the saved file."]
-        self.screen.app.push_screen(MenuDialog("save first?", choices, sentences), answered)
+        self.screen.ask(MenuDialog("save first?", choices, sentences), lambda _: self.screen.files.save(then))
 
     def _ask_errors(self, errors: tuple[Finding, ...], config: RunConfig | None) -> None:
         told = [f"✗ {_placed(finding)}" for finding in errors[:MOST_TOLD]]
@@ -211,7 +203,7 @@ class ConfigStart:
             choices.append(Choice("start anyway", "the run's record notes the errors", "force", "!"))
         choices.append(Choice("not yet", "back to the config", None, "n"))
         title = f"{plural(len(errors), 'error')} to fix before the run can start"
-        self.screen.app.push_screen(MenuDialog(title, choices, told), self._answered)
+        self.screen.ask(MenuDialog(title, choices, told), self._answered)
 
     def _ask_start(self, config: RunConfig, warnings: int) -> None:
         counted = plural(warnings, "warning")
@@ -228,27 +220,23 @@ class ConfigStart:
             *([Choice("read first", "list the warnings", "list", "l")] if warnings else []),
             Choice("not yet", "back to the config", None, "n"),
         ]
-        self.screen.app.push_screen(MenuDialog("start training?", choices, sentences), self._answered)
+        self.screen.ask(MenuDialog("start training?", choices, sentences), self._answered)
 
     def run_folder_of(self, config: RunConfig) -> Path:
         """Return the folder for the run: another one if the configured folder already has a run."""
-        from grpo_tui.present.config_evaluate import free_folder
-
-        state = self.screen.state
-        free = free_folder(state.findings) if state is not None else None
-        return free if free is not None else self._configured_folder(config)
+        return self._free_folder() or self._configured_folder(config)
 
     def _configured_folder(self, config: RunConfig) -> Path:
         request = self.screen.request
         return request.run_dir if request is not None and request.run_dir is not None else config.run_root
 
-    def _moved(self) -> bool:
-        """Return whether a start uses another folder than the config names."""
+    def _free_folder(self) -> Path | None:
+        """Return the folder that a start uses instead of the one that the config names."""
         from grpo_tui.present.config_evaluate import free_folder
 
-        return self.screen.state is not None and free_folder(self.screen.state.findings) is not None
+        return free_folder(self.screen.state.findings) if self.screen.state is not None else None
 
-    def _answered(self, answer: str | None) -> None:
+    def _answered(self, answer: str) -> None:
         if answer == "list":
             self.screen.action_config_findings()
         elif answer == "seeds":
@@ -258,15 +246,9 @@ class ConfigStart:
 
     def _ask_seeds(self) -> None:
         config = self.screen.state.inspected.config if self.screen.state is not None else None
-        if config is None:
-            return
-
-        def answered(seeds: list[int] | None) -> None:
-            if seeds:
-                self._start(force=False, seeds=seeds)
-
-        folder = path_text(self._configured_folder(config), 40)
-        self.screen.app.push_screen(SeedsDialog(folder), answered)
+        if config is not None:
+            folder = path_text(self._configured_folder(config), 40)
+            self.screen.ask(SeedsDialog(folder), lambda seeds: self._start(force=False, seeds=seeds))
 
     def _start(self, *, force: bool, seeds: Sequence[int] = ()) -> None:
         request, state = self.screen.request, self.screen.state
@@ -280,15 +262,15 @@ class ConfigStart:
             folder = folder.with_name(f"{folder.name}-seed-{seeds[0]}")
         else:
             folder = self.run_folder_of(state.inspected.config)
-            words = self._train_words(replace(request, run_dir=folder) if self._moved() else request)
+            words = self._train_words(replace(request, run_dir=folder) if self._free_folder() else request)
         if force:
             words.append("--force")
         if self._known_whole():
             self._is_busy("starting the training process")
         else:
             self._is_busy("starting: model, data and rewards are checked, then the training process")
-        job = partial(self._launch, words, folder)
-        self.screen.run_worker(job, thread=True, group="start", exit_on_error=False)
+        job, started = partial(starting.start_run, words), partial(self._started, folder.absolute())
+        self.screen.in_thread("start", job, started)
 
     def _asks_consent(self, again: Callable[[], None]) -> bool:
         """Ask about code that a start would run and that is not the user's own. Return whether it asked."""
@@ -316,24 +298,18 @@ class ConfigStart:
 
     def _known_whole(self) -> bool:
         """Return whether the current text was checked in full here."""
-        checked = self.screen.worker.checked if self.screen.worker is not None else None
+        checked = self.screen.worker.checked
         if checked is None or self.screen.draft is None or checked[0] != self.screen.draft.text:
             return False
         return "rewards" in checked[1].done
 
-    def _launch(self, words: list[str], folder: Path) -> None:
-        from grpo_tui.ui.starting import start_run
-
-        started, said = start_run(words)
-        self.screen.post_message(StartEnded(folder.absolute(), started, said))
-
-    def start_ended(self, message: StartEnded) -> None:
+    def _started(self, folder: Path, ended: tuple[bool, str]) -> None:
         self._is_busy("")
-        if message.started:
-            self.screen.shell.open_run(message.folder)
+        started, said = ended
+        if started:
+            self.screen.shell.open_run(folder)
         else:
-            word = f"It did not start: {message.said}"
-            self.screen.app.notify(word, severity="error", timeout=30)
+            self.screen.app.notify(f"It did not start: {said}", severity="error", timeout=30)
 
     # -- the trial -------------------------------------------------------------------------------
 
@@ -348,36 +324,29 @@ class ConfigStart:
             return
         if self._asks_consent(again):
             return
-        from grpo_tui.ui.starting import Trial
-
-        trial = self._trial = Trial(self._train_words(request), drills=drills)
+        trial = self._trial = starting.Trial(self._train_words(request), drills=drills)
         steps = "training two steps on the longest prompts, saving and reloading"
         self._is_busy("running the drills, each in a trial" if drills else steps)
+        tell = partial(self.screen.call_later, self._trial_at)
+        self.screen.in_thread("trial", partial(trial.run, tell), partial(self._trial_ended, trial))
 
-        def told(stage: str) -> None:
-            self.screen.post_message(TrialStage(stage))
-
-        def work() -> None:
-            self.screen.post_message(TrialEnded(*trial.run(told)))
-
-        self.screen.run_worker(work, thread=True, group="trial", exit_on_error=False)
-
-    def trial_stage(self, message: TrialStage) -> None:
+    def _trial_at(self, stage: str) -> None:
         if self._trial is not None:
-            self._is_busy(message.stage)
+            self._is_busy(stage)
 
-    def trial_ended(self, message: TrialEnded) -> None:
+    def _trial_ended(self, trial: starting.Trial, result: tuple[bool, str]) -> None:
         """Show the measurements, which also correct the plan, or say why it cannot train."""
-        ended = self._trial is not None and self._trial.cancelled()
-        title = "drills" if self._trial is not None and self._trial.drills else "trial"
         self._trial = None
         self._is_busy("")
-        if message.came_back:
+        came_back, said = result
+        if came_back:
             self.screen.changed(typed=True)
-            self.screen.app.push_screen(TextScreen(title, message.said.strip(), prose=True))
+            title = "drills" if trial.drills else "trial"
+            self.screen.app.push_screen(TextScreen(title, said.strip(), prose=True))
+        elif trial.cancelled():
+            self.screen.app.notify(said, timeout=30)
         else:
-            word = f"{'' if ended else 'It cannot train: '}{message.said}"
-            self.screen.app.notify(word, severity="information" if ended else "error", timeout=30)
+            self.screen.app.notify(f"It cannot train: {said}", severity="error", timeout=30)
 
     def baseline(self) -> None:
         """Open this config in Rewards, where `B` measures the baseline."""

@@ -12,10 +12,9 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from textual.app import ComposeResult
-from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Input
 
@@ -32,15 +31,7 @@ from grpo_tui.present.reading import laid_out
 from grpo_tui.rewards.consent import Code
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.kit.jobs import Jobs
-from grpo_tui.ui.messages import (
-    ConsentAsked,
-    DataBusy,
-    DataGold,
-    DataKnown,
-    DataMatches,
-    DataRow,
-    DataTrouble,
-)
+from grpo_tui.ui.messages import ConsentAsked
 from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, fitting, pad, ruled, spread
 from grpo_tui.ui.shell import Shell
 from grpo_tui.ui.textual_private import LeftOnce
@@ -51,14 +42,14 @@ if TYPE_CHECKING:
 
 
 class DataWorker:
-    """Queries the checker and the lab. Call `run`, `find_out` and `score` in three threads; all call `post`.
+    """Queries the checker and the lab for a screen. Call `run`, `find_out` and `score` in three threads.
 
     Loading the tokenizer takes long. Until then rows come from a separate child process, which is ended
     afterwards.
     """
 
-    def __init__(self, post: Callable[[Message], object], config: Callable[[], RunConfig]) -> None:
-        self._post, self._config_of = post, config
+    def __init__(self, screen: DataScreen, config: Callable[[], RunConfig]) -> None:
+        self._screen, self._config_of = screen, config
         self._cancel = threading.Event()
         self._read = threading.Event()
         self._config: RunConfig | None = None
@@ -72,11 +63,9 @@ class DataWorker:
 
     # -- called by the screen; returns at once -----------------------------------------------------
 
-    def row(self, number: int) -> None:
+    def row(self, number: int | None) -> None:
+        """Show a row; None for a random one."""
         self._jobs.ask("row", partial(self._show, number))
-
-    def any_row(self) -> None:
-        self._jobs.ask("row", partial(self._show, None))
 
     def search(self, words: str) -> None:
         self._jobs.ask("search", partial(self._search, words))
@@ -107,13 +96,13 @@ class DataWorker:
                 except CheckCancelledError:
                     return
                 except ConsentError as error:
-                    self._tell(DataTrouble(str(error), error.codes))
+                    self._tell(self._screen.refuse, str(error), error.codes)
                 except (CheckerError, OSError) as error:
-                    self._tell(DataTrouble(str(error)))
+                    self._tell(self._screen.refuse, str(error))
                 self._read.set()  # slow work starts after the first row
         except ConfigError as error:
-            self._tell(DataTrouble(str(error)))
-            self._tell(DataBusy(""))
+            self._tell(self._screen.refuse, str(error))
+            self._tell(self._screen.show_busy, "")
         finally:
             self._read.set()
             for checker in (self._rows, self._full):  # the second may not be in use yet
@@ -129,13 +118,13 @@ class DataWorker:
         else:
             view = self._rows.row(self._config, number, rendered=rendered)
         self._number = view.number
-        self._tell(DataRow(view))
+        self._tell(self._screen.take_row, view)
         if view.answer_column:
             self._golden.ask("row", view)
 
     def _search(self, words: str) -> None:
         if self._config is not None and self._rows is not None:
-            self._tell(DataMatches(words, self._rows.holding(self._config, words)))
+            self._tell(self._screen.take_matches, words, self._rows.holding(self._config, words))
 
     def _change_over(self) -> None:
         """Switch to the checker that has the tokenizer, and show the current row again."""
@@ -154,17 +143,16 @@ class DataWorker:
         self._read.wait()
         if self._config is None or self._jobs.stopped.is_set():
             return
-        full = Checker(progress=lambda what: self._tell(DataBusy(what)), cancel=self._cancel)
+        know = partial(self._tell, self._screen.take_facts)
+        full = Checker(progress=partial(self._tell, self._screen.show_busy), cancel=self._cancel)
         try:
             settings = Settings.of_config(self._config, lines=True)
-            checked = full.check(
-                self._config, settings=settings, tell=lambda known: self._tell(DataKnown(known))
-            )
+            checked = full.check(self._config, settings=settings, tell=know)
         except CheckCancelledError:
             full.close()
             return
-        self._tell(DataKnown(checked))
-        self._tell(DataBusy(""))
+        know(checked)
+        self._tell(self._screen.show_busy, "")
         if checked.facts.tokenizer is not None:
             self._full = full  # `run` closes it if the screen is closed meanwhile
             if self._jobs.ask("change over", self._change_over):
@@ -187,17 +175,17 @@ class DataWorker:
                         self._interrupt = lab.interrupt
                         lab.load(self._config)
                         loaded = True
-                    self._tell(DataGold(row.number, gold_rewards(lab, row), ""))
+                    self._tell(self._screen.take_golds, row.number, gold_rewards(lab, row))
                 except ConsentError as error:
-                    self._tell(DataGold(row.number, None, str(error), error.codes))
+                    self._tell(self._screen.take_golds, row.number, None, str(error), error.codes)
                 except (LabError, ValueError, OSError) as error:
-                    self._tell(DataGold(row.number, None, str(error)))
+                    self._tell(self._screen.take_golds, row.number, None, str(error))
 
     # -- all threads -----------------------------------------------------------------------------
 
-    def _tell(self, message: Message) -> None:
+    def _tell(self, take: Callable[..., None], *what: Any) -> None:
         if not self._jobs.stopped.is_set():
-            self._post(message)
+            self._screen.call_later(take, *what)
 
 
 LABEL_W = 16
@@ -209,11 +197,9 @@ GO, SEARCH = "row number", "words in a row"
 class DataSummary(LinePane):
     """The data in one line, and what is running."""
 
-    def __init__(self) -> None:
-        super().__init__(id="data-summary")
-        self.parts: Sequence[tuple[int, str, str]] = ()
-        self.busy = ""
-        self.trouble = ""
+    parts: Sequence[tuple[int, str, str]] = ()
+    busy = ""
+    trouble = ""
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
         return 1
@@ -230,9 +216,7 @@ class DataSummary(LinePane):
 class DataLines(LineScroll):
     """The blocks of a row or of the statistics."""
 
-    def __init__(self) -> None:
-        super().__init__(id="data-lines")
-        self.blocks: Sequence[DataBlock] = ()
+    blocks: Sequence[DataBlock] = ()
 
     def lines(self, width: int) -> list[Line]:
         """Return each block under a title, with labels in their own column."""
@@ -285,7 +269,7 @@ class DataScreen(LeftOnce, Screen[None], Shell):
     ) -> None:
         super().__init__()
         self._path, self._overrides, self._config = path, tuple(overrides), config
-        self._worker: DataWorker | None = None
+        self._worker: DataWorker
         self._checked: Checked | None = None
         self._row: RowView | None = None
         self._golds: dict[int, tuple[Sequence[GoldReward] | None, str]] = {}
@@ -297,8 +281,8 @@ class DataScreen(LeftOnce, Screen[None], Shell):
 
     def compose(self) -> ComposeResult:
         yield Header("config")
-        yield DataSummary()
-        yield DataLines()
+        yield DataSummary(id="data-summary")
+        yield DataLines(id="data-lines")
         yield Input(id="data-input")
         yield Footer(self.PANE)
 
@@ -309,56 +293,61 @@ class DataScreen(LeftOnce, Screen[None], Shell):
         self.show()
 
     def on_unmount(self) -> None:
-        if self._worker is not None:
-            self._worker.stop()
+        self._worker.stop()
 
     def _begin(self) -> None:
-        self._worker = DataWorker(self.post_message, self._load)
-        self.run_worker(self._worker.run, thread=True, group="data", exit_on_error=False)
-        self.run_worker(self._worker.find_out, thread=True, group="data facts", exit_on_error=False)
-        self.run_worker(self._worker.score, thread=True, group="data rewards", exit_on_error=False)
+        self._worker = DataWorker(self, self._load)
+        self.in_thread("data", self._worker.run)
+        self.in_thread("data facts", self._worker.find_out)
+        self.in_thread("data rewards", self._worker.score)
         self.query_one(DataSummary).busy = "reading the config"
 
     def _load(self) -> RunConfig:
         return self._config or load_config(self._path, self._overrides, world_size=None)
 
-    # -- messages from the threads ---------------------------------------------------------------
+    # -- called by the worker --------------------------------------------------------------------
 
-    def on_data_busy(self, message: DataBusy) -> None:
+    def show_busy(self, what: str) -> None:
+        """Say what slow work is going on; "" when it is done."""
         summary_line = self.query_one(DataSummary)
-        summary_line.busy = message.what
+        summary_line.busy = what
         summary_line.changed()
 
-    def on_data_known(self, message: DataKnown) -> None:
-        self._checked = message.checked
+    def take_facts(self, checked: Checked) -> None:
+        self._checked = checked
         self.show()
 
-    def on_data_row(self, message: DataRow) -> None:
+    def take_row(self, row: RowView) -> None:
         """Show the row, scrolled to the top if it is a different one."""
-        other = self._row is None or self._row.number != message.view.number
-        self._row = message.view
+        other = self._row is None or self._row.number != row.number
+        self._row = row
         self.query_one(DataSummary).trouble = ""
         self.show()
         if other and not self._figures:
             self.query_one(DataLines).scroll_to(y=0, animate=False)
 
-    def on_data_gold(self, message: DataGold) -> None:
-        self._golds[message.number] = (message.golds, message.why)
+    def take_golds(
+        self, number: int, golds: Sequence[GoldReward] | None, why: str = "", codes: tuple[Code, ...] = ()
+    ) -> None:
+        """Show the rewards of a row's reference answer, or why there are none."""
+        self._golds[number] = (golds, why)
         self.show()
-        self._ask_consent(message.codes)
+        self._ask_consent(codes)
 
-    def on_data_matches(self, message: DataMatches) -> None:
+    def take_matches(self, words: str, rows: tuple[int, ...]) -> None:
         """Go to the first row that contains the words, starting at the current one."""
-        self._words, self._matches = message.words, message.rows
-        if not message.rows:
-            self._refuse(f"no row contains “{one_line(message.words, 40)}”")
+        self._words, self._matches = words, rows
+        if not rows:
+            self.refuse(f"no row contains “{one_line(words, 40)}”")
         else:
             here = self._row.number if self._row is not None else 0
-            self.go_to(next((n for n in message.rows if n >= here), message.rows[0]))
+            self.go_to(next((n for n in rows if n >= here), rows[0]))
 
-    def on_data_trouble(self, message: DataTrouble) -> None:
-        self._refuse(message.text)
-        self._ask_consent(message.codes)
+    def refuse(self, why: str, codes: tuple[Code, ...] = ()) -> None:
+        """Say why something failed. `codes` need the user's consent first."""
+        self.query_one(DataSummary).trouble = why
+        self.show()
+        self._ask_consent(codes)
 
     def _ask_consent(self, codes: tuple[Code, ...]) -> None:
         """Ask about each code once while this view is open."""
@@ -367,14 +356,9 @@ class DataScreen(LeftOnce, Screen[None], Shell):
             self.post_message(ConsentAsked(codes, self._again))
 
     def _again(self) -> None:
-        if self._worker is not None:
-            self._worker.stop()
+        self._worker.stop()
         self._checked, self._row, self._golds = None, None, {}
         self._begin()
-        self.show()
-
-    def _refuse(self, why: str) -> None:
-        self.query_one(DataSummary).trouble = why
         self.show()
 
     # -- showing ---------------------------------------------------------------------------------
@@ -407,10 +391,10 @@ class DataScreen(LeftOnce, Screen[None], Shell):
 
     # -- moving ----------------------------------------------------------------------------------
 
-    def go_to(self, number: int) -> None:
+    def go_to(self, number: int | None) -> None:
+        """Show a row; None for a random one."""
         self._figures = False
-        if self._worker is not None:
-            self._worker.row(number)
+        self._worker.row(number)
 
     def action_data_next(self) -> None:
         if self._row is not None:
@@ -421,21 +405,14 @@ class DataScreen(LeftOnce, Screen[None], Shell):
             self.go_to(max(1, self._row.number - 1))
 
     def action_data_random(self) -> None:
-        self._figures = False
-        if self._worker is not None:
-            self._worker.any_row()
+        self.go_to(None)
 
-    def action_data_next_match(self) -> None:
-        """Go to the next match, wrapping around."""
+    def action_match(self, by: int) -> None:
+        """Go to the next or previous match, wrapping around."""
         here = self._row.number if self._row is not None else 0
         if self._matches:
-            self.go_to(next((n for n in self._matches if n > here), self._matches[0]))
-
-    def action_data_previous_match(self) -> None:
-        """Go to the previous match, wrapping around."""
-        here = self._row.number if self._row is not None else 0
-        if self._matches:
-            self.go_to(next((n for n in reversed(self._matches) if n < here), self._matches[-1]))
+            matches = self._matches[::by]
+            self.go_to(next((n for n in matches if (n - here) * by > 0), matches[0]))
 
     def action_data_figures(self) -> None:
         self._figures = not self._figures
@@ -464,14 +441,14 @@ class DataScreen(LeftOnce, Screen[None], Shell):
     def on_input_submitted(self, event: Input.Submitted) -> None:
         words = event.value.strip()
         self._stop_typing()
-        if not words or self._worker is None:
+        if not words:
             return
         if self._asked == SEARCH:
             self._worker.search(words)
         elif words.replace(",", "").isdigit():
             self.go_to(max(1, int(words.replace(",", ""))))
         else:
-            self._refuse(f"{one_line(words, 20)} is not a row number")
+            self.refuse(f"{one_line(words, 20)} is not a row number")
 
     def _stop_typing(self) -> None:
         self.query_one("#data-input", Input).display = False
@@ -497,8 +474,5 @@ class DataScreen(LeftOnce, Screen[None], Shell):
             self.shell.copy(f"row {row.number:,}", text)
 
     def action_data_again(self) -> None:
-        if self._worker is not None:
-            self._worker.stop()
-        self._checked, self._row, self._golds, self._matches, self._words = None, None, {}, (), ""
-        self._begin()
-        self.show()
+        self._matches, self._words = (), ""
+        self._again()

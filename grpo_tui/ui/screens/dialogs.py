@@ -28,6 +28,7 @@ from grpo_tui.present.train_view import TrainView
 from grpo_tui.ui.kit.reading import SUSPEND, DialogTitle
 from grpo_tui.ui.kit.table import Column, CursorList, Table
 from grpo_tui.ui.paint import Line, LinePane, Span
+from grpo_tui.ui.shell import Shell
 from grpo_tui.ui.textual_private import LeftOnce
 
 Answer = TypeVar("Answer")
@@ -52,7 +53,7 @@ class DialogText(LinePane):
         return self._text
 
 
-class Dialog(LeftOnce, ModalScreen[Answer]):
+class Dialog(LeftOnce, ModalScreen[Answer], Shell):
     """A question over the pane. Escape returns None. `keys` are key hints at the right of the title."""
 
     BINDINGS: ClassVar[list[BindingType]] = CLOSE

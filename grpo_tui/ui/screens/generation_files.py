@@ -28,13 +28,9 @@ def export(screen: GenerationsScreen) -> None:
         screen.app.notify("There is nothing to write.", severity="warning")
         return
     name = "completion.md" if query is not None else "completions.jsonl"
-
-    def chosen(path: Path | None) -> None:
-        if path is not None:
-            _write(screen, path, query, what)
-
     hint = "The extension sets the format: .jsonl is complete, .csv is flat, .md suits an issue."
-    screen.app.push_screen(PathDialog(f"export {what} to", name, _wrong, hint), chosen)
+    dialog = PathDialog(f"export {what} to", name, _wrong, hint)
+    screen.ask(dialog, lambda path: _write(screen, path, query, what))
 
 
 def _scope(screen: GenerationsScreen) -> tuple[str | None, str]:
@@ -90,27 +86,26 @@ def choose_view(screen: GenerationsScreen) -> None:
         _say(screen, word)
         return
 
-    def chosen(value: SavedView | str | None) -> None:
+    def chosen(value: SavedView | str) -> None:
         if isinstance(value, SavedView):
             screen.show_query(value.query, order=value.sort)
-        elif value == KEEP:
+        else:
             _keep(screen, views)
 
-    screen.app.push_screen(MenuDialog("saved queries", choices), chosen)
+    screen.ask(MenuDialog("saved queries", choices), chosen)
 
 
 def _keep(screen: GenerationsScreen, views: SavedViews) -> None:
     line, order = screen.line, screen.order
 
-    def named(name: str | None) -> None:
-        if not name or not name.strip():
+    def named(name: str) -> None:
+        if not name.strip():
             return
         trouble = views.save(SavedView(name.strip(), line, order))
         word = trouble or f"Saved as “{one_line(name.strip(), 40)}”. Open it with v or --view."
         _say(screen, word, wrong=bool(trouble))
 
-    dialog = WordsDialog("a name for the query", "", line)
-    screen.app.push_screen(dialog, named)
+    screen.ask(WordsDialog("a name for the query", "", line), named)
 
 
 def _wrong(path: Path) -> str:

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from textual import on
 from textual.app import ComposeResult
@@ -57,6 +57,7 @@ AGAIN_S = 1.0
 REST = 25
 """A search that follows a live run repeats after this many times its own duration."""
 PARTS = ("list", "card", "reader")
+SORTS = ("", "-reward", "-advantage", "-std", "-mean", "-tokens")
 SIZED = "#found-part, #card-part, #group-title, #group-rows, #card-table, #reader-part"
 """Parts that are hidden or resized when one part has the whole pane."""
 
@@ -172,8 +173,8 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
             return
         self.query_one(GroupTable).waits = [(), [Span("   Looking through the run …", "dim")]]
         self.pages, self.searches = (Pages(folder.database, self.call_later) for _ in range(2))
-        for name, pages in (("generations", self.pages), ("search", self.searches)):
-            self.app.run_worker(pages.run, thread=True, group=name, exit_on_error=False)
+        self.in_thread("generations", self.pages.run)
+        self.in_thread("search", self.searches.run)
         self.find()
 
     def _take_names(self, view: TrainView | None) -> None:
@@ -552,11 +553,8 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
     def on_group_table_wanted(self, event: GroupTable.Wanted) -> None:
         if self.pages is None:
             return
-        keys, totals, table = (
-            event.keys,
-            self.query_one(GroupTable).totals,
-            self.query_one(GroupTable),
-        )
+        keys, table = event.keys, self.query_one(GroupTable)
+        totals = table.totals
 
         def look(stores: Stores) -> Sequence[GroupCard | Rollout]:
             if event.of_completions:
@@ -639,24 +637,10 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
     def action_generations_sort(self) -> None:
         from grpo_tui.ui.screens.dialogs import AGAIN, Choice, MenuDialog
 
-        names = self.query_one(CardTable).names
-        fields = [
-            "",
-            "-reward",
-            "-advantage",
-            "-std",
-            "-mean",
-            "-tokens",
-            *(f"-{_field(name)}" for name in names),
-        ]
+        fields = [*SORTS, *(f"-{_field(name)}" for name in self.query_one(CardTable).names)]
         choices = [Choice(order_words(f), AGAIN if f == self.order else "", f) for f in fields]
-
-        def chosen(field: Any) -> None:
-            if field is not None:
-                self._sort(field)
-
         at = next((n for n, field in enumerate(fields) if field in (self.order, _reversed(self.order))), 0)
-        self.app.push_screen(MenuDialog("sort by", choices, at=at), chosen)
+        self.ask(MenuDialog("sort by", choices, at=at), self._sort)
 
     def _sort(self, field: str) -> None:
         self.order = _reversed(field) if field == self.order else field

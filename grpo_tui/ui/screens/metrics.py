@@ -101,7 +101,7 @@ class SearchField(Input):
         return character != "?" and super().check_consume_key(key, character)
 
 
-class MetricPicker(LeftOnce, ModalScreen[str | None], Shell):
+class MetricPicker(LeftOnce, ModalScreen[str], Shell):
     """Choose a metric by its title, key or meaning. `purpose` says what enter does."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -133,7 +133,7 @@ class MetricPicker(LeftOnce, ModalScreen[str | None], Shell):
         self._on_view(self.shell.view)
         self.query_one(Input).focus()
         self.call_after_refresh(self._show, self._key)
-        self.app.run_worker(self._read, thread=True, group="metrics", exit_on_error=False)
+        self.in_thread("metrics", self._read)
 
     def on_unmount(self) -> None:
         self._gone.set()
@@ -191,10 +191,6 @@ class MetricPicker(LeftOnce, ModalScreen[str | None], Shell):
             self._rows.setdefault(row.key, row)
         self._show(self._selected_key())
 
-    def _stands(self) -> bool:
-        """Return whether all parts are mounted. `_show` may be called before and after that."""
-        return bool(self.query(Input)) and bool(self.query(MetricList)) and bool(self.query(MetricWords))
-
     def _selected_key(self) -> str:
         for found in self.query(MetricList):
             if found.rows:
@@ -202,7 +198,9 @@ class MetricPicker(LeftOnce, ModalScreen[str | None], Shell):
         return self._key
 
     def _show(self, select: str) -> None:
-        if not self._stands():
+        if not all(
+            self.query(part) for part in ("Input", "MetricList", "MetricWords")
+        ):  # not mounted, or left
             return
         rows = matching(self._rows.values(), self.query_one(Input).value)
         keys = [row.key for row in rows]

@@ -96,18 +96,17 @@ def open_prompts(over: GenerationsScreen) -> None:
     if searches is None:
         return
 
-    def chosen(one: PromptMemory | None) -> None:
-        if one is not None:
-            searches.ask(
-                "prompt-groups",
-                lambda stores: groups_of_prompt(stores.run, one.key, MOST_GROUPS),
-                lambda groups: over.show_query(" or ".join(f"group=={group}" for group in groups)),
-            )
+    def chosen(one: PromptMemory) -> None:
+        searches.ask(
+            "prompt-groups",
+            lambda stores: groups_of_prompt(stores.run, one.key, MOST_GROUPS),
+            lambda groups: over.show_query(" or ".join(f"group=={group}" for group in groups)),
+        )
 
     def read(screen: PromptsScreen) -> None:
         searches.ask("prompts", read_prompts, partial(_take, screen), partial(_tell, screen))
 
-    over.app.push_screen(PromptsScreen(read), chosen)
+    over.ask(PromptsScreen(read), chosen)
 
 
 def _take(screen: PromptsScreen, answer: tuple[PromptMemories, list[PromptRow]]) -> None:

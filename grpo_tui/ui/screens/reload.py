@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import BindingType
 
@@ -17,6 +16,7 @@ from grpo_tui.ui.paint import Line, LineScroll, Span
 
 if TYPE_CHECKING:
     from grpo_tui.rewards.reload_check import ReloadCheck
+    from grpo_tui.ui.starting import Ended
 
 LOOK_S = 0.5
 
@@ -69,7 +69,7 @@ class ReloadScreen(ReadingScreen):
 
     def on_mount(self) -> None:
         self.set_interval(LOOK_S, self._look)
-        self.app.run_worker(self._check, thread=True, group="reload", exit_on_error=False)
+        self.in_thread("reload", self._child.run, self._take)
 
     def on_unmount(self) -> None:
         self._child.cancel()
@@ -78,23 +78,16 @@ class ReloadScreen(ReadingScreen):
         if self._checked.found is None and not self._checked.trouble:
             self._checked.changed()
 
-    def _check(self) -> None:
-        """Check in a child process, so that scoring never holds up the screen. Runs in a thread."""
+    def _take(self, ended: Ended) -> None:
+        """Show what the check found, which ran in a process of its own."""
+        from grpo_tui.rewards.reload_check import ReloadCheck
         from grpo_tui.ui.starting import read_object
 
-        ended = self._child.run()
-        if not self._child.cancelled():
-            body = read_object(ended.printed)
-            trouble = "" if body is not None else ended.trouble or "the check ended without a result"
-            self.app.call_later(partial(self._take, body, trouble))
-
-    def _take(self, body: Any, trouble: str) -> None:
-        from grpo_tui.rewards.reload_check import ReloadCheck
-
-        if not self.is_attached:
-            return
+        body = read_object(ended.printed)
         self._checked.found = rebuilt(ReloadCheck, body) if body is not None else None
-        self._checked.trouble = trouble
+        self._checked.trouble = (
+            "" if body is not None else ended.trouble or "the check ended without a result"
+        )
         self._checked.changed()
 
     def action_yes(self) -> None:

@@ -19,9 +19,9 @@ from grpo_tui.core.text import one_line, shell_word, wrapped
 from grpo_tui.present.formatting import fixed, from_here, size
 from grpo_tui.present.results_view import ROOMY, fingerprint, measure_table, read_results
 from grpo_tui.ui.actions import bindings
-from grpo_tui.ui.kit.table import CursorList
-from grpo_tui.ui.messages import ComparisonAt, ComparisonEnded, ConsentAsked, Forked, ResultsRead
-from grpo_tui.ui.paint import Line, LinePane, Span, headed, pad, ruled, width_of
+from grpo_tui.ui.kit.table import Column, CursorList, Table
+from grpo_tui.ui.messages import ConsentAsked
+from grpo_tui.ui.paint import Line, LinePane, Span, headed, ruled, width_of
 from grpo_tui.ui.shell import Shell
 from grpo_tui.ui.textual_private import KeepsStyles
 from grpo_tui.ui.widgets.bars import Footer, Header
@@ -140,67 +140,42 @@ class ResultsMeasures(LinePane):
         return [headed(words, width), *([Span(*part) for part in row] for row in rows)]
 
 
-class PromptList(CursorList):
+class PromptList(Table["PromptPair"], inherit_bindings=False):
     """The prompts, ordered by how much the models differ."""
 
-    prompts: tuple[PromptPair, ...] = ()
+    BINDINGS = CursorList.BINDINGS
+    ALWAYS_MARKED = False
 
-    @property
-    def count(self) -> int:
-        return len(self.prompts)
-
-    @property
-    def selected(self) -> PromptPair | None:
-        return self.prompts[self.cursor] if self.cursor < len(self.prompts) else None
-
-    def lines(self, width: int) -> list[Line]:
-        room = max((len(one.words) for one in self.prompts), default=0)
-        return [self._row(place, one, room, width) for place, one in enumerate(self.prompts)]
-
-    def _row(self, place: int, one: PromptPair, room: int, width: int) -> Line:
-        here = place == self.cursor and self.has_focus
-        tail = " selected" if here else ""
-        sign, role = CHANGES[(one.change > 0) - (one.change < 0)]
-        prompt = pad(one_line(one.prompt.strip(), max(10, width - room - 6)), max(10, width - room - 6))
+    def columns(self, width: int) -> list[Column[PromptPair]]:
+        room = max((len(one.words) for one in self.rows), default=0)
+        left = max(10, width - room - 6)
         return [
-            Span("❙" if here else " ", "accent" + tail),
-            Span(f"{sign} ", role + tail),
-            Span(pad(one.words, room), "strong" + tail),
-            Span(f"  {prompt} ", "text" + tail),
+            Column("", 2, lambda one: Span(*CHANGES[(one.change > 0) - (one.change < 0)]), gap=1),
+            Column("", room, lambda one: Span(one.words, "strong")),
+            Column("", left + 3, lambda one: Span(f"  {one_line(one.prompt.strip(), left)}"), gap=1),
         ]
 
 
-class ModelList(CursorList):
+class ModelList(Table["Model"], inherit_bindings=False):
     """The final model and the checkpoints."""
 
-    models: tuple[Model, ...] = ()
-
-    @property
-    def count(self) -> int:
-        return len(self.models)
-
-    @property
-    def selected(self) -> Model | None:
-        return self.models[self.cursor] if self.cursor < len(self.models) else None
+    BINDINGS = CursorList.BINDINGS
+    ALWAYS_MARKED = False
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
         return self.count
 
-    def lines(self, width: int) -> list[Line]:
-        return [self._row(place, one, width) for place, one in enumerate(self.models)]
+    def columns(self, width: int) -> list[Column[Model]]:
+        def figures(one: Model) -> Span:
+            reward = fixed(one.reward) if one.reward is not None else ""
+            return Span(f"{one.step:>11,}{size(one.size_bytes):>9}{reward:>9}")
 
-    def _row(self, place: int, one: Model, width: int) -> Line:
-        here = place == self.cursor and self.has_focus
-        tail = " selected" if here else ""
-        sign, role = ("◆", "mark") if one.usable else ("⚠", "attention")
-        marks = pad(one.marks, max(0, width - MARKS_AT - 1))
-        reward = fixed(one.reward) if one.reward is not None else ""
         return [
-            Span("❙" if here else " ", "accent" + tail),
-            Span(f"{sign} ", role + tail),
-            Span(f"{one.step:>11,}{size(one.size_bytes):>9}{reward:>9}  ", "text" + tail),
-            Span(marks + " ", ("dim" if one.usable else "attention") + tail),
-        ]
+            Column("", 2, lambda one: Span("◆", "mark") if one.usable else Span("⚠", "attention"), gap=1),
+            Column("", MARKS_AT - 3, figures, gap=2),
+            Column("", max(1, width - MARKS_AT),
+                   lambda one: Span(one.marks, "dim" if one.usable else "attention"), gap=1),
+        ]  # fmt: skip
 
 
 class PromptsTitle(LinePane):
@@ -260,6 +235,10 @@ class ModelDetail(LinePane):
 
 def _labelled(label: str, text: str, role: str = "text") -> Line:
     return [Span(f"  {label:6}", "dim"), Span(text, role)]
+
+
+_Read = tuple["Results | None", str, object]
+"""Results of a run, why they cannot be read, and the state they were read at."""
 
 
 class ResultsScreen(KeepsStyles, Screen[None], Shell):
@@ -331,31 +310,29 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
         view = self.shell.view
         state = view.state if view is not None else ""
         job = partial(self._read, self._root, state, self._mark, self._wanted)
-        self.app.run_worker(job, thread=True, group="results", exit_on_error=False)
+        self.in_thread("results", job, partial(self._take, self._root))
 
-    def _read(self, root: Path, state: str, before: object, wanted: tuple[Path, int] | None) -> None:
+    def _read(self, root: Path, state: str, before: object, wanted: tuple[Path, int] | None) -> _Read:
         mark = (fingerprint(root), state, wanted)
         if mark == before:
-            self.post_message(ResultsRead(root, None, "", mark))
-            return
+            return None, "", mark
         try:
-            self.post_message(ResultsRead(root, read_results(root, wanted), "", mark))
+            return read_results(root, wanted), "", mark
         except (OSError, RuntimeError, ValueError) as error:
-            self.post_message(ResultsRead(root, None, str(error) or type(error).__name__, mark))
+            return None, str(error) or type(error).__name__, mark
 
-    def on_results_read(self, message: ResultsRead) -> None:
+    def _take(self, root: Path, read: _Read) -> None:
         """Show the results, unless another run was opened meanwhile."""
         self._reading = False
-        if message.root != self._root:
+        results, trouble, mark = read
+        if root != self._root:
             self._look()
-        elif message.results is not None or message.trouble:
+        elif results is not None or trouble:
             first = self.results is None
-            self._mark = message.mark
-            self.results = message.results
-            self._show(message.trouble)
-            if first and message.results is not None:
-                compared = message.results.shown is not None
-                self.query_one("#prompt-list" if compared else "#model-list").focus()
+            self._mark, self.results = mark, results
+            self._show(trouble)
+            if first and results is not None:
+                self.query_one("#prompt-list" if results.shown is not None else "#model-list").focus()
             self._look()  # for requests that arrived meanwhile
 
     # -- showing ---------------------------------------------------------------------------------
@@ -376,9 +353,9 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
         prompts, title = self.query_one(PromptList), self.query_one(PromptsTitle)
         self.set_class(shown is None, "-only-models")
         chosen = prompts.selected
-        prompts.prompts = results.prompts if results is not None else ()
+        prompts.rows = results.prompts if results is not None else ()
         title.results = results
-        numbers = [one.number for one in prompts.prompts]
+        numbers = [one.number for one in prompts.rows]
         prompts.cursor = (
             numbers.index(chosen.number) if chosen is not None and chosen.number in numbers else 0
         )
@@ -388,8 +365,8 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
     def _show_models(self, results: Results | None) -> None:
         models = self.query_one(ModelList)
         chosen = models.selected
-        models.models = results.models if results is not None else ()
-        names = [one.name for one in models.models]
+        models.rows = results.models if results is not None else ()
+        names = [one.name for one in models.rows]
         models.cursor = names.index(chosen.name) if chosen is not None and chosen.name in names else 0
         models.refresh(layout=True)
         models.changed()
@@ -481,11 +458,15 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
         if self._root is not None:
             self.app.push_screen(ChatScreen(self._root, model.name, model.path, beside=True))
 
+    def _chosen(self, but: Path | None = None) -> Model | None:
+        """Return the selected model, or the newest that can be loaded and is not in the folder `but`."""
+        models = self.query_one(ModelList)
+        usable = (one for one in models.rows if one.usable and one.path != but)
+        return models.selected if self.focused is models else next(usable, None)
+
     def _usable(self, verb: str) -> Model | None:
         """Return the selected or newest model. Says why if there is none that can be loaded."""
-        models = self.query_one(ModelList)
-        usable = [one for one in models.models if one.usable]
-        chosen = models.selected if self.focused is models else next(iter(usable), None)
+        chosen = self._chosen()
         if chosen is None:
             self.app.notify(f"No model to {verb} yet.", severity="warning")
         elif not chosen.usable:
@@ -503,14 +484,9 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
         if view is None or not view.live or view.state == "paused":
             begin()
             return
-
-        def answered(yes: bool | None) -> None:
-            if yes:
-                begin()
-
         words = f"The run is training. {what} would compete with it for memory and compute."
         told: list[Line] = [[Span(f" {row}")] for row in wrapped(words, 60)]
-        self.app.push_screen(YesNo(f"{verb} now?", DialogText(told), verb, "later"), answered)
+        self.ask(YesNo(f"{verb} now?", DialogText(told), verb, "later"), lambda _: begin())
 
     def _begin(self, model: Model) -> None:
         from grpo_tui.ui.comparing import Comparing, code_to_compare
@@ -523,11 +499,8 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
         comparing = self._comparing = Comparing(model.name)
         self.query_one(ResultsSummary).failure = ""
         self._show_work()
-
-        def work() -> None:
-            self.post_message(ComparisonEnded(*comparing.run(lambda: self.post_message(ComparisonAt()))))
-
-        self.app.run_worker(work, thread=True, group="comparison", exit_on_error=False)
+        tell = partial(self.call_later, self.query_one(ResultsSummary).changed)
+        self.in_thread("comparison", partial(comparing.run, tell), self._compared)
 
     def _show_work(self) -> None:
         summary = self.query_one(ResultsSummary)
@@ -535,22 +508,19 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
         summary.changed(layout=True)
         self._name_keys()
 
-    def on_comparison_at(self) -> None:
-        self.query_one(ResultsSummary).changed()
-
-    def on_comparison_ended(self, message: ComparisonEnded) -> None:
+    def _compared(self, result: tuple[bool, str]) -> None:
         """Show the new comparison, or why it failed. Notifies in any pane."""
-        ended, self._comparing = self._comparing, None
+        (done, said), ended, self._comparing = result, self._comparing, None
         if ended is None:
             return
-        if message.done:
+        if done:
             self._wanted = None
-            self.app.notify(f"{ended.name}: {message.said}", timeout=20)
+            self.app.notify(f"{ended.name}: {said}", timeout=20)
         elif ended.cancelled:
-            self.app.notify(message.said)
+            self.app.notify(said)
         else:
-            self.query_one(ResultsSummary).failure = message.said
-            self.app.notify(f"The comparison failed: {message.said}", severity="error", timeout=20)
+            self.query_one(ResultsSummary).failure = said
+            self.app.notify(f"The comparison failed: {said}", severity="error", timeout=20)
         self._show_work()
         self._look()
 
@@ -567,26 +537,19 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
         """Ask for the settings of a new run that starts from the selected or newest checkpoint."""
         from grpo_tui.ui.screens.dialogs import WordsDialog
 
-        models = self.query_one(ModelList)
-        usable = [one for one in models.models if one.usable and one.path != self._root]
-        chosen = models.selected if self.focused is models else next(iter(usable), None)
-        if self._root is None or chosen not in usable or chosen is None:
+        chosen = self._chosen(but=self._root)
+        if self._root is None or chosen is None or not chosen.usable or chosen.path == self._root:
             self.app.notify("Only a complete checkpoint can be forked.", severity="warning")
             return
-
         names = (self._root.with_name(f"{self._root.name}-{number}") for number in count(2))
         free = next(path for path in names if not path.exists())
-
-        def answered(words: str | None) -> None:
-            if words is not None:
-                self._fork(chosen, words, free)
-
         hint = f"beta=0.04 optimizer=new; a word in front is the folder, else {one_line(free.name, 20)}"
         title = f"fork from step {chosen.step:,}: settings to change"
-        self.app.push_screen(WordsDialog(title, "", hint), answered)
+        self.ask(WordsDialog(title, "", hint), lambda words: self._fork(chosen, words, free))
 
     def _fork(self, model: Model, words: str, free: Path) -> None:
         from grpo_tui.rewards.consent import needed_to_resume
+        from grpo_tui.ui.starting import start_run
 
         try:
             changes = shlex.split(words)
@@ -604,21 +567,17 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
             new = change.startswith(OPTIMIZER)
             asked += ["--optimizer", change.removeprefix(OPTIMIZER)] if new else ["--set", change]
         self.app.notify(f"Forking from step {model.step:,} …")
+        forked = partial(self._forked, Path(folder).absolute())
+        self.in_thread("fork", partial(start_run, asked, "forked"), forked)
 
-        def work() -> None:
-            from grpo_tui.ui.starting import start_run
-
-            self.post_message(Forked(Path(folder).absolute(), *start_run(asked, "forked")))
-
-        self.app.run_worker(work, thread=True, group="fork", exit_on_error=False)
-
-    def on_forked(self, message: Forked) -> None:
-        if not message.started:
-            self.app.notify(f"The run was not forked: {message.said}", severity="error", timeout=20)
+    def _forked(self, folder: Path, ended: tuple[bool, str]) -> None:
+        started, said = ended
+        if not started:
+            self.app.notify(f"The run was not forked: {said}", severity="error", timeout=20)
             return
-        self.app.notify(message.said)
+        self.app.notify(said)
         if self.app.screen is self:
-            self.shell.open_run(message.folder)
+            self.shell.open_run(folder)
 
     # -- exporting -------------------------------------------------------------------------------
 
@@ -631,42 +590,29 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
         if root is None:
             self.app.notify("There is no run to export.", severity="warning")
             return
-
-        def given(path: Path | None) -> None:
-            if path is not None:
-                job = partial(self._export, root, path)
-                self.app.run_worker(job, thread=True, group="export", exit_on_error=False)
-
         hint = "a new folder, or a file that ends in .zip"
-        self.app.push_screen(PathDialog("export a bundle to", f"{root.name}-bundle", not_bundle, hint), given)
+        dialog = PathDialog("export a bundle to", f"{root.name}-bundle", not_bundle, hint)
+        self.ask(dialog, lambda path: self._export(root, path))
 
     def _export(self, root: Path, path: Path) -> None:
-        """Export in a child process. Runs in a thread."""
         from grpo_tui.ui.starting import Child
 
         notes: list[str] = []
-        words = ["export", str(root), "--format", "bundle", "-o", str(path)]
-        ended = Child(words, "note: ").run(notes.append)
-        if ended.code == 0:
-            lines = [*map(one_line, ended.printed.splitlines()), *notes]
-            told = partial(self.app.notify, "; ".join(lines), timeout=20)
-        else:
-            told = partial(self.app.notify, f"Not exported: {ended.trouble}", severity="error", timeout=20)
-        self.app.call_later(told)
+        child = Child(["export", str(root), "--format", "bundle", "-o", str(path)], "note: ")
+        told = partial(self.shell.tell_ended, "Not exported", notes)
+        self.in_thread("export", partial(child.run, notes.append), told)
 
     def action_results_push(self) -> None:
         """Ask for a repository of the Hub, show what would be uploaded, and upload the model."""
         from grpo_tui.ui.pushing import Pushing
 
-        models = self.query_one(ModelList)
-        usable = [one for one in models.models if one.usable]
-        chosen = models.selected if self.focused is models else next(iter(usable), None)
+        chosen = self._chosen()
         if self._pushing is not None and not self._pushing.over:
             self.app.notify("An upload is running.")
         elif chosen is None or not chosen.usable:
             self.app.notify("No model to upload yet.", severity="warning")
         else:
-            self._pushing = Pushing(self.app, chosen.name)
+            self._pushing = Pushing(self.shell, chosen.name)
             self._pushing.ask()
 
     def on_unmount(self) -> None:

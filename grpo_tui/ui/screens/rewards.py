@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -139,8 +141,8 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
         known = self._request
         if self.worker is None:
             self.worker = LabWorker(self.post_message, self.shell.clock)
-            self.run_worker(self.worker.run, thread=True, group="lab", exit_on_error=False)
-            self.run_worker(self.worker.watch, thread=True, group="lab files", exit_on_error=False)
+            self.in_thread("lab", self.worker.run)
+            self.in_thread("lab files", self.worker.watch)
         self.goes_to, self._trouble, self.words = 0, "", ""
         loaded = known is not None and known.run in (None, request.run) and self.report is not None
         if loaded and request.run is not None and request.origin is not None:
@@ -296,7 +298,8 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
     def action_step(self, by: int) -> None:
         rows, view = self.query_one(FunctionRows), self.scored
         if self.on_weights:
-            self.move_weight(by * STEP)
+            if rows.chosen < len(self._weights):
+                self.set_weight(rows.chosen, round(self._weights[rows.chosen] + by * STEP, 6))
         elif view is not None:
             rows.choose(min(len(view.columns) - 1, max(0, rows.chosen + by)))
             self._choose(rows.chosen)
@@ -319,12 +322,8 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
             for order, word in known.items()
         ]
 
-        def chosen(picked: tuple[str | int | None] | None) -> None:
-            if picked is not None:
-                self._sort(picked[0])
-
         at = list(known).index(self._order) if self._order in known else 0
-        self.app.push_screen(MenuDialog("sort by", choices, at=at), chosen)
+        self.ask(MenuDialog("sort by", choices, at=at), lambda picked: self._sort(picked[0]))
 
     def _sort(self, order: str | int | None) -> None:
         self._low_first = order is not None and order == self._order and not self._low_first
@@ -353,9 +352,9 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
     def action_rewards_copy(self) -> None:
         self._whole(self.shell.copy)
 
-    def _whole(self, then: object) -> None:
+    def _whole(self, then: Callable[[str, str], object]) -> None:
         index = self.chosen_sample()
-        if index is not None and self.report is not None and callable(then):
+        if index is not None and self.report is not None:
             then(f"sample {index + 1}", sample_detail(self.report, index).text())
 
     def action_rewards_back(self) -> None:
@@ -448,29 +447,21 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
         known = dict.fromkeys(tag for one in self.samples for tag in one.tags)
         hint = f"In use: {' '.join(known)}" if known else "Any words, such as hard or fooled."
 
-        def typed(words: str | None) -> None:
-            if words is not None and (tags := tags_of(words)) != sample.tags:
-                self._tag(index, replace(sample, tags=tags))
+        def typed(words: str) -> None:
+            if (tags := tags_of(words)) != sample.tags and self.worker is not None:
+                self.goes_to = index
+                tagged = replace(sample, tags=tags)
+                self.samples = (*self.samples[:index], tagged, *self.samples[index + 1 :])
+                self.worker.tag(index, tags)
 
-        self.app.push_screen(WordsDialog(f"tags of sample {index + 1}", " ".join(sample.tags), hint), typed)
-
-    def _tag(self, index: int, sample: Sample) -> None:
-        """Set a sample's tags. Scores do not change."""
-        self.goes_to = index
-        self.samples = (*self.samples[:index], sample, *self.samples[index + 1 :])
-        if self.worker is not None:
-            self.worker.tag(index, sample.tags)
+        self.ask(WordsDialog(f"tags of sample {index + 1}", " ".join(sample.tags), hint), typed)
 
     def action_rewards_filter(self) -> None:
         from grpo_tui.ui.screens.dialogs import WordsDialog
 
         hint = "Words in completion, prompt or kind; #hard is a tag. Empty shows all."
-
-        def typed(words: str | None) -> None:
-            if words is not None:
-                self.show_only(" ".join(words.split()))
-
-        self.app.push_screen(WordsDialog("show only", self.words, hint), typed)
+        dialog = WordsDialog("show only", self.words, hint)
+        self.ask(dialog, lambda words: self.show_only(" ".join(words.split())))
 
     def action_rewards_write(self) -> None:
         from grpo_tui.rewards.samples import save_jsonl
@@ -479,9 +470,7 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
         if self.chosen_sample() is None:
             return
 
-        def named(path: Path | None) -> None:
-            if path is None:
-                return
+        def named(path: Path) -> None:
             try:
                 save_jsonl(self.samples, path)
             except OSError as error:
@@ -497,7 +486,7 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
         dialog = PathDialog(
             "write the samples", str(name.with_suffix(".jsonl")), _no_file, hint, replaces=True
         )
-        self.app.push_screen(dialog, named)
+        self.ask(dialog, named)
 
     def action_rewards_keep(self) -> None:
         index = self.chosen_sample()
@@ -525,13 +514,13 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
             self.app.notify("No rewards are loaded yet, so nothing can be scored.", severity="warning")
             return
 
-        def chosen(origin: Origin | None) -> None:
-            if origin is not None and self.worker is not None:
+        def chosen(origin: Origin) -> None:
+            if self.worker is not None:
                 self.goes_to = 0
                 self.worker.take(origin)
 
         dialog = SourceDialog(folder.root if folder is not None else None, dataset=self.report.batch > 0)
-        self.app.push_screen(dialog, chosen)
+        self.ask(dialog, chosen)
 
     def action_rewards_data(self) -> None:
         config = self.worker.config if self.worker is not None else None
@@ -553,12 +542,11 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
 
         before = completion_text(sample.completion)
 
-        def written(text: str | None) -> None:
-            if text is not None and (text != before or sample.kind == YOURS):
+        def written(text: str) -> None:
+            if text != before or sample.kind == YOURS:
                 then(replace(sample, completion=text, recorded=None, kind=_kind_of(sample)))
 
-        dialog = CompletionDialog(title, prompt_text(sample.prompt), self.gold_of(index), before)
-        self.app.push_screen(dialog, written)
+        self.ask(CompletionDialog(title, prompt_text(sample.prompt), self.gold_of(index), before), written)
 
     def _insert(self, place: int, sample: Sample) -> None:
         self.goes_to = place
@@ -597,11 +585,6 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
             self._weights = tuple(column.weight for column in view.columns)
             self._muted = frozenset(k for k, column in enumerate(view.columns) if column.muted)
 
-    def move_weight(self, by: float) -> None:
-        k = self._rows.chosen
-        if k < len(self._weights):
-            self.set_weight(k, round(self._weights[k] + by, 6))
-
     def set_weight(self, k: int, weight: float) -> None:
         """Set a weight, and unmute the function."""
         self._weights = (*self._weights[:k], weight, *self._weights[k + 1 :])
@@ -612,14 +595,8 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
         from grpo_tui.ui.screens.rewards_dialogs import WeightDialog
 
         k = self._rows.chosen
-        if k >= len(self._weights):
-            return
-
-        def typed(weight: float | None) -> None:
-            if weight is not None:
-                self.set_weight(k, weight)
-
-        self.app.push_screen(WeightDialog(self._names[k], self._weights[k]), typed)
+        if k < len(self._weights):
+            self.ask(WeightDialog(self._names[k], self._weights[k]), partial(self.set_weight, k))
 
     def action_rewards_weights(self) -> None:
         if self._weights and not self.on_weights:
@@ -677,11 +654,7 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
     def action_rewards_new(self) -> None:
         from grpo_tui.ui.screens.rewards_dialogs import NewFileDialog
 
-        def named(path: Path | None) -> None:
-            if path is not None:
-                self._begin(path)
-
-        self.app.push_screen(NewFileDialog(), named)
+        self.ask(NewFileDialog(), self._begin)
 
     def _begin(self, path: Path) -> None:
         from grpo_tui.rewards.next_reward import Task, TemplateError, start_file, with_reward
@@ -720,11 +693,11 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
         if request is None or request.run is not None:
             config = None  # a run's own config is never changed
 
-        def chosen(add: bool | None) -> None:
-            if add and seen.advice.stage is not None and self.worker is not None:
+        def chosen(_: object) -> None:
+            if seen.advice.stage is not None and self.worker is not None:
                 self.worker.add(seen, seen.advice.stage, config)
 
-        self.app.push_screen(NextRewardScreen(seen, message.section, config), chosen)
+        self.ask(NextRewardScreen(seen, message.section, config), chosen)
 
     def on_reward_added(self, message: RewardAdded) -> None:
         file = path_text(message.file, 60)

@@ -67,12 +67,8 @@ class RunFindingsScreen(Dialog[tuple[str, RunFinding]]):
 
     def on_cursor_list_selected(self, event: CursorList.Selected) -> None:
         one = self._found[event.place]
-
-        def chosen(what: str | None) -> None:
-            if what is not None:
-                self.dismiss((what, one))
-
-        self.app.push_screen(RunFindingScreen(one, self._run, live=self._live), chosen)
+        screen = RunFindingScreen(one, self._run, live=self._live)
+        self.ask(screen, lambda what: self.dismiss((what, one)))
 
 
 class RunFindingLines(LineScroll):
@@ -168,11 +164,8 @@ class RunFindingScreen(ReadingScreen):
             else "write a config"
         )
 
-        def answered(yes: bool | None) -> None:
-            if yes:
-                self.dismiss("set" if change is not None else "write")
-
-        self.app.push_screen(YesNo(f"{verb}?", DialogText(told), verb, "change nothing"), answered)
+        dialog = YesNo(f"{verb}?", DialogText(told), verb, "change nothing")
+        self.ask(dialog, lambda _: self.dismiss("set" if change is not None else "write"))
 
     def _changes(self, change: Remedy | None) -> list[Line]:
         if change is None:

@@ -18,7 +18,6 @@ from grpo_tui.present.run_tree import with_forks
 from grpo_tui.present.runs_filter import SYNTAX, read_filter
 from grpo_tui.ui.actions import Action, Listed, action, bindings, refusal
 from grpo_tui.ui.kit.table import heading
-from grpo_tui.ui.messages import ResumeEnded, ResumeOffered
 from grpo_tui.ui.paint import Line, LinePane, Span, fitting, spread
 from grpo_tui.ui.shell import Shell
 from grpo_tui.ui.textual_private import KeepsStyles
@@ -280,28 +279,17 @@ class RunsScreen(KeepsStyles, Screen[None], Shell):
         if self._resuming is not None:
             self.app.notify(f"{one_line(self._resuming.name, 60)} is being resumed. Please wait.")
             return
-        self.run_worker(
-            partial(self._look_for_checkpoint, row), thread=True, group="resume", exit_on_error=False
-        )
-
-    def _look_for_checkpoint(self, row: RunRow) -> None:
         from grpo_tui.present.runs_view import read_offer
 
-        self.post_message(ResumeOffered(read_offer(row)))
+        self.in_thread("resume", partial(read_offer, row), self._ask_to_resume)
 
-    def on_resume_offered(self, message: ResumeOffered) -> None:
+    def _ask_to_resume(self, offer: ResumeOffer) -> None:
         from grpo_tui.ui.screens.dialogs import ResumeDialog
 
-        offer = message.offer
         if offer.refusal:
             self.app.notify(offer.refusal, severity="warning", timeout=10)
         elif self.app.screen is self:
-
-            def answered(yes: bool | None) -> None:
-                if yes:
-                    self._start(offer)
-
-            self.app.push_screen(ResumeDialog(offer), answered)
+            self.ask(ResumeDialog(offer), lambda _: self._start(offer))
 
     def _start(self, offer: ResumeOffer) -> None:
         from grpo_tui.rewards.consent import needed_to_resume
@@ -312,22 +300,19 @@ class RunsScreen(KeepsStyles, Screen[None], Shell):
             return
         self._resuming = offer.path
         self.app.notify(f"{offer.name}: starting from {offer.checkpoint} …")
-        self.run_worker(partial(self._resume, offer), thread=True, group="resume", exit_on_error=False)
-
-    def _resume(self, offer: ResumeOffer) -> None:
         from grpo_tui.ui.starting import resume_run
 
-        self.post_message(ResumeEnded(offer, *resume_run(offer.path)))
+        self.in_thread("resume", partial(resume_run, offer.path), partial(self._resumed, offer))
 
-    def on_resume_ended(self, message: ResumeEnded) -> None:
+    def _resumed(self, offer: ResumeOffer, ended: tuple[bool, str]) -> None:
         self._resuming = None
-        name, said = message.offer.name, message.said
-        if not message.started:
-            self.app.notify(f"{name} was not resumed: {said}", severity="error", timeout=20)
+        started, said = ended
+        if not started:
+            self.app.notify(f"{offer.name} was not resumed: {said}", severity="error", timeout=20)
             return
-        self.app.notify(f"{name}: {said}")
+        self.app.notify(f"{offer.name}: {said}")
         if self.app.screen is self:
-            self.shell.open_run(message.offer.path)
+            self.shell.open_run(offer.path)
 
     def _allowed(self, asked: Action) -> RunRow | None:
         """Return the run under the cursor if the action is available for it. Otherwise say why not."""

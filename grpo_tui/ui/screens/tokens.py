@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -216,7 +217,7 @@ class TokensScreen(LeftOnce, Screen[None], Shell):
         self.set_interval(LOOK_S, self._look)
         self._entitle()
         self._begin("looking for models to ask")
-        self.app.run_worker(self._find_policies, thread=True, group="tokens", exit_on_error=False)
+        self.in_thread("tokens", self._find_policies)
 
     def on_unmount(self) -> None:
         self._left = True
@@ -326,10 +327,7 @@ class TokensScreen(LeftOnce, Screen[None], Shell):
             return
         base = policy.kind == "live" or self._base
         self._begin("starting")
-        index = self._index
-        self.app.run_worker(
-            lambda: self._ask(policy, index, base), thread=True, group="tokens", exit_on_error=False
-        )
+        self.in_thread("tokens", partial(self._ask, policy, self._index, base))
 
     def _waits(self) -> bool:
         if self._busy:

@@ -16,7 +16,7 @@ from grpo_tui.core.commands import Outcome
 from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.present.formatting import from_here
 from grpo_tui.present.train_view import ChartView, TrainView
-from grpo_tui.ui.actions import MOVED, Action, action, bindings, refusal
+from grpo_tui.ui.actions import MOVED, action, bindings, refusal
 from grpo_tui.ui.kit.table import CursorList
 from grpo_tui.ui.pages import Pages
 from grpo_tui.ui.paint import LineScroll
@@ -167,14 +167,14 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
 
         if (replay := self._replayed()) is not None:
 
-            def chosen(words: str | None) -> None:
-                if words and words.isdecimal() and len(words) < 19:
+            def chosen(words: str) -> None:
+                if words.isdecimal() and len(words) < 19:
                     replay.go(int(words))
                 elif words:
                     self.app.notify(f"{one_line(words, 20)} is not a step.", severity="warning")
 
             hint = f"steps {replay.steps[0]:,} to {replay.steps[-1]:,} are recorded"
-            self.app.push_screen(WordsDialog("go to step", "", hint), chosen)
+            self.ask(WordsDialog("go to step", "", hint), chosen)
 
     def _replayed(self) -> ReplayPoller | None:
         """Return the replay. Without one, say so."""
@@ -186,10 +186,10 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
     # -- steering --------------------------------------------------------------------------------
 
     def action_run_checkpoint(self) -> None:
-        self._steer(action("run.checkpoint"), "checkpoint")
+        self._steer("run.checkpoint", "checkpoint")
 
     def action_run_abort(self) -> None:
-        self._steer(action("run.abort"), "abort_reward")
+        self._steer("run.abort", "abort_reward")
 
     def action_run_stop(self) -> None:
         """Ask how to stop. While the model loads there is nothing to save."""
@@ -203,69 +203,53 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
     def _stop(self, kind: str) -> None:
         from grpo_tui.ui.screens.dialogs import StopDialog
 
-        view = self._allowed(action(f"run.{kind}"))
+        view = self._allowed(f"run.{kind}")
         if view is not None:
-
-            def chosen(kind: str | None) -> None:
-                if kind is not None:
-                    self.shell.steer(kind)
-
-            self.app.push_screen(StopDialog(view, saves=view.state != "starting"), chosen)
+            self.ask(StopDialog(view, saves=view.state != "starting"), self.shell.steer)
 
     def action_run_set(self) -> None:
         from grpo_tui.ui.screens.set_dialog import SetDialog
 
-        view = self._allowed(action("run.set"))
+        view = self._allowed("run.set")
         if view is not None:
-
-            def chosen(args: dict[str, object] | None) -> None:
-                if args:
-                    self.shell.steer("set", args)
-
-            self.app.push_screen(SetDialog(view), chosen)
+            self.ask(SetDialog(view), partial(self.shell.steer, "set"))
 
     def action_run_undo(self) -> None:
-        if self._allowed(action("run.undo")) is not None:
-            self.shell.steer("undo")
+        self._steer("run.undo", "undo")
 
     def action_run_reload(self) -> None:
         """Check the edited reward files, and reload them after a yes."""
         from grpo_tui.ui.screens.reload import ReloadScreen
 
-        def chosen(args: dict[str, object] | None) -> None:
-            if args is not None:
-                self.app.notify("Reload requested. The edited rewards count from the next generation on.")
-                self.shell.steer(
-                    "reload", args, lambda outcome: self.app.notify(one_line(outcome.reason, 300))
-                )
+        def chosen(args: dict[str, object]) -> None:
+            self.app.notify("Reload requested. The edited rewards count from the next generation on.")
+            self.shell.steer("reload", args, self._tell_outcome)
 
         folder = self.shell.run_folder
-        if self._allowed(action("run.reload")) is not None and folder is not None:
-            self.app.push_screen(ReloadScreen(folder.root), chosen)
+        if self._allowed("run.reload") is not None and folder is not None:
+            self.ask(ReloadScreen(folder.root), chosen)
+
+    def _tell_outcome(self, outcome: Outcome) -> None:
+        self.app.notify(one_line(outcome.reason, 300))
 
     def action_run_evaluate(self) -> None:
-        if self._allowed(action("run.evaluate")) is not None:
+        if self._allowed("run.evaluate") is not None:
             self.app.notify("Asked for an evaluation after the current step.")
-            self.shell.steer("evaluate", then=lambda outcome: self.app.notify(one_line(outcome.reason, 300)))
+            self.shell.steer("evaluate", then=self._tell_outcome)
 
     def action_run_sample(self) -> None:
         from grpo_tui.ui.screens.dialogs import SampleDialog
 
-        view = self._allowed(action("run.sample"))
+        view = self._allowed("run.sample")
         if view is not None:
-
-            def chosen(args: dict[str, object] | None) -> None:
-                if args is not None:
-                    self.shell.steer("sample", args, lambda o: self._show_samples(o))
-
-            self.app.push_screen(SampleDialog(view), chosen)
+            self.ask(SampleDialog(view), lambda args: self.shell.steer("sample", args, self._show_samples))
 
     def action_live_chat(self) -> None:
         """Chat with the live policy. The base model is asked only if wanted: it takes memory of its own."""
         from grpo_tui.ui.screens.chat import ChatScreen
 
         folder = self.shell.run_folder
-        if self._allowed(action("live.chat")) is not None and folder is not None:
+        if self._allowed("live.chat") is not None and folder is not None:
             root = folder.root
             self.app.push_screen(ChatScreen(root, f"{from_here(root)}@live", root, beside=False))
 
@@ -282,7 +266,7 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
         if on_its_way:
             self.app.notify(f"The {on_its_way} is canceled.")
             self.shell.steer(kind)
-        elif self._allowed(action(f"run.{kind}")) is not None:
+        elif self._allowed(f"run.{kind}") is not None:
             if kind == "pause":
                 self.app.notify("Pausing after the current step. Press P again to cancel.")
             self.shell.steer(kind)
@@ -290,14 +274,14 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
     def action_moved(self, verb: str, key: str) -> None:
         self.app.notify(f"{verb} is {key} now.")
 
-    def _steer(self, asked: Action, kind: str) -> None:
+    def _steer(self, asked: str, kind: str) -> None:
         if self._allowed(asked) is not None:
             self.shell.steer(kind)
 
-    def _allowed(self, asked: Action) -> TrainView | None:
-        """Return the view if the action is available now. Otherwise say why not."""
+    def _allowed(self, asked: str) -> TrainView | None:
+        """Return the view if the action with this id is available now. Otherwise say why not."""
         view = self.shell.view
-        reason = LOADING if view is None else refusal(asked, view)
+        reason = LOADING if view is None else refusal(action(asked), view)
         if reason is not None:
             self.app.notify(reason, severity="warning")
             return None
@@ -341,13 +325,7 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
 
     # -- keys ------------------------------------------------------------------------------------
 
-    def action_chart_next(self) -> None:
-        self._turn(1)
-
-    def action_chart_previous(self) -> None:
-        self._turn(-1)
-
-    def _turn(self, direction: int) -> None:
+    def action_chart_turn(self, direction: int) -> None:
         view = self.charts_shown()
         if view is None or not view.charts:
             return
@@ -396,11 +374,7 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
         key = chart.key if chart is not None and chart.key is not None else ""
         purpose = "enter into this chart" if chart is not None else "enter enlarge"
 
-        def chosen(key: str | None) -> None:
-            if key is not None:
-                self._take(key, chart)
-
-        self.app.push_screen(MetricPicker([folder.root], key, purpose), chosen)
+        self.ask(MetricPicker([folder.root], key, purpose), lambda key: self._take(key, chart))
 
     def _take(self, key: str, chart: Chart | None) -> None:
         view = self.charts_shown()
@@ -509,12 +483,8 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
         self._pages_of = folder
         if folder is not None:
             self._pages = Pages(folder.database, self.call_later)
-            self.run_worker(self._pages.run, thread=True, group="pages", exit_on_error=False)
-        for part in (
-            self.query_one(LogSection),
-            self.query_one(EventSection),
-            self.query_one(GroupList),
-        ):
+            self.in_thread("pages", self._pages.run)
+        for part in (self.query_one(LogSection), self.query_one(EventSection), self.query_one(GroupList)):
             part.follow(self._pages)
         self._recorded = None
         self._ask_settings()
@@ -555,24 +525,21 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
     def _list_findings(self, folder: RunFolder, found: tuple[RunFinding, ...]) -> None:
         from grpo_tui.ui.screens.run_findings import RunFindingsScreen
 
-        def chosen(answer: tuple[str, RunFinding] | None) -> None:
-            if answer is not None:
-                self._follow_finding(folder, *answer)
-
         if not found:
             self.app.notify("No problems were found in this run.")
         elif self.app.screen is self:
             view = self.shell.view
             live = None if self.shell.replay is not None else view is not None and view.live
             run = shell_word(from_here(folder.root))
-            self.app.push_screen(RunFindingsScreen(found, run, live=live), chosen)
+            screen = RunFindingsScreen(found, run, live=live)
+            self.ask(screen, lambda answer: self._follow_finding(folder, *answer))
 
     def _follow_finding(self, folder: RunFolder, what: str, one: RunFinding) -> None:
         change, view = one.change, self.shell.view
         if what == "completions":
             self.shell.show_generations(one.query)
         elif what == "set" and change is not None and change.field is not None:
-            if self._allowed(action("run.set")) is not None:
+            if self._allowed("run.set") is not None:
                 because = f"{one.finding.id}: {change.text}"
                 self.shell.steer("set", {change.field: change.value, "because": because, "yes": True})
                 if any(other.field != change.field for other in one.settings):
@@ -589,20 +556,10 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
 
     def _write_next(self, folder: RunFolder, one: RunFinding) -> None:
         """Write the remedies of a finding into a config for the next run, in a process of its own."""
-        words = ["doctor", str(folder.root), "--apply", one.finding.id, "--next"]
+        from grpo_tui.ui.starting import Child
 
-        def write() -> None:
-            from grpo_tui.ui.starting import Child
-
-            ended = Child(words, ()).run()
-            said = "; ".join(map(one_line, ended.printed.splitlines()))
-            if ended.code == 0:
-                told = partial(self.app.notify, said, timeout=20)
-            else:
-                told = partial(self.app.notify, f"Not written: {ended.trouble}", severity="error", timeout=20)
-            self.app.call_later(told)
-
-        self.app.run_worker(write, thread=True, group="next config", exit_on_error=False)
+        child = Child(["doctor", str(folder.root), "--apply", one.finding.id, "--next"], ())
+        self.in_thread("next config", child.run, partial(self.shell.tell_ended, "Not written", ()))
 
     def action_view_large(self) -> None:
         self._turn_to(self._part_wanted, large=not self._large)
@@ -629,13 +586,9 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
         self._turn_to("log")
         self.query_one(LogSection).search()
 
-    def action_log_next(self) -> None:
+    def action_log_hit(self, forward: bool) -> None:
         self._turn_to("log")
-        self.query_one(LogSection).next_hit(forward=True)
-
-    def action_log_previous(self) -> None:
-        self._turn_to("log")
-        self.query_one(LogSection).next_hit(forward=False)
+        self.query_one(LogSection).next_hit(forward=forward)
 
     def action_log_level(self) -> None:
         self._turn_to("log")

@@ -125,7 +125,7 @@ class WhatIfScreen(FullReadingScreen):
         self._tried.doing = STARTING
         self._tried.found, self._tried.trouble, self._tried.since = None, "", time.monotonic()
         self._tried.changed()
-        self.app.run_worker(partial(self._score, attempt), thread=True, group="what if", exit_on_error=False)
+        self.in_thread("what if", partial(self._score, attempt))
 
     def _look(self) -> None:
         if self._tried.found is None and not self._tried.trouble:
@@ -192,9 +192,7 @@ class WhatIfScreen(FullReadingScreen):
         now = " ".join(f"{f.weight:g}" for f in view.functions) if view is not None else ""
         hint = f"One weight for each of {', '.join(names)}. No function is called."
 
-        def chosen(words: str | None) -> None:
-            if words is None:
-                return
+        def chosen(words: str) -> None:
             weights = _numbers(words)
             if weights is None or len(weights) != len(names):
                 wanted = f"{plural(len(names), 'number')}, such as {now}"
@@ -202,7 +200,7 @@ class WhatIfScreen(FullReadingScreen):
                 return
             self._start(weights)
 
-        self.app.push_screen(WordsDialog("weights", now, hint), chosen)
+        self.ask(WordsDialog("weights", now, hint), chosen)
 
 
 def _numbers(text: str) -> tuple[float, ...] | None:
