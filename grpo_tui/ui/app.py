@@ -19,14 +19,14 @@ from textual.screen import Screen
 from textual.signal import Signal
 from textual.worker import Worker, WorkerState
 
-from grpo_tui.core.commands import REPLAYED
+from grpo_tui.core.commands import REPLAYED, Outcome
 from grpo_tui.core.text import one_line, safe
 from grpo_tui.present.glyphs import few_glyphs
 from grpo_tui.ui.actions import ACTING, Action, bindings, on_pane, refusal
 from grpo_tui.ui.paint import COMPONENTS
 from grpo_tui.ui.panes import PANES
 from grpo_tui.ui.preferences import PreferenceFile
-from grpo_tui.ui.requests import ConfigRequest
+from grpo_tui.ui.requests import ConfigRequest, RewardsRequest
 from grpo_tui.ui.shell import Shell
 from grpo_tui.ui.terminal import (
     TerminalTitle,
@@ -47,14 +47,12 @@ if TYPE_CHECKING:
     from textual.notifications import SeverityLevel
     from textual.theme import Theme
 
-    from grpo_tui.core.commands import Outcome
     from grpo_tui.present.runs_view import RunRow
     from grpo_tui.present.train_view import TrainView
     from grpo_tui.store.layout import RunFolder
     from grpo_tui.ui.messages import CommandEnded, CommandLost, ConsentAsked, RunAdvanced, RunsListed
     from grpo_tui.ui.poller import Poller
     from grpo_tui.ui.replaying import ReplayPoller
-    from grpo_tui.ui.requests import RewardsRequest
     from grpo_tui.ui.starting import Ended
 
 

@@ -9,20 +9,16 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.present.baseline_text import PROGRESS
 from grpo_tui.present.comparison_text import sentence
 from grpo_tui.present.formatting import duration
 from grpo_tui.present.results_view import MALFORMED
-from grpo_tui.rewards.consent import needed, unanswered
+from grpo_tui.rewards.consent import Code, needed, unanswered
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.spec import read_spec
 from grpo_tui.ui.starting import Child, read_object
-
-if TYPE_CHECKING:
-    from grpo_tui.rewards.consent import Code
 
 
 def code_to_compare(root: Path, model: Path) -> tuple[Code, ...]:

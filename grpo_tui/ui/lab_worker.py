@@ -9,13 +9,11 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-from textual.message import Message
+from typing import TYPE_CHECKING, Any
 
 from grpo_tui.config.paths import split_file_source
 from grpo_tui.config.run_config import GONE, RunConfig, Stamp, stamp
@@ -23,7 +21,7 @@ from grpo_tui.core.text import one_line
 from grpo_tui.present.baseline_text import progress
 from grpo_tui.present.rewards_view import Circumstances, rewards_view
 from grpo_tui.rewards.baseline import SCORING, BaselineOptions, ask_baseline, group_size
-from grpo_tui.rewards.cases import CaseFileError, cases_file, keep_case
+from grpo_tui.rewards.cases import CaseFileError, keep_case
 from grpo_tui.rewards.consent import ConsentError, left_alone
 from grpo_tui.rewards.generating import DatasetRow, GenerateError, Generator, Progress
 from grpo_tui.rewards.lab import REPEAT_LIMIT_S, Aggregation, Lab, LabError, Scored
@@ -59,22 +57,11 @@ from grpo_tui.rewards.scoring import (
 from grpo_tui.rewards.what_if import recorded_report
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
-from grpo_tui.ui.kit.jobs import Jobs
-from grpo_tui.ui.messages import (
-    BaselineDone,
-    CaseKept,
-    ConsentAsked,
-    GrowthSeen,
-    LabBusy,
-    LabIdle,
-    LabScored,
-    LabTrouble,
-    ProbesDone,
-    RewardAdded,
-)
+from grpo_tui.ui.kit.jobs import Jobs, job
+from grpo_tui.ui.messages import ConsentAsked
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from grpo_tui.ui.screens.rewards import RewardsScreen
 
 
 class SavedFiles:
@@ -122,21 +109,14 @@ LONG_S = 0.3
 
 
 class LabWorker:
-    """Owns a lab, its samples and its newest report. Call `run` and `watch` in two threads; both call `post`.
+    """Owns a lab, its samples and its newest report. Call `run` and `watch` in two threads.
 
-    Without `lab` it makes one and closes it at the end.
+    A method with `@job` returns at once. What it finds is given to the screen.
     """
 
-    def __init__(
-        self,
-        post: Callable[[Message], object],
-        clock: Callable[[], float] = time.time,
-        lab: Lab | None = None,
-    ) -> None:
-        self._post, self._clock = post, clock
-        self._lab = lab or Lab()
-        self._own = lab is None
-        self._jobs: Jobs[Callable[[], None]] = Jobs()
+    def __init__(self, screen: RewardsScreen) -> None:
+        self._screen, self._lab = screen, Lab()
+        self.jobs: Jobs[Callable[[], None]] = Jobs()
         self._cancel: threading.Event | None = None
         """Set it to end the running generation; None while there is none."""
         self._busy = self._interrupted = self._superseded = False
@@ -164,75 +144,30 @@ class LabWorker:
     # -- called by the screen; returns at once -----------------------------------------------------
 
     @property
-    def config_file(self) -> Path | None:
-        """Path of the open config; None for functions without a config."""
-        return self._config.path if self._config is not None else None
-
-    @property
     def config(self) -> RunConfig | None:
         return self._config
 
     def open(self, config: Callable[[], RunConfig], origin: Origin, title: str) -> None:
         """Load the rewards of a config and score samples. Drops all other jobs."""
-        self._jobs.ask("open", lambda: self._open(config, origin, title), alone=True)
-
-    def take(self, origin: Origin) -> None:
-        """Score samples from another source."""
-        self._jobs.ask("samples", lambda: self._take(origin))
-
-    def replace(self, samples: Sequence[Sample], reason: str) -> None:
-        """Score samples the user has written or edited."""
-        self._jobs.ask("samples", lambda: self._replace(list(samples), reason))
+        self.jobs.ask("open", lambda: self._open(config, origin, title), alone=True)
 
     def tag(self, index: int, tags: tuple[str, ...]) -> None:
         """Set the tags of a sample. Scores do not change."""
-        self._jobs.ask(f"tag {index}", lambda: self._tag(index, tags))
-
-    def weigh(
-        self, weights: Sequence[float], muted: frozenset[int], aggregation: Aggregation | None = None
-    ) -> None:
-        """Aggregate the existing scores with other weights and modes; None takes the config's modes."""
-        self._jobs.ask("weigh", lambda: self._weigh(tuple(weights), muted, aggregation))
+        self.jobs.ask(f"tag {index}", lambda: self._tag(index, tags))
 
     def again(self) -> None:
-        self._jobs.ask("reload", lambda: self._reload("scored again"))
+        self.jobs.ask("reload", lambda: self._reload("scored again"))
 
-    def probe(self) -> None:
-        """Test whether the rewards can be fooled."""
-        self._jobs.ask("probe", self._probe)
-
-    def keep(self, index: int) -> None:
-        """Save a sample as a case with its current scores."""
-        self._jobs.ask("keep", lambda: self._keep(index))
-
-    def grow(self) -> None:
-        """Test the current rewards and suggest the next one."""
-        self._jobs.ask("grow", self._grow)
-
-    def add(self, seen: Growth, stage: Stage, config: Path | None) -> None:
-        """Add a reward to its file, and to a config if one is given. Then reload and score."""
-        self._jobs.ask("add", lambda: self._add(seen, stage, config))
-
-    def baseline(self) -> None:
-        """Generate answers to some rows, show them as samples and report the baseline."""
-        self._jobs.ask("baseline", self._baseline)
-
-    def generate(self, index: int) -> None:
-        """Generate answers to a sample's prompt and insert them after its group."""
-        self._jobs.ask("generate", lambda: self._generate(index))
-
-    def interrupt(self) -> bool:
-        """End the running call. Return False when none is running."""
-        if not self._busy:
-            return False
-        self._interrupted = True
-        if not self._end_generating():
-            self._lab.interrupt()
-        return True
+    def interrupt(self) -> None:
+        """End the running call, if there is one."""
+        if self._busy:
+            self._interrupted = True
+            if not self._end_generating():
+                self._lab.interrupt()
 
     def stop(self) -> None:
-        """End both threads, and the lab if it was made here."""
-        self._jobs.stop()
+        """End both threads and the lab."""
+        self.jobs.stop()
         if self._busy and not self._end_generating():
             self._lab.interrupt()
 
@@ -246,53 +181,55 @@ class LabWorker:
 
     def run(self) -> None:
         try:
-            while (job := self._jobs.next()) is not None:
+            while (doing := self.jobs.next()) is not None:
                 self._interrupted = False
                 self._busy = True
                 try:
-                    job()
+                    doing()
                 except ConsentError as error:
-                    again = partial(self._jobs.ask, "consent", job)
-                    self._post(LabTrouble(f"ctrl+l asks again. {error}"))
-                    self._post(ConsentAsked(error.codes, again))
+                    again = partial(self.jobs.ask, "consent", doing)
+                    self._show_trouble(f"ctrl+l asks again. {error}")
+                    self._screen.post_message(ConsentAsked(error.codes, again))
                 except (LabError, GenerateError, RunDatabaseError, OSError, ValueError) as error:
                     self._failed(error)
                 finally:
                     self._busy = False
                     self._function = ""
-                if not self._jobs.stopped.is_set():
-                    self._post(LabIdle())
+                if not self.jobs.stopped.is_set():
+                    self._tell(self._screen.lab_rests)
         finally:
-            if self._own:
-                self._lab.close()
+            self._lab.close()
 
     def watch(self) -> None:
         """Watch the reward files until stopped. A saved file is scored at once."""
-        while not self._jobs.stopped.wait(LOOK_S):
+        while not self.jobs.stopped.wait(LOOK_S):
             saved = self._files.saved()
             if not saved:
                 continue
             time.sleep(SETTLE_S)
             self._files.seen()
             self._saved = f"{one_line(Path(saved[0]).name, 60)} saved"
-            self._jobs.ask("reload", partial(self._reload_saved, self._saved))
+            self.jobs.ask("reload", partial(self._reload_saved, self._saved))
             if self._function and time.monotonic() - self._function_at > LONG_S:
                 self._superseded = True
                 self._lab.interrupt()
 
     def _failed(self, error: Exception) -> None:
-        if self._jobs.stopped.is_set():
+        if self.jobs.stopped.is_set():
             return
         if self._superseded:  # a file was saved, which still has to be scored
             self._superseded = False
-            self._jobs.ask("reload", partial(self._reload, self._saved))
+            self.jobs.ask("reload", partial(self._reload, self._saved))
             return
-        text = (
-            "stopped by you. Press ctrl+l or save a reward file to score again"
-            if self._interrupted
-            else str(error)
-        )
-        self._post(LabTrouble(one_line(text, 600)))
+        stopped = "stopped by you. Press ctrl+l or save a reward file to score again"
+        self._show_trouble(stopped if self._interrupted else str(error))
+
+    def _tell(self, take: Callable[..., None], *what: Any) -> None:
+        """Call a method of the screen, in its thread."""
+        self._screen.call_later(take, *what)
+
+    def _show_trouble(self, text: str) -> None:
+        self._tell(self._screen.lab_failed, one_line(text, 600))
 
     # -- in the worker thread --------------------------------------------------------------------
 
@@ -329,7 +266,7 @@ class LabWorker:
             trouble = f"{error}. Press enter to write a completion, f to load others"
         self._score("", start)
         if trouble:
-            self._post(LabTrouble(one_line(trouble, 600)))
+            self._show_trouble(trouble)
 
     def _recorded(self, origin: Origin) -> Report | None:
         """Return what the config's run recorded for a group or its newest step; None when nothing."""
@@ -352,7 +289,9 @@ class LabWorker:
         self._about = self._circumstances("as recorded", 0.0)
         self._show(found, whole=whole)
 
-    def _take(self, origin: Origin) -> None:
+    @job("samples")
+    def take(self, origin: Origin) -> None:
+        """Score samples from another source."""
         assert self._config is not None
         start = time.monotonic()
         self._doing("gathering samples")
@@ -367,7 +306,9 @@ class LabWorker:
             raise SampleError("there is nothing to score there")
         self._samples, self._origin, self._edited = found, origin, False
 
-    def _replace(self, samples: list[Sample], reason: str) -> None:
+    @job("samples")
+    def replace(self, samples: list[Sample], reason: str) -> None:
+        """Score samples the user has written or edited."""
         self._samples, self._before, self._good, self._edited = samples, None, None, True
         self._score(reason, time.monotonic())
 
@@ -419,7 +360,7 @@ class LabWorker:
         self._about = self._circumstances(reason, time.monotonic() - start)
         self._show(quick, whole=False)
         checked = self._checked(first)
-        options = ScoreOptions(weights=weights, aggregation=self._modes(), tell=self._tell)
+        options = ScoreOptions(weights=weights, aggregation=self._modes(), tell=self._calls)
         self._show(report(self._lab, first.samples, self._dataset, options, checked), whole=True)
 
     def _scored(self) -> Scored:
@@ -429,7 +370,7 @@ class LabWorker:
             left = [f.index for f in self._lab.functions if f.index not in ended]
             try:
                 scored = self._lab.score(
-                    self._samples, only=left if ended else None, tell=self._tell, repeat_limit_s=0.0
+                    self._samples, only=left if ended else None, tell=self._calls, repeat_limit_s=0.0
                 )
                 break
             except LabError:
@@ -453,7 +394,7 @@ class LabWorker:
         ]
         if not quick:
             return first
-        again = self._lab.score(self._samples, only=quick, tell=self._tell)
+        again = self._lab.score(self._samples, only=quick, tell=self._calls)
         functions = tuple(
             new if new.info.index in quick else old
             for old, new in zip(first.functions, again.functions, strict=True)
@@ -481,9 +422,11 @@ class LabWorker:
         )
         return replace(earlier, scored=replace(earlier.scored, samples=samples))
 
-    def _weigh(
+    @job("weigh")
+    def weigh(
         self, weights: tuple[float, ...], muted: frozenset[int], aggregation: Aggregation | None
     ) -> None:
+        """Aggregate the existing scores with other weights and modes; None takes the config's modes."""
         if self._report is not None and len(weights) == len(self._report.weights):
             self._weights, self._muted, self._aggregation = weights, muted, aggregation
             self._show(self._report, whole=self._about.whole)
@@ -497,7 +440,7 @@ class LabWorker:
         own = self._config is not None and modes == Aggregation.of(self._config)
         self._about = replace(self._about, whole=whole, muted=self._muted, own_modes=own)
         view = rewards_view(found, self._before, self._about)
-        self._post(LabScored(view, tuple(self._samples), self._origin))
+        self._tell(self._screen.take_scores, view, tuple(self._samples), self._origin)
 
     def _modes(self) -> Aggregation:
         assert self._config is not None
@@ -509,40 +452,49 @@ class LabWorker:
         return Circumstances(
             title=self._title,
             origin=self._origin.words + (", changed" if self._edited else ""),
-            scored_at=self._clock(),
+            scored_at=self._screen.shell.clock(),
             took_s=took_s,
             reason=reason,
             muted=self._muted,
             gold_column=gold_column_of(self._config, columns.columns),
         )
 
-    def _probe(self) -> None:
+    @job("probe")
+    def probe(self) -> None:
+        """Test whether the rewards can be fooled."""
         assert self._config is not None
         self._doing("making probes")
         rows, column = rows_with_gold(self._lab, self._config, self._dataset, PROBED_ROWS)
-        found = probe(self._lab, rows[:PROBED_ROWS], column, made_up=self._dataset is None, tell=self._tell)
-        self._post(ProbesDone(found))
+        found = probe(self._lab, rows[:PROBED_ROWS], column, made_up=self._dataset is None, tell=self._calls)
+        self._tell(self._screen.take_probes, found)
 
-    def _keep(self, index: int) -> None:
+    @job("keep")
+    def keep(self, index: int) -> None:
+        """Save a sample as a case with its current scores."""
         if self._report is not None and self._config is not None:
             try:
-                self._post(CaseKept(*keep_case(self._config, self._report, index)))
+                self._tell(self._screen.tell_case, *keep_case(self._config, self._report, index))
             except CaseFileError as error:
-                self._post(CaseKept(cases_file(self._config), "", one_line(str(error), 300)))
+                self._tell(self._screen.refuse, one_line(str(error), 300))
 
-    def _grow(self) -> None:
+    @job("grow")
+    def grow(self) -> None:
+        """Test the current rewards and suggest the next one."""
         if self._config is None or self._report is None:
             raise SampleError("no rewards are loaded yet")
         self._doing("testing the rewards to choose the next one")
         findings = self._report.findings
-        seen = growth(self._lab, self._config, self._dataset, findings, self._tell)
+        seen = growth(self._lab, self._config, self._dataset, findings, self._calls)
         stage = seen.advice.stage
-        self._post(GrowthSeen(seen, section_for(self._config, seen, stage) if stage is not None else ""))
+        section = section_for(self._config, seen, stage) if stage is not None else ""
+        self._tell(self._screen.take_growth, seen, section)
 
-    def _add(self, seen: Growth, stage: Stage, config: Path | None) -> None:
+    @job("add")
+    def add(self, seen: Growth, stage: Stage, config: Path | None) -> None:
+        """Add a reward to its file, and to a config if one is given. Then reload and score."""
         assert self._config is not None
         if why := left_alone(self._config):
-            self._post(LabTrouble(one_line(f"not added: {why}", 600)))
+            self._show_trouble(f"not added: {why}")
             return
         add_to_file(seen.file, stage, seen.task)
         before = self._config
@@ -557,14 +509,16 @@ class LabWorker:
                 trouble = f"{stage.name} is in {seen.file.name}, but not in {config.name}: {error}"
         if before.model and (config is None or trouble):
             self._title = f"{self._title} + {stage.name}"
-        self._post(RewardAdded(seen.file, stage.name, None if trouble else config))
+        self._tell(self._screen.tell_added, seen.file, stage.name, None if trouble else config)
         self._reload(f"{stage.name} added")
         if trouble:
-            self._post(LabTrouble(one_line(trouble, 600)))
+            self._show_trouble(trouble)
 
     # -- with the config's model: each job loads it in a child process, so that an open pane holds no GPU
 
-    def _baseline(self) -> None:
+    @job("baseline")
+    def baseline(self) -> None:
+        """Generate answers to some rows, show them as samples and report the baseline."""
         config = self._with_model()
         cancel = self._cancel = threading.Event()
         try:
@@ -574,9 +528,11 @@ class LabWorker:
         self._samples, self._origin, self._edited = list(generated.samples), Origin(MODEL), False
         self._before = self._good = None
         self._score("", time.monotonic())
-        self._post(BaselineDone(found, generated))
+        self._tell(self._screen.take_baseline, found, generated)
 
-    def _generate(self, index: int) -> None:
+    @job("generate")
+    def generate(self, index: int) -> None:
+        """Generate answers to a sample's prompt and insert them after its group."""
         config, samples = self._with_model(), list(self._samples)
         if index >= len(samples):
             return
@@ -606,15 +562,15 @@ class LabWorker:
     def _tell_progress(self, now: Progress, since: float) -> None:
         if now.what == SCORING:
             self._cancel = None  # from now on, the lab has to be interrupted
-        self._post(LabBusy(progress(now), MODEL, since))
+        self._tell(self._screen.lab_works, progress(now), MODEL, since)
 
     def _doing(self, what: str) -> None:
         self._function = ""
-        self._post(LabBusy(what, "", time.monotonic()))
+        self._tell(self._screen.lab_works, what, "", time.monotonic())
 
-    def _tell(self, function: str, what: str) -> None:
+    def _calls(self, function: str, what: str) -> None:
         self._function, self._function_at = function, time.monotonic()
-        self._post(LabBusy(what, one_line(function, 40), self._function_at))
+        self._tell(self._screen.lab_works, what, one_line(function, 40), self._function_at)
 
 
 def section_for(config: RunConfig, seen: Growth, stage: Stage) -> str:

@@ -12,16 +12,9 @@ if TYPE_CHECKING:
 
     from grpo_tui.core.commands import Command, Outcome
     from grpo_tui.present.config_view import OpenConfig
-    from grpo_tui.present.rewards_view import RewardsView
     from grpo_tui.present.runs_view import RunRow
     from grpo_tui.present.train_view import TrainView
-    from grpo_tui.rewards.baseline import Baseline
     from grpo_tui.rewards.consent import Code
-    from grpo_tui.rewards.generating import Generated
-    from grpo_tui.rewards.next_reward import Growth
-    from grpo_tui.rewards.probes import ProbeReport
-    from grpo_tui.rewards.sample_sources import Origin
-    from grpo_tui.rewards.samples import Sample
 
 
 class Newest(Message):
@@ -77,74 +70,6 @@ class ConsentAsked(Message):
     ) -> None:
         super().__init__()
         self.codes, self.again, self.otherwise = codes, again, otherwise
-
-
-class LabBusy(Message):
-    """The lab is working. `function` is the running reward, if any; `since` is monotonic time."""
-
-    def __init__(self, what: str, function: str, since: float) -> None:
-        super().__init__()
-        self.what, self.function, self.since = what, function, since
-
-
-class LabIdle(Message):
-    """The lab has finished or failed its last job."""
-
-
-class LabScored(Newest):
-    """A report on the scored samples."""
-
-    def __init__(self, view: RewardsView, samples: tuple[Sample, ...], origin: Origin) -> None:
-        super().__init__()
-        self.view, self.samples, self.origin = view, samples, origin
-
-
-class LabTrouble(Message):
-    """The lab failed. The text is shown to the user."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.text = text
-
-
-class ProbesDone(Message):
-    """The reward probes were scored."""
-
-    def __init__(self, report: ProbeReport) -> None:
-        super().__init__()
-        self.report = report
-
-
-class GrowthSeen(Message):
-    """The next reward to add, from a test of the current ones. `section` is the config section with it."""
-
-    def __init__(self, seen: Growth, section: str) -> None:
-        super().__init__()
-        self.seen, self.section = seen, section
-
-
-class RewardAdded(Message):
-    """A reward was added to its file, and to `config` if that is not None."""
-
-    def __init__(self, file: Path, name: str, config: Path | None) -> None:
-        super().__init__()
-        self.file, self.name, self.config = file, name, config
-
-
-class BaselineDone(Message):
-    """The baseline is measured."""
-
-    def __init__(self, found: Baseline, generated: Generated) -> None:
-        super().__init__()
-        self.found, self.generated = found, generated
-
-
-class CaseKept(Message):
-    """A sample was saved as a case, unless `trouble` says why not."""
-
-    def __init__(self, path: Path, name: str, trouble: str = "") -> None:
-        super().__init__()
-        self.path, self.name, self.trouble = path, name, trouble
 
 
 class ConfigEvaluated(Newest):

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from grpo_tui.core.findings import Finding
-from grpo_tui.present.rewards_view import Circumstances, rewards_view
+from grpo_tui.present.rewards_view import Circumstances, RewardsView, rewards_view
 from grpo_tui.rewards.sample_sources import Origin
+from grpo_tui.rewards.samples import Sample
 from grpo_tui.rewards.score_report import Failure
 from grpo_tui.rewards.scoring import Report
 from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.kit.table import row_line
-from grpo_tui.ui.messages import LabScored
+from grpo_tui.ui.screens.rewards import RewardsScreen
 from grpo_tui.ui.widgets.reward_table import sample_columns
 from tests.rewards.reports import made_report, samples, scores_of
 from tests.ui.conftest import app_on, shown, until
@@ -25,6 +26,7 @@ from tests.ui.recorded_run import NOW
 
 SIZES = [(80, 24), (120, 40)]
 Compare = Callable[..., bool]
+Scores = tuple[RewardsView, tuple[Sample, ...], Origin]
 FOUND = (
     Finding("rewards.regex", "warning", "format", 18,
             "format: 0 of 6 match although 4 hold both tags: `.` does not match a new line (rewards.py:18). "
@@ -45,24 +47,25 @@ RAISED = (
 )
 
 
-def message(report: Report, before: Report | None = None, reason: str = "") -> LabScored:
+def message(report: Report, before: Report | None = None, reason: str = "") -> Scores:
     about = Circumstances("demo.yaml", "reference and wrong answers", NOW, 0.24, reason, gold_column="answer")
-    return LabScored(rewards_view(report, before, about), report.scored.samples, Origin())
+    return rewards_view(report, before, about), report.scored.samples, Origin()
 
 
-def edited() -> LabScored:
+def edited() -> Scores:
     batch = samples()
     given = scores_of(batch)
     given[1][2] = given[1][5] = 1.0
     return message(made_report(batch, given, findings=FOUND), made_report(batch), "rewards.py saved")
 
 
-def posted(found: LabScored, *keys: str) -> Callable[[Any], Awaitable[None]]:
+def posted(found: Scores, *keys: str) -> Callable[[Any], Awaitable[None]]:
     async def prepare(pilot: Any) -> None:
         app: GrpoApp = pilot.app
         await pilot.press("3")
         await until(pilot, lambda: "grpo-tui rewards CONFIG" in shown(app))
-        app.screen.post_message(found)
+        assert isinstance(app.screen, RewardsScreen)
+        app.screen.call_later(app.screen.take_scores, *found)
         await until(pilot, lambda: "demo.yaml" in shown(app))
         await pilot.press(*keys)
         await pilot.pause()

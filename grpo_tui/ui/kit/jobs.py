@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import threading
-from typing import Generic, TypeVar
+from collections.abc import Callable
+from typing import Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 Job = TypeVar("Job")
+P = ParamSpec("P")
 
 
 class Jobs(Generic[Job]):
@@ -43,3 +46,27 @@ class Jobs(Generic[Job]):
         with self._changed:
             self.stopped.set()
             self._changed.notify()
+
+
+class Worker(Protocol):
+    """Whose thread runs `jobs`."""
+
+    jobs: Jobs[Callable[[], None]]
+
+
+W = TypeVar("W", bound=Worker)
+
+
+def job(
+    kind: str,
+) -> Callable[[Callable[Concatenate[W, P], None]], Callable[Concatenate[W, P], None]]:
+    """Make a method a job of its worker's thread. A call returns at once, and the newest of a kind counts."""
+
+    def as_job(method: Callable[Concatenate[W, P], None]) -> Callable[Concatenate[W, P], None]:
+        @functools.wraps(method)
+        def ask(self: W, *args: P.args, **kwargs: P.kwargs) -> None:
+            self.jobs.ask(kind, functools.partial(method, self, *args, **kwargs))
+
+        return ask
+
+    return as_job

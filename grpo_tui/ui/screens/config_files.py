@@ -13,7 +13,7 @@ from grpo_tui.present.formatting import from_here, moment, path_text
 from grpo_tui.ui import preferences
 from grpo_tui.ui.config_worker import ConfigWorker
 from grpo_tui.ui.messages import DiskChanged
-from grpo_tui.ui.requests import ConfigRequest
+from grpo_tui.ui.requests import ConfigRequest, RewardsRequest
 from grpo_tui.ui.screens.dialogs import Choice, MenuDialog, PathDialog
 from grpo_tui.ui.screens.reading import DiffScreen
 from grpo_tui.ui.widgets.config_form import ConfigForm
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from grpo_tui.config.draft import Draft
     from grpo_tui.config.presets import Preset
-    from grpo_tui.ui.requests import RewardsRequest
     from grpo_tui.ui.screens.config import ConfigScreen
 
 MOST_RUNS = 40

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from grpo_tui.core.text import one_line
-from grpo_tui.present.course import course_lines, probe_lines, visit_lines
+from grpo_tui.present.course import ProbeStep, Stretch, course_lines, probe_lines, visit_lines
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.kit.reading import FullReadingScreen
 from grpo_tui.ui.paint import Line, LineScroll, Span, ruled
 
 if TYPE_CHECKING:
-    from grpo_tui.present.course import ProbeStep, Stretch
     from grpo_tui.present.group_card import GroupCard
     from grpo_tui.store.reader import Visit
 

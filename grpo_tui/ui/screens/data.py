@@ -30,7 +30,7 @@ from grpo_tui.present.formatting import plural
 from grpo_tui.present.reading import laid_out
 from grpo_tui.rewards.consent import Code
 from grpo_tui.ui.actions import bindings
-from grpo_tui.ui.kit.jobs import Jobs
+from grpo_tui.ui.kit.jobs import Jobs, job
 from grpo_tui.ui.messages import ConsentAsked
 from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, fitting, pad, ruled, spread
 from grpo_tui.ui.shell import Shell
@@ -53,7 +53,7 @@ class DataWorker:
         self._cancel = threading.Event()
         self._read = threading.Event()
         self._config: RunConfig | None = None
-        self._jobs: Jobs[Callable[[], None]] = Jobs()
+        self.jobs: Jobs[Callable[[], None]] = Jobs()
         self._golden: Jobs[RowView] = Jobs()
         """The newest row with a reference answer, to be scored."""
         self._rows: Checker | None = None
@@ -61,18 +61,9 @@ class DataWorker:
         self._number: int | None = 1
         self._interrupt: Callable[[], None] | None = None
 
-    # -- called by the screen; returns at once -----------------------------------------------------
-
-    def row(self, number: int | None) -> None:
-        """Show a row; None for a random one."""
-        self._jobs.ask("row", partial(self._show, number))
-
-    def search(self, words: str) -> None:
-        self._jobs.ask("search", partial(self._search, words))
-
     def stop(self) -> None:
         """Ask the threads to end, and end their processes."""
-        self._jobs.stop()
+        self.jobs.stop()
         self._golden.stop()
         self._cancel.set()
         self._read.set()
@@ -87,12 +78,12 @@ class DataWorker:
         from grpo_tui.rewards.consent import ConsentError
 
         self._rows = Checker(cancel=self._cancel)
-        self._jobs.ask("row", partial(self._show, 1))
+        self.row(1)
         try:
             self._config = self._config_of()
-            while (job := self._jobs.next()) is not None:
+            while (doing := self.jobs.next()) is not None:
                 try:
-                    job()
+                    doing()
                 except CheckCancelledError:
                     return
                 except ConsentError as error:
@@ -109,7 +100,9 @@ class DataWorker:
                 if checker is not None:
                     checker.close()
 
-    def _show(self, number: int | None) -> None:
+    @job("row")
+    def row(self, number: int | None) -> None:
+        """Show a row; None for a random one. Returns at once."""
         if self._config is None or self._rows is None:
             return
         rendered = self._rows is self._full
@@ -122,7 +115,9 @@ class DataWorker:
         if view.answer_column:
             self._golden.ask("row", view)
 
-    def _search(self, words: str) -> None:
+    @job("search")
+    def search(self, words: str) -> None:
+        """Look for rows with these words. Returns at once."""
         if self._config is not None and self._rows is not None:
             self._tell(self._screen.take_matches, words, self._rows.holding(self._config, words))
 
@@ -131,7 +126,7 @@ class DataWorker:
         quick, self._rows = self._rows, self._full
         if quick is not None:
             quick.close()
-        self._show(self._number)
+        self.row(self._number)
 
     # -- facts -----------------------------------------------------------------------------------
 
@@ -141,7 +136,7 @@ class DataWorker:
         from grpo_tui.preflight.checker import CheckCancelledError, Checker
 
         self._read.wait()
-        if self._config is None or self._jobs.stopped.is_set():
+        if self._config is None or self.jobs.stopped.is_set():
             return
         know = partial(self._tell, self._screen.take_facts)
         full = Checker(progress=partial(self._tell, self._screen.show_busy), cancel=self._cancel)
@@ -155,7 +150,7 @@ class DataWorker:
         self._tell(self._screen.show_busy, "")
         if checked.facts.tokenizer is not None:
             self._full = full  # `run` closes it if the screen is closed meanwhile
-            if self._jobs.ask("change over", self._change_over):
+            if self.jobs.ask("change over", self._change_over):
                 return
         full.close()
 
@@ -184,7 +179,7 @@ class DataWorker:
     # -- all threads -----------------------------------------------------------------------------
 
     def _tell(self, take: Callable[..., None], *what: Any) -> None:
-        if not self._jobs.stopped.is_set():
+        if not self.jobs.stopped.is_set():
             self._screen.call_later(take, *what)
 
 

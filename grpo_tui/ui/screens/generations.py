@@ -16,15 +16,15 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from grpo_tui.core.text import one_line
-from grpo_tui.present.group_card import GroupCard, group_card
+from grpo_tui.present.group_card import CardRow, GroupCard, group_card
 from grpo_tui.present.reading import foldable
 from grpo_tui.store.query import QueryError, read_query
 from grpo_tui.store.read_series import total_range
-from grpo_tui.store.rollouts import absent_fields, rollouts_of
+from grpo_tui.store.rollouts import Rollout, absent_fields, rollouts_of
 from grpo_tui.store.search import NEWEST, Found, read_sort
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.kit.table import CursorList
-from grpo_tui.ui.pages import Pages
+from grpo_tui.ui.pages import Pages, Stores
 from grpo_tui.ui.paint import Line, LineScroll, Span
 from grpo_tui.ui.screens.generation_files import choose_view, export, order_words
 from grpo_tui.ui.shell import Shell
@@ -36,12 +36,9 @@ from grpo_tui.ui.widgets.reader import Reader, ReaderHeading, Reading
 
 if TYPE_CHECKING:
     from grpo_tui.present.course import ProbeStep, Stretch
-    from grpo_tui.present.group_card import CardRow
     from grpo_tui.present.train_view import TrainView
     from grpo_tui.store.layout import RunFolder
     from grpo_tui.store.reader import Visit
-    from grpo_tui.store.rollouts import Rollout
-    from grpo_tui.ui.pages import Stores
 
 NO_RUN: list[Line] = [
     (),

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from textual import on
 from textual.app import ComposeResult, SuspendNotSupported
@@ -23,7 +23,6 @@ from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.editing import edit, editor_command
 from grpo_tui.ui.kit.table import CursorList
 from grpo_tui.ui.lab_worker import LabWorker
-from grpo_tui.ui.messages import BaselineDone, CaseKept, LabBusy, LabIdle, LabScored, LabTrouble, ProbesDone
 from grpo_tui.ui.paint import Line, Span
 from grpo_tui.ui.requests import RewardsRequest, rewards_of_run
 from grpo_tui.ui.screens.probes import ProbesScreen, probed_word
@@ -42,10 +41,13 @@ from grpo_tui.ui.widgets.reward_table import (
 if TYPE_CHECKING:
     from grpo_tui.present.rewards_view import RewardsView
     from grpo_tui.present.train_view import TrainView
+    from grpo_tui.rewards.baseline import Baseline
+    from grpo_tui.rewards.generating import Generated
     from grpo_tui.rewards.lab import Aggregation
+    from grpo_tui.rewards.next_reward import Growth
+    from grpo_tui.rewards.probes import ProbeReport
     from grpo_tui.rewards.samples import Sample
     from grpo_tui.rewards.scoring import Report
-    from grpo_tui.ui.messages import GrowthSeen, RewardAdded
 
 BUSY_S = 0.4
 """Work shorter than this is not shown as running."""
@@ -74,6 +76,12 @@ EMPTY: list[Line] = [
 ]
 
 
+class _Busy(NamedTuple):
+    what: str
+    function: str
+    since: float
+
+
 class RewardsScreen(KeepsStyles, Screen[None], Shell):
     """The rewards of a config, applied to samples."""
 
@@ -85,7 +93,7 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
         self._request: RewardsRequest | None = None
         self._order: str | int | None = None
         self._low_first = False
-        self._busy: LabBusy | None = None
+        self._busy: _Busy | None = None
         self._trouble = ""
         self.samples: tuple[Sample, ...] = ()
         self.origin: Origin | None = None
@@ -140,7 +148,7 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
     def _open(self, request: RewardsRequest) -> None:
         known = self._request
         if self.worker is None:
-            self.worker = LabWorker(self.post_message, self.shell.clock)
+            self.worker = LabWorker(self)
             self.in_thread("lab", self.worker.run)
             self.in_thread("lab files", self.worker.watch)
         self.goes_to, self._trouble, self.words = 0, "", ""
@@ -155,58 +163,62 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
         self.worker.open(request.config, request.origin or Origin(), request.title)
         self._show()
 
-    # -- messages from the lab -------------------------------------------------------------------
+    # -- called by the worker --------------------------------------------------------------------
 
     @property
     def report(self) -> Report | None:
         """The scores that are shown, with what was found."""
         return self.scored.report if self.scored is not None else None
 
-    def on_lab_busy(self, message: LabBusy) -> None:
-        self._busy = message
+    def lab_works(self, what: str, function: str, since: float) -> None:
+        """Show what is being done: with which reward, if any, and since when (monotonic)."""
+        self._busy = _Busy(what, function, since)
         self._look()
 
-    def on_lab_idle(self, message: LabIdle) -> None:
+    def lab_rests(self) -> None:
         self._busy = None
         self._look()
 
-    def on_lab_trouble(self, message: LabTrouble) -> None:
-        self._busy, self._trouble = None, message.text
+    def lab_failed(self, text: str) -> None:
+        self._busy, self._trouble = None, text
         if self.report is None:
             self.query_one(SampleTable).waits = EMPTY
         self._show()
 
-    def on_lab_scored(self, message: LabScored) -> None:
-        changed = tuple(column.name for column in message.view.columns) != self._names
-        other = changed or _loaded_anew(self.scored, message.view)
-        self.scored, self.samples = message.view, message.samples
-        self.origin = message.origin
+    def take_scores(self, view: RewardsView, samples: tuple[Sample, ...], origin: Origin) -> None:
+        changed = tuple(column.name for column in view.columns) != self._names
+        other = changed or _loaded_anew(self.scored, view)
+        self.scored, self.samples, self.origin = view, samples, origin
         self._trouble = ""
-        self.take_weights(message.view)
+        self.take_weights(view)
         if changed:
             self._order = self._order if isinstance(self._order, str) else None
         if other:  # the probe results are of the previous rewards
             self.query_one(RewardsSummary).probed = ""
         self._show()
 
-    def on_probes_done(self, message: ProbesDone) -> None:
-        summary = self.query_one(RewardsSummary)
-        summary.probed = probed_word(message.report)
-        summary.changed()
+    def take_probes(self, report: ProbeReport) -> None:
+        self._show_probed(report)
         if self.app.screen is self:
-            self.app.push_screen(ProbesScreen(message.report))
+            self.app.push_screen(ProbesScreen(report))
 
-    def on_baseline_done(self, message: BaselineDone) -> None:
+    def _show_probed(self, report: ProbeReport) -> None:
+        summary = self.query_one(RewardsSummary)
+        summary.probed = probed_word(report)
+        summary.changed()
+
+    def take_baseline(self, found: Baseline, generated: Generated) -> None:
         if self.app.screen is self:
-            text = whole(message.found, message.generated, min(self.app.size.width - 10, 110))
+            text = whole(found, generated, min(self.app.size.width - 10, 110))
             self.app.push_screen(TextScreen("baseline", text, prose=True))
 
-    def on_case_kept(self, message: CaseKept) -> None:
-        if message.trouble:
-            self.app.notify(message.trouble, severity="warning", timeout=10)
-            return
-        test = f"grpo-tui cases run {shell_word(from_here(message.path))}"
-        self.app.notify(f"Kept as “{message.name}” in {path_text(message.path, 60)}. `{test}` tests it.")
+    def tell_case(self, path: Path, name: str) -> None:
+        """Report a sample that was saved as a case."""
+        test = f"grpo-tui cases run {shell_word(from_here(path))}"
+        self.app.notify(f"Kept as “{name}” in {path_text(path, 60)}. `{test}` tests it.")
+
+    def refuse(self, why: str) -> None:
+        self.app.notify(why, severity="warning", timeout=10)
 
     # -- showing ---------------------------------------------------------------------------------
 
@@ -679,33 +691,28 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
         else:
             self.action_rewards_new()
 
-    def on_growth_seen(self, message: GrowthSeen) -> None:
+    def take_growth(self, seen: Growth, section: str) -> None:
+        """Show the next reward and the section of the config with it."""
         from grpo_tui.ui.screens.rewards_dialogs import NextRewardScreen
 
         if self.app.screen is not self:
             return
-        seen, request = message.seen, self._request
         if seen.probed is not None:
-            summary = self.query_one(RewardsSummary)
-            summary.probed = probed_word(seen.probed)
-            summary.changed()
-        config = self.worker.config_file if self.worker is not None else None
-        if request is None or request.run is not None:
-            config = None  # a run's own config is never changed
+            self._show_probed(seen.probed)
+        found, config = self.worker.config if self.worker is not None else None, None
+        if found is not None and self.beside_run:  # a run's own config is never changed
+            config = found.path
 
         def chosen(_: object) -> None:
             if seen.advice.stage is not None and self.worker is not None:
                 self.worker.add(seen, seen.advice.stage, config)
 
-        self.ask(NextRewardScreen(seen, message.section, config), chosen)
+        self.ask(NextRewardScreen(seen, section, config), chosen)
 
-    def on_reward_added(self, message: RewardAdded) -> None:
-        file = path_text(message.file, 60)
-        if message.config is not None:
-            said = f"{message.name} is in {file} and in {one_line(message.config.name, 40)}."
-        else:
-            said = f"{message.name} is in {file}. No config uses it yet."
-        self.app.notify(said, timeout=8)
+    def tell_added(self, file: Path, name: str, config: Path | None) -> None:
+        """Report a reward that was added to its file, and to a config if that is not None."""
+        use = f" and in {one_line(config.name, 40)}." if config is not None else ". No config uses it yet."
+        self.app.notify(f"{name} is in {path_text(file, 60)}{use}", timeout=8)
 
 
 def _loaded_anew(before: RewardsView | None, now: RewardsView) -> bool:

@@ -17,7 +17,7 @@ from textual.message import Message
 from textual.widgets import Input
 
 from grpo_tui.core.text import one_line, shorten, wrapped
-from grpo_tui.present.config_view import FieldRow, FormRow, GroupRow
+from grpo_tui.present.config_view import FieldHelp, FieldRow, FormRow, GroupRow, OpenConfig
 from grpo_tui.present.config_yaml import from_edit, to_edit
 from grpo_tui.present.formatting import path_text, plural
 from grpo_tui.ui.kit.table import MOVES, CursorList, LazyLines
@@ -26,7 +26,6 @@ from grpo_tui.ui.widgets.yaml_area import SIGNS
 
 if TYPE_CHECKING:
     from grpo_tui.core.findings import Fix
-    from grpo_tui.present.config_view import FieldHelp, OpenConfig
 
 ORIGIN_W = 9
 """Cells of `● edited` and one space."""

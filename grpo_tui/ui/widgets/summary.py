@@ -24,12 +24,11 @@ from grpo_tui.present.formatting import (
     within,
 )
 from grpo_tui.present.glyphs import spark
-from grpo_tui.present.train_view import FunctionRow, TrainView
+from grpo_tui.present.train_view import EventRow, FunctionRow, TrainView
 from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, fitting, headed, pad, ruled, spread, width_of
 
 if TYPE_CHECKING:
     from grpo_tui.present.hardware_view import HardwareView, RankRow
-    from grpo_tui.present.train_view import EventRow
 
 WIDEST_BAR = 40
 LEAST_CAUSE = 40
