@@ -17,7 +17,7 @@ from grpo_tui.ui.screens.generations import GenerationsScreen
 from grpo_tui.ui.screens.rewards import RewardsScreen
 from grpo_tui.ui.screens.runs import RunsScreen
 from grpo_tui.ui.screens.tokens import TokensScreen
-from grpo_tui.ui.screens.what_if import WhatIfLines, WhatIfScreen
+from grpo_tui.ui.screens.what_if import WhatIfScreen
 from tests.foreign import ForeignRun, foreign_run
 from tests.ui.conftest import app_on, opened, shown, until
 from tests.ui.open_configs import looked_at
@@ -88,7 +88,7 @@ async def test_what_if_weighs_without_a_yes_and_asks_before_it_scores(foreign: F
         await pilot.press("w")
         await asked(pilot, "n", "rewards.py")
         assert isinstance(app.screen, WhatIfScreen)
-        lines = app.screen.query_one(WhatIfLines)
+        lines = app.screen
         await until(pilot, lambda: "ctrl+l asks again" in lines.trouble)
         await pilot.press("o")
         await until(pilot, lambda: isinstance(app.screen, WordsDialog))

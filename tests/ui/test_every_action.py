@@ -184,7 +184,7 @@ async def test_of_the_machine(run: RecordedRun) -> None:
         for name in ("hardware.back", "hardware.close"):
             await app.run_action("screen.hardware_open")
             await until(pilot, lambda: "8 × NVIDIA H100" in shown(app))
-            down = scrolled(app, "#hardware")
+            down = scrolled(app, "#hardware-lines")
             await act("hardware.down", down)
             await act("hardware.up", lambda down=down: not down())  # type: ignore[misc]
             await act(name, on_top(app, TrainScreen))

@@ -22,7 +22,7 @@ from grpo_tui.ui.screens.audit import AuditScreen, AuditTable
 from grpo_tui.ui.screens.course import CourseScreen
 from grpo_tui.ui.screens.dialogs import PathDialog, WordsDialog
 from grpo_tui.ui.screens.generations import GenerationsScreen
-from grpo_tui.ui.screens.what_if import Scoring, WhatIfLines, WhatIfScreen
+from grpo_tui.ui.screens.what_if import Scoring, WhatIfScreen
 from grpo_tui.ui.widgets.card_table import CardTable
 from grpo_tui.ui.widgets.group_table import GroupTable, completion_columns
 from grpo_tui.ui.widgets.reader import Reader
@@ -414,14 +414,15 @@ async def test_what_if_scores_the_groups_of_the_list_again(
         await asked(pilot, "step==57")
         await pilot.press("w")
         await until(pilot, lambda: isinstance(app.screen, WhatIfScreen))
-        lines = app.screen.query_one(WhatIfLines)
+        assert isinstance(app.screen, WhatIfScreen)
+        lines = app.screen
         await until(pilot, lambda: lines.found is not None or bool(lines.trouble))
         assert lines.found is not None, lines.trouble
         assert len(lines.found.groups) == GROUPS
         assert lines.found.dead == GROUPS
         await until(pilot, lambda: "would teach nothing" in shown(app))
         kept = lines.found
-        app.screen.on_what_if_screen_told(WhatIfScreen.Told(Scoring(None), trouble="of an earlier attempt"))  # type: ignore[attr-defined]
+        lines._take(Scoring(None), "of an earlier attempt")
         assert lines.found is kept
         assert not lines.trouble
         await pilot.press("o")

@@ -97,7 +97,7 @@ async def test_eight_gpus_fit_at_80x24_and_everything_else_is_a_scroll_away(run:
         assert "GPU 3 has been idle for 1m04s while others work" in text
         assert "this run 9.1 cores" in text
         await pilot.press("j")
-        scrolled = app.screen.query_one("#hardware", Widget)
+        scrolled = app.screen.query_one("#hardware-lines", Widget)
         await until(pilot, lambda: scrolled.scroll_offset.y == 1)
         await pilot.press("end")
         await until(pilot, lambda: "still generating for 12 s" in shown(app))

@@ -25,7 +25,7 @@ from grpo_tui.ui.paint import LineScroll
 from grpo_tui.ui.screens.chart import ChartScreen, OverlayScreen
 from grpo_tui.ui.screens.data import DataLines
 from grpo_tui.ui.screens.hardware import HardwareScreen
-from grpo_tui.ui.screens.reading import HelpLines
+from grpo_tui.ui.screens.reading import HelpScreen
 from grpo_tui.ui.screens.tokens import TokenList
 from tests.ui.conftest import app_on, opened
 from tests.ui.recorded_run import RecordedRun
@@ -264,7 +264,7 @@ def test_every_action_is_in_the_palette_under_a_title_of_its_own(pane: str) -> N
 
 
 def test_the_help_lists_the_keys_of_a_pane_by_group_the_frequent_ones_first() -> None:
-    lines = ["".join(span.text for span in line).split() for line in HelpLines("train").lines(100)]
+    lines = ["".join(span.text for span in line).split() for line in HelpScreen("train").lines(100)]
     first = [words[0] for words in lines if words]
     steer, show = first.index("steer"), first.index("show")
     assert first[steer + 1] == "P"

@@ -22,7 +22,7 @@ from grpo_tui.ui.kit.reading import DialogTitle
 from grpo_tui.ui.kit.table import CursorList, heading
 from grpo_tui.ui.paint import Line, Span, width_of
 from grpo_tui.ui.panes import PANES
-from grpo_tui.ui.screens.reading import HelpLines
+from grpo_tui.ui.screens.reading import HelpScreen
 from grpo_tui.ui.widgets.bars import Footer, Header
 from grpo_tui.ui.widgets.card_table import CardTable, _functions, card_columns
 from grpo_tui.ui.widgets.group_table import GroupTable
@@ -68,7 +68,7 @@ def test_a_dialog_names_its_keys_whatever_its_title() -> None:
 
 
 def test_the_help_writes_each_key_alone() -> None:
-    lines = [words(line) for line in HelpLines("train").lines(100)]
+    lines = [words(line) for line in HelpScreen("train").lines(100)]
     for action in ACTIONS:
         if action.key:
             found = [line for line in lines if line[9:].startswith(action.help[:60])]
@@ -78,7 +78,7 @@ def test_the_help_writes_each_key_alone() -> None:
 
 @pytest.mark.parametrize("first", ["train", "chart", "runs", "config"])
 def test_the_help_begins_with_the_pane_then_what_is_everywhere_then_the_words(first: str) -> None:
-    lines = [words(line) for line in HelpLines(first).lines(100)]
+    lines = [words(line) for line in HelpScreen(first).lines(100)]
     titles = [line for line in lines if line.startswith("─ ")]
     everywhere = next(n for n, line in enumerate(titles) if "everywhere" in line)
     assert "terms" in titles[everywhere + 1]

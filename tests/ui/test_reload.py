@@ -9,7 +9,7 @@ import pytest
 from grpo_tui.core import records as r
 from grpo_tui.rewards.scoring import config_of_functions
 from grpo_tui.store.spec import RunSpec
-from grpo_tui.ui.screens.reload import ReloadLines, ReloadScreen
+from grpo_tui.ui.screens.reload import ReloadScreen
 from grpo_tui.ui.screens.train import TrainScreen
 from tests.ui.conftest import app_on, opened, sent, shown, until
 from tests.ui.recorded_run import FUNCTIONS, RecordedRun
@@ -49,7 +49,7 @@ async def test_what_was_checked_is_shown_and_loaded_after_a_yes(run: RecordedRun
         await until(pilot, lambda: "checking contract, cases, probes and recorded groups" in shown(app))
         await pilot.press("y")
         assert app.screen is screen, "nothing has been checked yet"
-        checked = screen.query_one(ReloadLines)
+        checked = screen
         await until(pilot, lambda: checked.found is not None or bool(checked.trouble))
         assert checked.passed, checked.trouble or checked.found
         await until(pilot, lambda: "+++ rewards.py (edited)" in shown(app))
@@ -64,7 +64,8 @@ async def test_what_was_checked_is_shown_and_loaded_after_a_yes(run: RecordedRun
         file.write_text("def correctness(\n")
         await pilot.press("L")
         await until(pilot, lambda: isinstance(app.screen, ReloadScreen))
-        checked = app.screen.query_one(ReloadLines)
+        assert isinstance(app.screen, ReloadScreen)
+        checked = app.screen
         await until(pilot, lambda: checked.found is not None or bool(checked.trouble))
         await until(pilot, lambda: "Not loaded. Fix the files and press L again" in shown(app))
         assert "rewards.py:1" in shown(app)

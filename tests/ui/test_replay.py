@@ -17,7 +17,7 @@ from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.replaying import ReplayPoller
 from grpo_tui.ui.requests import ConfigRequest
 from grpo_tui.ui.screens.generations import GenerationsScreen
-from grpo_tui.ui.screens.reading import HelpLines
+from grpo_tui.ui.screens.reading import HelpScreen
 from grpo_tui.ui.screens.train import LOADING, TrainScreen
 from tests.ui.acts import Acts
 from tests.ui.conftest import app_on, shown, until
@@ -176,7 +176,7 @@ def test_what_looks_is_not_refused() -> None:
         "app_palette",
         "app_suspend",
     }
-    lines = ["".join(span.text for span in line) for line in HelpLines("train").lines(100)]
+    lines = ["".join(span.text for span in line) for line in HelpScreen("train").lines(100)]
     assert any("Save a checkpoint after" in line for line in lines)
 
 

@@ -308,7 +308,7 @@ async def test_every_action_of_the_pane(file: Path, tmp_path: Path, monkeypatch:
         await act("rewards.score", lambda: screen.scored is not kept)
         await scored(pilot)
         await act("rewards.probe", lambda: isinstance(app.screen, ProbesScreen))
-        lines = app.screen.query_one("#probe-lines")
+        lines = app.screen.query_one("#probes-lines")
         await pilot.resize_terminal(80, 6)
         await until(pilot, lambda: lines.max_scroll_y > 0)
         await act("probes.down", lambda: lines.scroll_offset.y == 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grpo_tui.ui.actions import ACTIONS
 from grpo_tui.ui.paint import Line
-from grpo_tui.ui.screens.reading import HelpLines, WholeText
+from grpo_tui.ui.screens.reading import HelpScreen, TextScreen
 
 LONG = "    Whether the device is used, which [b]no[/b] \x1b[31mword of this sentence says in so many words."
 
@@ -15,7 +15,7 @@ def rows(lines: list[Line]) -> list[str]:
 
 def test_prose_breaks_between_words_and_keeps_its_indent_and_its_columns() -> None:
     table = "a   b   c"
-    found = rows(WholeText(f"{LONG}\n\n{table}", prose=True).lines(40))
+    found = rows(TextScreen("", f"{LONG}\n\n{table}", prose=True).lines(40))
     assert max(map(len, found)) <= 40
     assert found[-1] == f" {table}"
     assert all(row.startswith("     ") for row in found[:-2])
@@ -23,12 +23,12 @@ def test_prose_breaks_between_words_and_keeps_its_indent_and_its_columns() -> No
 
 
 def test_what_a_model_wrote_breaks_at_any_character() -> None:
-    found = rows(WholeText(LONG, prose=False).lines(40))
+    found = rows(TextScreen("", LONG, prose=False).lines(40))
     assert "".join(row[1:] for row in found) == LONG.replace("\x1b", "␛")
 
 
 def test_the_help_says_every_sentence_whole_in_a_narrow_dialog() -> None:
-    found = rows(HelpLines("config").lines(72))
+    found = rows(HelpScreen("config").lines(72))
     assert max(map(len, found)) <= 72
     said = " ".join(" ".join(found).split())
     for action in ACTIONS:

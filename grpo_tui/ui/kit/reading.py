@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from rich.cells import cell_len
@@ -34,59 +35,74 @@ class DialogTitle(LinePane):
         return [ruled([[Span(title, "title")]], width, [Span(self._keys, "dim")])]
 
 
-class ReadingScreen(LeftOnce, ModalScreen[Any], Shell):
-    """Lines to read in a dialog over the pane.
+class ReadingLines(LineScroll):
+    """The lines of a screen."""
 
-    `keys` are key hints at the right of the title, `shape` is a CSS class that sets the dialog's size.
-    """
+    def __init__(self, make: Callable[[int], Sequence[Line]], *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._make = make
+
+    def get_content_height(self, container: object, viewport: object, width: int) -> int:
+        return len(self.lines(width))
+
+    def lines(self, width: int) -> Sequence[Line]:
+        return self._make(width)
+
+
+class Reads(LeftOnce, Shell):
+    """Mixin of a screen that shows `lines`."""
+
+    body: ReadingLines
+
+    def lines(self, width: int) -> Sequence[Line]:
+        """Return all lines. `body.changed` shows those that differ from the last ones."""
+        raise NotImplementedError
+
+    def on_mount(self) -> None:
+        self.body.focus()
+
+    def action_close(self) -> None:
+        self.dismiss(None)
+
+    def action_scroll(self, by: int) -> None:
+        self.body.scroll_relative(y=by, animate=False)
+
+
+class ReadingScreen(Reads, ModalScreen[Any]):
+    """Lines to read in a dialog over the pane. `keys` are key hints at the right of the title."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         SUSPEND, ("escape", "close", "close"), ("q", "close", "close"),
         ("j", "scroll(1)", "down"), ("k", "scroll(-1)", "up"),
     ]  # fmt: skip
+    SHAPE: ClassVar[str] = "dialog -large"
+    """CSS classes that set the size of the dialog."""
 
-    def __init__(
-        self, title: str, lines: LineScroll, keys: str = "j k scroll   esc back", shape: str = "-large"
-    ) -> None:
+    def __init__(self, title: str, keys: str = "j k scroll   esc back") -> None:
         super().__init__()
-        self._title, self._lines, self._keys, self._shape = title, lines, keys, shape
+        self._title, self._keys, self.body = title, keys, ReadingLines(self.lines)
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes=f"dialog {self._shape}"):
+        with Vertical(classes=self.SHAPE):
             yield DialogTitle(self._title, self._keys)
-            yield self._lines
-
-    def on_mount(self) -> None:
-        self._lines.focus()
-
-    def action_close(self) -> None:
-        self.dismiss(None)
-
-    def action_scroll(self, by: int) -> None:
-        self._lines.scroll_relative(y=by, animate=False)
+            yield self.body
 
 
-class FullReadingScreen(LeftOnce, Screen[None], Shell):
-    """Lines to read over the whole screen, opened from pane `over`. `PANE` is its own in the action table."""
+class FullReadingScreen(Reads, Screen[None]):
+    """Lines to read over the whole screen, opened from pane `OVER`. `PANE` is its own in the action table."""
 
     PANE: ClassVar[str]
+    OVER: ClassVar[str]
 
-    def __init__(self, over: str, lines: LineScroll) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._over, self._lines = over, lines
+        self.body = ReadingLines(self.lines, id=f"{self.PANE}-lines")
 
     def compose(self) -> ComposeResult:
-        yield Header(self._over)
-        yield self._lines
+        yield Header(self.OVER)
+        yield self.body
         yield Footer(self.PANE)
 
     def on_mount(self) -> None:
         self.query_one(Header).show(self.shell.view)
         self.query_one(Footer).show(self.shell.view)
-        self._lines.focus()
-
-    def action_close(self) -> None:
-        self.dismiss(None)
-
-    def action_scroll(self, by: int) -> None:
-        self._lines.scroll_relative(y=by, animate=False)

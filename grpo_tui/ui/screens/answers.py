@@ -11,7 +11,7 @@ from grpo_tui.core.text import safe
 from grpo_tui.present.formatting import plural
 from grpo_tui.present.reading import laid_out, word_diff
 from grpo_tui.ui.kit.reading import ReadingScreen
-from grpo_tui.ui.paint import Line, LineScroll, Span, ruled, width_of
+from grpo_tui.ui.paint import Line, Span, ruled, width_of
 
 if TYPE_CHECKING:
     from grpo_tui.present.results_view import Answer, Comparison, PromptPair
@@ -19,28 +19,6 @@ if TYPE_CHECKING:
 Spans = list[tuple[str, str]]
 SIDE_BY_SIDE = 80
 """From this width the answers are shown side by side."""
-
-
-class AnswerLines(LineScroll):
-    """The prompt, then both models' distinct answers in pairs."""
-
-    def __init__(self, pair: PromptPair, names: tuple[str, str]) -> None:
-        super().__init__()
-        self._pair, self._names = pair, names
-
-    def lines(self, width: int) -> list[Line]:
-        pair = self._pair
-        lines: list[Line] = [painted(row) for row in laid_out([(pair.prompt, "text")], max(10, width - 2))]
-        beside = width >= SIDE_BY_SIDE
-        room = (width - 2) // 2 if beside else width
-        for base, policy in zip_longest(pair.base, pair.policy):
-            sides = zip(self._names, (base, policy), _marked(base, policy), strict=True)
-            left, right = (_column(*side, room) for side in sides)
-            if beside:
-                lines += [joined(a, b, room) for a, b in zip_longest(left, right, fillvalue=())]
-            else:
-                lines += [*left, *right]
-        return lines
 
 
 def _column(name: str, one: Answer | None, text: Spans, width: int) -> list[Line]:
@@ -87,9 +65,23 @@ class AnswersScreen(ReadingScreen):
     BINDINGS: ClassVar[list[BindingType]] = [("enter", "close", "close"), ("y", "copy", "copy")]
 
     def __init__(self, pair: PromptPair, comparison: Comparison) -> None:
-        title = f"row {pair.number:,}: {pair.words}"
-        super().__init__(title, AnswerLines(pair, comparison.names), "y copy   j k scroll   esc back")
+        super().__init__(f"row {pair.number:,}: {pair.words}", "y copy   j k scroll   esc back")
         self._pair, self._names = pair, comparison.names
+
+    def lines(self, width: int) -> list[Line]:
+        """Return the prompt, then both models' distinct answers in pairs."""
+        pair = self._pair
+        lines: list[Line] = [painted(row) for row in laid_out([(pair.prompt, "text")], max(10, width - 2))]
+        beside = width >= SIDE_BY_SIDE
+        room = (width - 2) // 2 if beside else width
+        for base, policy in zip_longest(pair.base, pair.policy):
+            sides = zip(self._names, (base, policy), _marked(base, policy), strict=True)
+            left, right = (_column(*side, room) for side in sides)
+            if beside:
+                lines += [joined(a, b, room) for a, b in zip_longest(left, right, fillvalue=())]
+            else:
+                lines += [*left, *right]
+        return lines
 
     def action_copy(self) -> None:
         parts = [("prompt", self._pair.prompt)]

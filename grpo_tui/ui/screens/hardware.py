@@ -10,7 +10,7 @@ from grpo_tui.present.glyphs import spark
 from grpo_tui.present.train_view import TrainView
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.kit.reading import FullReadingScreen
-from grpo_tui.ui.paint import Line, LineScroll, Span, pad, ruled, width_of
+from grpo_tui.ui.paint import Line, Span, pad, ruled, width_of
 from grpo_tui.ui.widgets.bars import Footer, Header
 from grpo_tui.ui.widgets.summary import doing
 
@@ -26,31 +26,6 @@ BARS = (4, 30)
 LABEL = 6
 LATE_S = 5.0
 """A sample older than this shows its age."""
-
-
-class HardwareList(LineScroll):
-    """The whole machine, scrollable."""
-
-    _view: TrainView | None = None
-
-    def show(self, view: TrainView | None) -> None:
-        self._view = view
-        self.changed()
-
-    def lines(self, width: int) -> list[Line]:
-        view = self._view
-        if view is None:
-            return [_empty("Opening the run …")]
-        hardware = view.hardware
-        if hardware is None:
-            return [ruled([[Span("machine", "title")]], width), *_nobody_samples(view), *_ranks(view, width)]
-        return [
-            *_gpus(hardware, width),
-            *_notices(hardware),
-            *_machine(hardware, width),
-            *_processes(hardware, width),
-            *_ranks(view, width),
-        ]
 
 
 def _nobody_samples(view: TrainView) -> list[Line]:
@@ -236,17 +211,27 @@ class HardwareScreen(FullReadingScreen):
     """The machine of the open run."""
 
     BINDINGS = bindings("hardware")
-    PANE = "hardware"
-
-    def __init__(self) -> None:
-        self._machine = HardwareList(id="hardware")
-        super().__init__("train", self._machine)
+    PANE, OVER = "hardware", "train"
 
     def on_mount(self) -> None:
         self.shell.view_signal.subscribe(self, self._on_view)
-        self._machine.show(self.shell.view)
 
     def _on_view(self, view: TrainView | None) -> None:
         self.query_one(Header).show(view)
         self.query_one(Footer).show(view)
-        self._machine.show(view)
+        self.body.changed()
+
+    def lines(self, width: int) -> list[Line]:
+        view = self.shell.view
+        if view is None:
+            return [_empty("Opening the run …")]
+        hardware = view.hardware
+        if hardware is None:
+            return [ruled([[Span("machine", "title")]], width), *_nobody_samples(view), *_ranks(view, width)]
+        return [
+            *_gpus(hardware, width),
+            *_notices(hardware),
+            *_machine(hardware, width),
+            *_processes(hardware, width),
+            *_ranks(view, width),
+        ]

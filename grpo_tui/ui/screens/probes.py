@@ -8,7 +8,7 @@ from grpo_tui.present.rewards_view import fitted
 from grpo_tui.rewards.probes import TOTAL, ProbeReport, looks_at
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.kit.reading import FullReadingScreen
-from grpo_tui.ui.paint import Line, LineScroll, Span, pad, ruled, wrapped
+from grpo_tui.ui.paint import Line, Span, pad, ruled, wrapped
 
 HEADINGS = {"fooled": "accepts what it should reject", "unfair": "rejects what it should accept"}
 KIND_W = 28
@@ -26,15 +26,23 @@ def probed_word(report: ProbeReport) -> str:
     return f"⚠ probes: {told}" if told else "✓ probes"
 
 
-class ProbeLines(LineScroll):
-    """Each function with the kinds of probe that show a fault, and an example of each."""
+class ProbesScreen(FullReadingScreen):
+    """Results of the probes."""
+
+    BINDINGS = bindings("probes")
+    PANE, OVER = "probes", "rewards"
 
     def __init__(self, report: ProbeReport) -> None:
-        super().__init__(id="probe-lines")
-        self._report = report
-        self.whole = False
+        super().__init__()
+        self._report, self._whole = report, False
+
+    def action_probes_whole(self) -> None:
+        self._whole = not self._whole
+        self.body.changed()
+        self.body.refresh()
 
     def lines(self, width: int) -> list[Line]:
+        """Return each function with the kinds of probe that show a fault, and an example of each."""
         report = self._report
         where = "made-up questions" if report.made_up else "rows of the dataset"
         what = f" {report.probes} completions for {report.rows} {where}: attacks, and respelled right answers"
@@ -81,22 +89,6 @@ class ProbeLines(LineScroll):
                     ]
                 )
                 room = max(10, width - 8)
-                rows = wrapped(example.text, room) if self.whole else [fitted(one_line(example.text), room)]
+                rows = wrapped(example.text, room) if self._whole else [fitted(one_line(example.text), room)]
                 lines += [[Span("      " + row)] for row in rows]
         return lines
-
-
-class ProbesScreen(FullReadingScreen):
-    """Results of the probes."""
-
-    BINDINGS = bindings("probes")
-    PANE = "probes"
-
-    def __init__(self, report: ProbeReport) -> None:
-        self._probes = ProbeLines(report)
-        super().__init__("rewards", self._probes)
-
-    def action_probes_whole(self) -> None:
-        self._probes.whole = not self._probes.whole
-        self._probes.changed()
-        self._probes.refresh()

@@ -17,26 +17,11 @@ from grpo_tui.present.events import sampled_texts
 from grpo_tui.present.formatting import plural
 from grpo_tui.ui.actions import ACTIONS, Action
 from grpo_tui.ui.kit.reading import ReadingScreen
-from grpo_tui.ui.paint import Line, LineScroll, Span, pad, ruled, wrapped
+from grpo_tui.ui.paint import Line, Span, pad, ruled, wrapped
 from grpo_tui.ui.panes import PANES
 
 if TYPE_CHECKING:
     from grpo_tui.present.config_compare import Compared
-
-
-class WholeText(LineScroll):
-    """The rows of a text."""
-
-    def __init__(self, text: str, *, prose: bool) -> None:
-        super().__init__()
-        self._text, self._prose = text, prose
-
-    def lines(self, width: int) -> list[Line]:
-        """Wrap prose between words and anything else at any character, so that nothing changes."""
-        room = max(2, width - 2)
-        if not self._prose:
-            return [[Span(" " + row)] for row in wrapped(self._text, room)]
-        return [[Span(" " + row)] for line in safe(self._text).split("\n") for row in _by_words(line, room)]
 
 
 def _by_words(line: str, room: int) -> list[str]:
@@ -53,27 +38,18 @@ class TextScreen(ReadingScreen):
     BINDINGS: ClassVar[list[BindingType]] = [("enter", "close", "close"), ("y", "copy", "copy")]
 
     def __init__(self, title: str, text: str, *, prose: bool = False) -> None:
-        super().__init__(title, WholeText(text, prose=prose), "y copy   esc back")
-        self._text = text
+        super().__init__(title, "y copy   esc back")
+        self._text, self._prose = text, prose
+
+    def lines(self, width: int) -> list[Line]:
+        """Wrap prose between words and anything else at any character, so that nothing changes."""
+        room = max(2, width - 2)
+        if not self._prose:
+            return [[Span(" " + row)] for row in wrapped(self._text, room)]
+        return [[Span(" " + row)] for line in safe(self._text).split("\n") for row in _by_words(line, room)]
 
     def action_copy(self) -> None:
         self.shell.copy(self._title, self._text)
-
-
-class TextLines(LineScroll):
-    """Several texts, each wrapped under a heading."""
-
-    def __init__(self, parts: list[tuple[str, str]]) -> None:
-        super().__init__()
-        self._parts = parts
-
-    def lines(self, width: int) -> list[Line]:
-        lines: list[Line] = []
-        room = max(10, width - 3)
-        for title, text in self._parts:
-            lines.append(ruled([[Span(title, "dim")]], width))
-            lines += [[Span("  " + row)] for row in wrapped(text, room)]
-        return lines
 
 
 class SampleResult(ReadingScreen):
@@ -87,11 +63,19 @@ class SampleResult(ReadingScreen):
         shown = result.get("rendered") or result.get("prompt", "")
         before = result.get("before")
         title = f"prompt, after {before} of training" if isinstance(before, str) and before else "prompt"
-        parts = [(title, shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False))]
-        parts += [
+        prompt = shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)
+        self._parts = [(title, prompt)]
+        self._parts += [
             (f"completion {i + 1} of {len(texts)}{_length(result, i)}", text) for i, text in enumerate(texts)
         ]
-        super().__init__(f"sampled at step {outcome.step:,}", TextLines(parts), "esc back")
+        super().__init__(f"sampled at step {outcome.step:,}", "esc back")
+
+    def lines(self, width: int) -> list[Line]:
+        lines: list[Line] = []
+        for title, text in self._parts:
+            lines.append(ruled([[Span(title, "dim")]], width))
+            lines += [[Span("  " + row)] for row in wrapped(text, max(10, width - 3))]
+        return lines
 
 
 def _length(result: Mapping[str, Any], index: int) -> str:
@@ -106,11 +90,13 @@ def _length(result: Mapping[str, Any], index: int) -> str:
 ROLES = {"+": "good", "-": "bad", " ": "dim", "@": "rule"}
 
 
-class DiffLines(LineScroll):
-    """A diff, wrapped."""
+class DiffScreen(ReadingScreen):
+    """Two configs compared."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [("enter", "close", "close"), ("d", "close", "close")]
 
     def __init__(self, compared: Compared) -> None:
-        super().__init__()
+        super().__init__("differences")
         self._compared = compared
 
     def lines(self, width: int) -> list[Line]:
@@ -130,15 +116,6 @@ class DiffLines(LineScroll):
             for number, row in enumerate(wrapped(text, max(8, width - 4))):
                 lines.append([Span(f" {sign if number == 0 else ' '} ", ROLES[sign]), Span(row, ROLES[sign])])
         return lines
-
-
-class DiffScreen(ReadingScreen):
-    """Two configs compared."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [("enter", "close", "close"), ("d", "close", "close")]
-
-    def __init__(self, compared: Compared) -> None:
-        super().__init__("differences", DiffLines(compared))
 
 
 OVER_PANES = {
@@ -191,11 +168,16 @@ MOVING = (
 """Keys that lists and long texts have everywhere, in addition to the action table."""
 
 
-class HelpLines(LineScroll):
-    """The whole help, scrollable."""
+class HelpScreen(ReadingScreen):
+    """Keys and terms. The pane `first`, named as in the action table, is listed first.
 
-    def __init__(self, first: str, *, acting: bool = True) -> None:
-        super().__init__()
+    Without `acting`, actions that change something are left out.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [("question_mark", "close", "close")]
+
+    def __init__(self, first: str = "train", *, acting: bool = True) -> None:
+        super().__init__("help")
         self._first, self._acting = first, acting
 
     def lines(self, width: int) -> list[Line]:
@@ -251,18 +233,6 @@ def _wrapped(word: str, meaning: str, room: int) -> list[Line]:
     return [[Span(" " + pad(word if i == 0 else "", 16), "strong"), Span(row)] for i, row in enumerate(rows)]
 
 
-class HelpScreen(ReadingScreen):
-    """Keys and terms. The pane `first`, named as in the action table, is listed first.
-
-    Without `acting`, actions that change something are left out.
-    """
-
-    BINDINGS: ClassVar[list[BindingType]] = [("question_mark", "close", "close")]
-
-    def __init__(self, first: str = "train", *, acting: bool = True) -> None:
-        super().__init__("help", HelpLines(first, acting=acting))
-
-
 DRAWN = (
     "The line is a bias-corrected exponential moving average, as f chooses: with a = 2 / (N + 1) over N "
     "values, s becomes (1 - a) s + a x, divided by 1 - (1 - a)^n after n values. The faint band holds the "
@@ -270,15 +240,19 @@ DRAWN = (
 )
 
 
-class MeaningLines(LineScroll):
-    """The explanation of a metric, wrapped."""
+class MeaningScreen(ReadingScreen):
+    """What a metric means."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("enter", "close", "close"),
+        ("question_mark", "help", "all keys"),
+    ]
+
+    SHAPE = "dialog -meaning"
 
     def __init__(self, key: str) -> None:
-        super().__init__()
+        super().__init__(one_line(describe(key).title, 40), "? all keys   esc back")
         self._key = key
-
-    def get_content_height(self, container: object, viewport: object, width: int) -> int:
-        return len(self.lines(width))
 
     def lines(self, width: int) -> list[Line]:
         metric = describe(self._key)
@@ -291,19 +265,6 @@ class MeaningLines(LineScroll):
             role = "key" if text == one_line(self._key, 200) else "text"
             lines += [[Span(f"   {row}", role)] for row in words_wrapped(safe(text), max(10, width - 5))]
         return lines
-
-
-class MeaningScreen(ReadingScreen):
-    """What a metric means."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        ("enter", "close", "close"),
-        ("question_mark", "help", "all keys"),
-    ]
-
-    def __init__(self, key: str) -> None:
-        title = one_line(describe(key).title, 40)
-        super().__init__(title, MeaningLines(key), "? all keys   esc back", "-meaning")
 
     def action_help(self) -> None:
         """Replace this screen with the general help."""

@@ -12,7 +12,7 @@ from grpo_tui.core.exchange import rebuilt
 from grpo_tui.core.text import one_line, wrapped
 from grpo_tui.present.formatting import duration
 from grpo_tui.ui.kit.reading import ReadingScreen
-from grpo_tui.ui.paint import Line, LineScroll, Span
+from grpo_tui.ui.paint import Line, Span
 
 if TYPE_CHECKING:
     from grpo_tui.rewards.reload_check import ReloadCheck
@@ -21,12 +21,17 @@ if TYPE_CHECKING:
 LOOK_S = 0.5
 
 
-class ReloadLines(LineScroll):
-    """How long the check has taken, then what it found."""
+class ReloadScreen(ReadingScreen):
+    """What the check found. Returns the arguments of the command `reload` after a yes."""
 
-    def __init__(self) -> None:
-        super().__init__(id="reload-lines")
-        self.since = time.monotonic()
+    BINDINGS: ClassVar[list[BindingType]] = [("y", "yes", "yes")]
+
+    def __init__(self, root: Path) -> None:
+        from grpo_tui.ui.starting import Child
+
+        super().__init__("reload the rewards", "y reload   j k scroll   esc back")
+        self._child = Child(["reload", str(root), "--check", "--json"], ())
+        self._since = time.monotonic()
         self.trouble = ""
         self.found: ReloadCheck | None = None
 
@@ -36,8 +41,9 @@ class ReloadLines(LineScroll):
         return self.found is not None and not (self.found.broken or self.found.failed)
 
     def lines(self, width: int) -> list[Line]:
+        """Return how long the check has taken, then what it found."""
         if self.found is None and not self.trouble:
-            waited = duration(time.monotonic() - self.since)
+            waited = duration(time.monotonic() - self._since)
             what = "checking contract, cases, probes and recorded groups"
             return [[Span(f"  ◌ {one_line(what, max(20, width - 12))}, {waited}", "attention")]]
         if self.found is None:
@@ -54,19 +60,6 @@ class ReloadLines(LineScroll):
         rows = wrapped(end, max(20, width - 4))
         return [*lines, [], *([Span(f"  {row}", "strong")] for row in rows)]
 
-
-class ReloadScreen(ReadingScreen):
-    """What the check found. Returns the arguments of the command `reload` after a yes."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [("y", "yes", "yes")]
-
-    def __init__(self, root: Path) -> None:
-        from grpo_tui.ui.starting import Child
-
-        self._checked = ReloadLines()
-        super().__init__("reload the rewards", self._checked, "y reload   j k scroll   esc back")
-        self._child = Child(["reload", str(root), "--check", "--json"], ())
-
     def on_mount(self) -> None:
         self.set_interval(LOOK_S, self._look)
         self.in_thread("reload", self._child.run, self._take)
@@ -75,8 +68,8 @@ class ReloadScreen(ReadingScreen):
         self._child.cancel()
 
     def _look(self) -> None:
-        if self._checked.found is None and not self._checked.trouble:
-            self._checked.changed()
+        if self.found is None and not self.trouble:
+            self.body.changed()
 
     def _take(self, ended: Ended) -> None:
         """Show what the check found, which ran in a process of its own."""
@@ -84,12 +77,10 @@ class ReloadScreen(ReadingScreen):
         from grpo_tui.ui.starting import read_object
 
         body = read_object(ended.printed)
-        self._checked.found = rebuilt(ReloadCheck, body) if body is not None else None
-        self._checked.trouble = (
-            "" if body is not None else ended.trouble or "the check ended without a result"
-        )
-        self._checked.changed()
+        self.found = rebuilt(ReloadCheck, body) if body is not None else None
+        self.trouble = "" if body is not None else ended.trouble or "the check ended without a result"
+        self.body.changed()
 
     def action_yes(self) -> None:
-        if self._checked.passed and self._checked.found is not None:
-            self.dismiss(self._checked.found.arguments())
+        if self.passed and self.found is not None:
+            self.dismiss(self.found.arguments())

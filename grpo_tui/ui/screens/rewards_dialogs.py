@@ -18,7 +18,7 @@ from grpo_tui.rewards.sample_sources import Origin
 from grpo_tui.store.query import QueryError, read_query
 from grpo_tui.ui.kit.reading import ReadingScreen
 from grpo_tui.ui.kit.table import CursorList
-from grpo_tui.ui.paint import Line, LineScroll, Span
+from grpo_tui.ui.paint import Line, Span
 from grpo_tui.ui.screens.dialogs import Choice, Choices, Dialog, DialogText, FieldDialog
 
 if TYPE_CHECKING:
@@ -173,15 +173,24 @@ def _free_name() -> str:
     return name
 
 
-class NextLines(LineScroll):
-    """The next reward and why, its source, and its lines in the config."""
+class NextRewardScreen(ReadingScreen):
+    """The next reward to add, or what to fix first."""
 
-    def __init__(self, seen: Growth, section: str) -> None:
-        super().__init__()
-        self._seen, self._section = seen, section
+    BINDINGS: ClassVar[list[BindingType]] = [("enter", "add", "add"), ("y", "copy", "copy")]
+
+    def __init__(self, seen: Growth, section: str, config: Path | None) -> None:
+        stage = seen.advice.stage
+        title, keys = "the next reward", "esc back"
+        if stage is not None:
+            also = f" and {one_line(config.name, 24)}" if config is not None else ""
+            title = f"next: {stage.name}"
+            keys = f"enter add to {one_line(seen.file.name, 24)}{also}   y copy   esc back"
+        super().__init__(title, keys)
+        self._advice, self._section = seen.advice, section
 
     def lines(self, width: int) -> list[Line]:
-        advice = self._seen.advice
+        """Return the next reward and why, its source, and its lines in the config."""
+        advice = self._advice
         lines: list[Line] = [
             [Span(f" {row}", "strong")] for row in wrapped(_sentence(advice.says), max(10, width - 2))
         ]
@@ -196,24 +205,8 @@ class NextLines(LineScroll):
             lines += [[Span(f"   {row}")] for row in self._section.rstrip("\n").split("\n")]
         return lines
 
-
-class NextRewardScreen(ReadingScreen):
-    """The next reward to add, or what to fix first."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [("enter", "add", "add"), ("y", "copy", "copy")]
-
-    def __init__(self, seen: Growth, section: str, config: Path | None) -> None:
-        stage = seen.advice.stage
-        title, keys = "the next reward", "esc back"
-        if stage is not None:
-            also = f" and {one_line(config.name, 24)}" if config is not None else ""
-            title = f"next: {stage.name}"
-            keys = f"enter add to {one_line(seen.file.name, 24)}{also}   y copy   esc back"
-        super().__init__(title, NextLines(seen, section), keys)
-        self._stage, self._section = stage, section
-
     def action_add(self) -> None:
-        self.dismiss(self._stage is not None)
+        self.dismiss(self._advice.stage is not None)
 
     def action_copy(self) -> None:
         if self._section:

@@ -19,7 +19,7 @@ from grpo_tui.present.formatting import plural, setting
 from grpo_tui.present.run_findings import PAGE, RunFinding, to_write
 from grpo_tui.ui.kit.reading import ReadingScreen
 from grpo_tui.ui.kit.table import Column, CursorList, Table
-from grpo_tui.ui.paint import Line, LineScroll, Span, ruled
+from grpo_tui.ui.paint import Line, Span, ruled
 from grpo_tui.ui.screens.dialogs import Dialog, DialogText, YesNo
 
 SIGNS = {"error": ("✗", "bad"), "warning": ("⚠", "attention"), "info": ("●", "dim")}
@@ -71,42 +71,6 @@ class RunFindingsScreen(Dialog[tuple[str, RunFinding]]):
         self.ask(screen, lambda what: self.dismiss((what, one)))
 
 
-class RunFindingLines(LineScroll):
-    """The finding, its remedies, config lines, and the meaning of the rule."""
-
-    def __init__(self, one: RunFinding, run: str, *, live: bool | None) -> None:
-        super().__init__()
-        self._one, self._run, self._live = one, run, live
-
-    def lines(self, width: int) -> list[Line]:
-        one, room = self._one, max(10, width - 5)
-        sign, role, _ = _sign(one)
-        lines: list[Line] = [[Span(f" {sign} ", role), Span(one.steps, "strong")]]
-        lines += _paragraph(one.finding.message, room)
-        lines.append(ruled([[Span("what to do", "title")]], width))
-        for remedy in one.finding.remedies:
-            applies = self._live and remedy is one.change
-            head = Span(" = ", "key", "screen.set") if applies else Span(" ▸ ", "accent")
-            rows = words_wrapped(one_line(remedy.text), room)
-            lines += [[head if n == 0 else Span("   "), Span(row)] for n, row in enumerate(rows)]
-        lines += self._next_run(width)
-        if one.meaning:
-            lines.append(ruled([[Span("what it means", "title")]], width))
-            lines += _paragraph(one.meaning, room)
-        return [*lines, [Span(f"   {PAGE}, {one.finding.id}", "dim")]]
-
-    def _next_run(self, width: int) -> list[Line]:
-        """Return lines for the config of the next run, and options for a resume."""
-        lines: list[Line] = []
-        for title, wanted in (("in the config of the next run", "config"), ("to resume", "resume")):
-            written = [text for where, text in to_write(self._one.finding) if where == wanted]
-            if written:
-                lines.append(ruled([[Span(title, "title")]], width))
-            run = f"grpo-tui train {self._run} " if wanted == "resume" else ""
-            lines += [[Span(f"   {run}{one_line(text)}", "strong")] for text in written]
-        return lines
-
-
 def _paragraph(text: str, room: int) -> list[Line]:
     return [[Span("   "), Span(row)] for row in words_wrapped(one_line(text), room)]
 
@@ -139,8 +103,37 @@ class RunFindingScreen(ReadingScreen):
         applies = "   = apply" if live and one.change is not None else "   = write" if one.settings else ""
         applies = "" if live is None else applies
         keys = f"enter chart   o completions{applies}   esc back"
-        super().__init__(one.finding.id, RunFindingLines(one, run, live=live), keys)
-        self._one, self._live = one, live
+        super().__init__(one.finding.id, keys)
+        self._one, self._run, self._live = one, run, live
+
+    def lines(self, width: int) -> list[Line]:
+        """Return the finding, its remedies, config lines, and the meaning of the rule."""
+        one, room = self._one, max(10, width - 5)
+        sign, role, _ = _sign(one)
+        lines: list[Line] = [[Span(f" {sign} ", role), Span(one.steps, "strong")]]
+        lines += _paragraph(one.finding.message, room)
+        lines.append(ruled([[Span("what to do", "title")]], width))
+        for remedy in one.finding.remedies:
+            applies = self._live and remedy is one.change
+            head = Span(" = ", "key", "screen.set") if applies else Span(" ▸ ", "accent")
+            rows = words_wrapped(one_line(remedy.text), room)
+            lines += [[head if n == 0 else Span("   "), Span(row)] for n, row in enumerate(rows)]
+        lines += self._next_run(width)
+        if one.meaning:
+            lines.append(ruled([[Span("what it means", "title")]], width))
+            lines += _paragraph(one.meaning, room)
+        return [*lines, [Span(f"   {PAGE}, {one.finding.id}", "dim")]]
+
+    def _next_run(self, width: int) -> list[Line]:
+        """Return lines for the config of the next run, and options for a resume."""
+        lines: list[Line] = []
+        for title, wanted in (("in the config of the next run", "config"), ("to resume", "resume")):
+            written = [text for where, text in to_write(self._one.finding) if where == wanted]
+            if written:
+                lines.append(ruled([[Span(title, "title")]], width))
+            run = f"grpo-tui train {self._run} " if wanted == "resume" else ""
+            lines += [[Span(f"   {run}{one_line(text)}", "strong")] for text in written]
+        return lines
 
     def action_choose(self, what: str) -> None:
         self.dismiss(what)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
 from textual.containers import Container, Vertical
-from textual.message import Message
 from textual.screen import Screen
 
 from grpo_tui.core.text import one_line
@@ -174,19 +173,6 @@ class TokensScreen(LeftOnce, Screen[None], Shell):
     BINDINGS = bindings("tokens")
     PANE = "tokens"
 
-    class Told(Message):
-        """Progress, error or result."""
-
-        def __init__(
-            self,
-            doing: str = "",
-            trouble: str = "",
-            scores: TokenScores | None = None,
-            known: Sequence[AskedPolicy] | None = None,
-        ) -> None:
-            super().__init__()
-            self.doing, self.trouble, self.scores, self.known = doing, trouble, scores, known
-
     def __init__(self, root: Path, group: int, step: int, index: int, count: int) -> None:
         super().__init__()
         self._root, self._group, self._step, self._index, self._count = root, group, step, index, count
@@ -217,7 +203,7 @@ class TokensScreen(LeftOnce, Screen[None], Shell):
         self.set_interval(LOOK_S, self._look)
         self._entitle()
         self._begin("looking for models to ask")
-        self.in_thread("tokens", self._find_policies)
+        self.in_thread("tokens", self._find_policies, self._take_policies)
 
     def on_unmount(self) -> None:
         self._left = True
@@ -246,7 +232,7 @@ class TokensScreen(LeftOnce, Screen[None], Shell):
 
     # -- in the worker thread --------------------------------------------------------------------
 
-    def _find_policies(self) -> None:
+    def _find_policies(self) -> Sequence[AskedPolicy] | str:
         from grpo_tui.rewards.generating import GenerateError
         from grpo_tui.rewards.token_asking import policies, run_config
         from grpo_tui.store.connection import RunDatabaseError
@@ -256,60 +242,69 @@ class TokensScreen(LeftOnce, Screen[None], Shell):
             if not known:
                 run_config(self._root)  # raises with the reason
         except (GenerateError, RunDatabaseError, OSError) as error:
-            self.post_message(self.Told(trouble=str(error)))
-            return
-        self.post_message(self.Told(known=known))
+            return str(error)
+        return known
 
-    def _ask(self, policy: AskedPolicy, index: int, base: bool) -> None:
+    def _score(self, policy: AskedPolicy, index: int, base: bool) -> TokenScores | str:
         from grpo_tui.rewards.consent import ConsentError
         from grpo_tui.rewards.generating import CancelledError, GenerateError
         from grpo_tui.rewards.token_asking import TokenAsker, completion_of
         from grpo_tui.store.connection import RunDatabaseError
 
-        told = self.Told()
+        found: TokenScores | str
         with self._working:
             if self._asker is None:
                 self._asker = TokenAsker(self._root, self._tell, self._cancel)
             try:
                 row = completion_of(self._root, self._group, index)
-                told = self.Told(scores=self._asker.ask(row, policy, base=base))
+                found = self._asker.ask(row, policy, base=base)
             except ConsentError as error:
-                told = self.Told(trouble=f"p asks again. {error}")
+                found = f"p asks again. {error}"
                 self.post_message(ConsentAsked(error.codes, self._start))
             except CancelledError:
-                told = self.Told(trouble="canceled. Press p to ask again")
+                found = "canceled. Press p to ask again"
             except (GenerateError, RunDatabaseError, LookupError, OSError) as error:
-                told = self.Told(trouble=str(error))
+                found = str(error)
         if self._left:
             with self._working:
                 self._close_asker()
-        self.post_message(told)
+        return found
 
     def _tell(self, what: str) -> None:
-        self.post_message(self.Told(what))
+        self.call_later(self._doing, what)
 
     # -- on the screen ---------------------------------------------------------------------------
 
-    def on_tokens_screen_told(self, message: Told) -> None:
+    def _doing(self, what: str) -> None:
         head = self.query_one(TokensHead)
-        if message.doing:
-            head.doing = message.doing
-            head.changed()
-            return
-        self._busy, head.doing, head.trouble = False, "", message.trouble
-        self._cancel.clear()
-        if message.known is not None:
-            self._known = tuple(message.known)
-            self.action_tokens_policy()
+        head.doing = what
+        head.changed()
+
+    def _take_policies(self, known: Sequence[AskedPolicy] | str) -> None:
+        self._end(known if isinstance(known, str) else "")
+        if isinstance(known, str):
+            self._show(None)
         else:
-            self._show(message.scores)
+            self._known = tuple(known)
+            self.action_tokens_policy()
+
+    def _take_scores(self, scores: TokenScores | str) -> None:
+        self._end(scores if isinstance(scores, str) else "")
+        self._show(None if isinstance(scores, str) else scores)
+
+    def _end(self, trouble: str) -> None:
+        head = self.query_one(TokensHead)
+        self._busy, head.doing, head.trouble = False, "", trouble
+        self._cancel.clear()
         head.changed(layout=True)
 
     def _show(self, scores: TokenScores | None) -> None:
         heat, heading, listed = (
             self.query_one(TokensHeat), self.query_one(TokensHeading), self.query_one(TokenList),
         )  # fmt: skip
-        self.query_one(TokensHead).scores = heat.scores = heading.scores = scores
+        head = self.query_one(TokensHead)
+        head.scores = heat.scores = heading.scores = scores
+        head.changed(layout=True)
         listed.show(scores)
         heat.chosen = listed.place
         heat.scroll_to(y=0, animate=False, force=True)
@@ -327,7 +322,7 @@ class TokensScreen(LeftOnce, Screen[None], Shell):
             return
         base = policy.kind == "live" or self._base
         self._begin("starting")
-        self.in_thread("tokens", partial(self._ask, policy, self._index, base))
+        self.in_thread("tokens", partial(self._score, policy, self._index, base), self._take_scores)
 
     def _waits(self) -> bool:
         if self._busy:

@@ -13,15 +13,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from textual.message import Message
-
 from grpo_tui.core.text import one_line, wrapped
 from grpo_tui.present.formatting import duration, plural
 from grpo_tui.present.what_if_lines import what_if_lines
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.kit.reading import FullReadingScreen
 from grpo_tui.ui.messages import ConsentAsked
-from grpo_tui.ui.paint import Line, LineScroll, Span, ruled
+from grpo_tui.ui.paint import Line, Span, ruled
 from grpo_tui.ui.requests import rewards_of_run
 from grpo_tui.ui.screens.dialogs import WordsDialog
 
@@ -64,52 +62,34 @@ class Scoring:
                 self._lab.interrupt()
 
 
-class WhatIfLines(LineScroll):
-    """Progress, then what would change."""
+class WhatIfScreen(FullReadingScreen):
+    """Recorded groups, newest first, scored again."""
 
-    def __init__(self, asked: str) -> None:
-        super().__init__(id="what-if-lines")
-        self._asked = asked
-        self.doing = STARTING
-        self.since = time.monotonic()
+    BINDINGS = bindings("what-if")
+    PANE, OVER = "what-if", "generations"
+
+    def __init__(self, root: Path, groups: Sequence[int]) -> None:
+        super().__init__()
+        self._root, self._groups = root, tuple(groups[:MOST_GROUPS])
+        self._asked = f"{plural(len(self._groups), 'group')} scored again"
+        if len(groups) > MOST_GROUPS:
+            self._asked = f"the newest {len(self._groups):,} of {len(groups):,} groups scored again"
+        self._attempt = Scoring(None)
+        self._doing, self._since = STARTING, time.monotonic()
         self.trouble = ""
         self.found: WhatIf | None = None
 
     def lines(self, width: int) -> list[Line]:
+        """Return the progress, then what would change."""
         lines: list[Line] = [ruled([[Span("what if", "title")], [Span(self._asked, "dim")]], width)]
         if self.trouble:
             told = wrapped(one_line(self.trouble), max(20, width - 6))
             return [*lines, *([Span(f"  {' ' if n else '✗'} {row}", "bad")] for n, row in enumerate(told))]
         if self.found is None:
-            waited = duration(time.monotonic() - self.since)
-            return [*lines, [Span(f"  ◌ {one_line(self.doing, max(20, width - 20))}, {waited}", "attention")]]
+            doing = one_line(self._doing, max(20, width - 20))
+            return [*lines, [Span(f"  ◌ {doing}, {duration(time.monotonic() - self._since)}", "attention")]]
         found = what_if_lines(self.found, width)
         return [*lines, *([Span(text, role) for text, role in line] for line in found)]
-
-
-class WhatIfScreen(FullReadingScreen):
-    """Recorded groups, newest first, scored again."""
-
-    BINDINGS = bindings("what-if")
-    PANE = "what-if"
-
-    class Told(Message):
-        """Progress, error or result of an attempt."""
-
-        def __init__(
-            self, attempt: Scoring, doing: str = "", trouble: str = "", found: WhatIf | None = None
-        ) -> None:
-            super().__init__()
-            self.attempt, self.doing, self.trouble, self.found = attempt, doing, trouble, found
-
-    def __init__(self, root: Path, groups: Sequence[int]) -> None:
-        self._root, self._groups = root, tuple(groups[:MOST_GROUPS])
-        asked = f"{plural(len(self._groups), 'group')} scored again"
-        if len(groups) > MOST_GROUPS:
-            asked = f"the newest {len(self._groups):,} of {len(groups):,} groups scored again"
-        self._tried = WhatIfLines(asked)
-        super().__init__("generations", self._tried)
-        self._attempt = Scoring(None)
 
     def on_mount(self) -> None:
         self.set_interval(LOOK_S, self._look)
@@ -122,17 +102,17 @@ class WhatIfScreen(FullReadingScreen):
         """Replace the running attempt with one for these weights, or for the current rewards."""
         self._attempt.give_up()
         attempt = self._attempt = Scoring(weights)
-        self._tried.doing = STARTING
-        self._tried.found, self._tried.trouble, self._tried.since = None, "", time.monotonic()
-        self._tried.changed()
-        self.in_thread("what if", partial(self._score, attempt))
+        self._doing, self._since = STARTING, time.monotonic()
+        self.found, self.trouble = None, ""
+        self.body.changed()
+        self.in_thread("what if", partial(self._score, attempt), partial(self._take, attempt))
 
     def _look(self) -> None:
-        if self._tried.found is None and not self._tried.trouble:
-            self._tried.changed()
+        if self.found is None and not self.trouble:
+            self.body.changed()
 
-    def _score(self, attempt: Scoring) -> None:
-        """Load the run's rewards, score and compare. Runs in a thread."""
+    def _score(self, attempt: Scoring) -> WhatIf | str:
+        """Load the run's rewards, score and compare. Return why if that fails. Runs in a thread."""
         from grpo_tui.rewards.consent import ConsentError
         from grpo_tui.rewards.lab import Lab, LabError
         from grpo_tui.rewards.scoring import config_of_functions
@@ -151,7 +131,7 @@ class WhatIfScreen(FullReadingScreen):
                     lab.load(config)
                 else:  # no function is called, so none needs loading
                     lab.config = config
-                found = what_if_of_run(
+                return what_if_of_run(
                     lab,
                     self._root,
                     self._groups,
@@ -160,26 +140,21 @@ class WhatIfScreen(FullReadingScreen):
                     tell=lambda name, what: self._tell(attempt, f"{name}: {what}" if name else what),
                 )
         except ConsentError as error:
-            self.post_message(self.Told(attempt, trouble=f"ctrl+l asks again. {error}"))
             self.post_message(ConsentAsked(error.codes, self.action_what_if_again))
-            return
+            return f"ctrl+l asks again. {error}"
         except (LabError, RunDatabaseError, OSError, ValueError) as error:
-            self.post_message(self.Told(attempt, trouble=str(error) or type(error).__name__))
-            return
-        self.post_message(self.Told(attempt, found=found))
+            return str(error) or type(error).__name__
 
     def _tell(self, attempt: Scoring, doing: str) -> None:
-        self.post_message(self.Told(attempt, doing))
+        if attempt is self._attempt:
+            self._doing = doing
+            self.call_later(self.body.changed)
 
-    def on_what_if_screen_told(self, message: Told) -> None:
-        """Show the message unless it is from a replaced attempt."""
-        if message.attempt is not self._attempt:
-            return
-        if message.found is not None or message.trouble:
-            self._tried.found, self._tried.trouble = message.found, message.trouble
-        elif message.doing:
-            self._tried.doing = message.doing
-        self._tried.changed()
+    def _take(self, attempt: Scoring, found: WhatIf | str) -> None:
+        """Show the result, or what is wrong, unless it is of a replaced attempt."""
+        if attempt is self._attempt:
+            self.found, self.trouble = (None, found) if isinstance(found, str) else (found, "")
+            self.body.changed()
 
     # -- keys ------------------------------------------------------------------------------------
 
