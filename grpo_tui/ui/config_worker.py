@@ -5,7 +5,6 @@ Jobs run one after another; only the newest of each kind counts. A second thread
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from textual.message import Message
 
+from grpo_tui.config.run_config import GONE, Stamp, stamp
 from grpo_tui.core.text import one_line
 from grpo_tui.ui.kit.jobs import Jobs
 from grpo_tui.ui.messages import ConfigEvaluated, DiskChanged
@@ -101,7 +101,6 @@ class ConfigCheck:
 
 
 LOOK_S = 1.0
-Stamp = tuple[int, int] | None
 
 
 class ConfigWorker:
@@ -114,9 +113,9 @@ class ConfigWorker:
         self._post, self._roots = post, roots
         self._jobs: Jobs[Snapshot] = Jobs()
         self._before: OpenConfig | None = None
-        self._followed: tuple[Path | None, Stamp] = (None, None)
+        self._followed: tuple[Path | None, Stamp] = (None, GONE)
         """The file and its last known state. Replaced as one tuple, because both threads use it."""
-        self._machine: Machine | None = None
+        self.machine: Machine | None = None
         self._shapes: dict[str, ModelShape | None] = {}
         self._rates: dict[str, tuple[Rate, ...]] = {}
         self.run_dir: Path | None = None
@@ -126,10 +125,6 @@ class ConfigWorker:
         self.checked: tuple[str, Preflight] | None = None
         """The text last checked in full, and the result."""
 
-    @property
-    def machine(self) -> Machine | None:
-        return self._machine
-
     # -- called by the screen; returns at once -----------------------------------------------------
 
     def evaluate(self, snapshot: Snapshot) -> None:
@@ -137,7 +132,7 @@ class ConfigWorker:
 
     def follow(self, file: Path | None) -> None:
         """Watch this file for changes from its current state; None for no file."""
-        self._followed = (file, None if file is None else stamp_of(file))
+        self._followed = (file, GONE if file is None else stamp(file))
 
     def stop(self) -> None:
         self._jobs.stop()
@@ -157,11 +152,11 @@ class ConfigWorker:
         while not self._jobs.stopped.wait(LOOK_S):
             followed = self._followed
             file, known = followed
-            if file is None or (now := stamp_of(file)) == known:
+            if file is None or (now := stamp(file)) == known:
                 continue
             if self._followed is followed:
                 self._followed = (file, now)
-                self._post(DiskChanged(file, gone=now is None))
+                self._post(DiskChanged(file, gone=now == GONE))
 
     # -- in the worker thread --------------------------------------------------------------------
 
@@ -171,15 +166,15 @@ class ConfigWorker:
 
         before = self._before
         known = before if before is not None and before.snapshot.path == snapshot.path else None
-        if self._machine is None:
-            self._before = evaluate(snapshot, known)
-            self._post(ConfigEvaluated(self._before))
-            self._look_around(self._before)
-        self._before = evaluate(snapshot, known, self._judge, self._plan)
-        self._post(ConfigEvaluated(self._before))
-        if self._look_around(self._before):
-            self._before = evaluate(snapshot, known, self._judge, self._plan)
-            self._post(ConfigEvaluated(self._before))
+        if self.machine is None:
+            self._look_around(self._show(evaluate(snapshot, known)))
+        if self._look_around(self._show(evaluate(snapshot, known, self._judge, self._plan))):
+            self._show(evaluate(snapshot, known, self._judge, self._plan))
+
+    def _show(self, found: OpenConfig) -> OpenConfig:
+        self._before = found
+        self._post(ConfigEvaluated(found))
+        return found
 
     def _look_around(self, state: OpenConfig) -> bool:
         """Collect what the plan needs to know. Return whether that included anything new about the model."""
@@ -187,8 +182,8 @@ class ConfigWorker:
         from grpo_tui.preflight.machine import this_machine
         from grpo_tui.present.known_rates import known_rates
 
-        if self._machine is None:
-            self._machine = this_machine()
+        if self.machine is None:
+            self.machine = this_machine()
         model = state.inspected.settings.model
         if not model or model in self._shapes:
             return False
@@ -204,7 +199,7 @@ class ConfigWorker:
         if self.checked is not None and self.checked[0] == snapshot.text:
             return start_beside(self.checked[1].findings)
         start = Launch(launcher_of(snapshot, inspected.settings.section), self.run_dir)
-        return start_beside(static_check(inspected, start, self._machine).findings)
+        return start_beside(static_check(inspected, start, self.machine).findings)
 
     def _plan(self, snapshot: Snapshot, inspected: Inspected) -> Plan | None:
         """Plan the run on this machine, using counts from a full check if there was one."""
@@ -214,7 +209,7 @@ class ConfigWorker:
         from grpo_tui.preflight.planning import plan_of
         from grpo_tui.present.config_evaluate import launcher_of, plan_of_parts
 
-        settings, machine = inspected.settings, self._machine
+        settings, machine = inspected.settings, self.machine
         model = settings.model
         if machine is None:
             return None
@@ -232,12 +227,3 @@ class ConfigWorker:
             rates=self._rates.get(model, ()),
             device=self.device,
         )
-
-
-def stamp_of(file: Path) -> Stamp:
-    """Return modification time (ns) and size, which reveal a write; None when the file does not exist."""
-    try:
-        status = os.stat(file)
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size

@@ -204,8 +204,14 @@ class LinePane(Painter):
         super().__init__(id=id, classes=classes)
         self._laid: tuple[Size, list[Line]] | None = None
 
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return len(self.lines(width, 0))
+
     def lines(self, width: int, height: int) -> list[Line]:
-        """Return the lines for this size. Lines beyond `height` are not shown."""
+        """Return the lines for this size. Lines beyond `height` are not shown.
+
+        `height` is 0 when the widget asks for as many as there are.
+        """
         raise NotImplementedError
 
     def changed(self, *, layout: bool = False) -> None:

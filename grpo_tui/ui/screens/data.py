@@ -196,9 +196,6 @@ class DataSummary(LinePane):
     busy = ""
     trouble = ""
 
-    def get_content_height(self, container: object, viewport: object, width: int) -> int:
-        return 1
-
     def lines(self, width: int, height: int) -> list[Line]:
         if self.trouble:
             return [[Span(f" ✗ {one_line(self.trouble, max(10, width - 4))}", "bad")]]

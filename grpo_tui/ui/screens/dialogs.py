@@ -46,9 +46,6 @@ class DialogText(LinePane):
         self._text = lines
         self.changed(layout=True)
 
-    def get_content_height(self, container: object, viewport: object, width: int) -> int:
-        return len(self._text)
-
     def lines(self, width: int, height: int) -> list[Line]:
         return self._text
 
@@ -126,15 +123,26 @@ class YesNo(Dialog[bool]):
         self.dismiss(True)
 
 
-class SampleDialog(Dialog[dict[str, object]]):
-    """A prompt to sample, by default the newest one."""
+class TextDialog(Dialog[Answer]):
+    """A text to write or edit."""
 
     # Priority, so that the text area does not get the keys first. Pasted text keeps its line breaks.
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "sample", "sample", priority=True),
+        Binding("enter", "apply", "apply", priority=True),
         Binding("ctrl+j", "new_line", "new line", priority=True),
     ]
     FIRST = TextArea
+
+    def action_apply(self) -> None:
+        """Return what the text asks for."""
+        raise NotImplementedError
+
+    def action_new_line(self) -> None:
+        self.query_one(TextArea).insert("\n")
+
+
+class SampleDialog(TextDialog[dict[str, object]]):
+    """A prompt to sample, by default the newest one."""
 
     def __init__(self, view: TrainView) -> None:
         super().__init__("sample the policy now", "enter sample   ctrl+j new line   esc back")
@@ -149,15 +157,11 @@ class SampleDialog(Dialog[dict[str, object]]):
         """Select all, so that typing replaces the prompt and an arrow key keeps it."""
         self.query_one(TextArea).select_all()
 
-    def action_sample(self) -> None:
+    def action_apply(self) -> None:
         """Return the prompt, with its earlier messages if it has any."""
         text = self.query_one(TextArea).text
-        if not text.strip():
-            return
-        self.dismiss({"prompt": with_text(self._prompt, text, self._shown)})
-
-    def action_new_line(self) -> None:
-        self.query_one(TextArea).insert("\n")
+        if text.strip():
+            self.dismiss({"prompt": with_text(self._prompt, text, self._shown)})
 
 
 def with_text(prompt: Any, text: str, shown: str) -> Any:
@@ -224,9 +228,6 @@ class Paragraph(LinePane):
     def __init__(self, sentences: Sequence[str], *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._sentences = sentences
-
-    def get_content_height(self, container: object, viewport: object, width: int) -> int:
-        return len(self.lines(width, 0))
 
     def lines(self, width: int, height: int) -> list[Line]:
         lines: list[Line] = []

@@ -55,9 +55,6 @@ class ResultsSummary(LinePane):
     comparing: Comparing | None = None
     failure = ""
 
-    def get_content_height(self, container: object, viewport: object, width: int) -> int:
-        return len(self.lines(width, 0))
-
     def lines(self, width: int, height: int) -> list[Line]:
         return [*self._work(width), *self._known(width)]
 
@@ -211,9 +208,6 @@ class ModelDetail(LinePane):
     model: Model | None = None
     results: Results | None = None
     live = False
-
-    def get_content_height(self, container: object, viewport: object, width: int) -> int:
-        return len(self.lines(width, 0))
 
     def lines(self, width: int, height: int) -> list[Line]:
         one, results = self.model, self.results

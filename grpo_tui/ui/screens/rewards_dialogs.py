@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.widgets import Input, TextArea
 
 from grpo_tui.core.text import one_line, safe, wrapped
@@ -19,7 +19,7 @@ from grpo_tui.store.query import QueryError, read_query
 from grpo_tui.ui.kit.reading import ReadingScreen
 from grpo_tui.ui.kit.table import CursorList
 from grpo_tui.ui.paint import Line, Span
-from grpo_tui.ui.screens.dialogs import Choice, Choices, Dialog, DialogText, FieldDialog
+from grpo_tui.ui.screens.dialogs import Choice, Choices, Dialog, DialogText, FieldDialog, TextDialog
 
 if TYPE_CHECKING:
     from grpo_tui.rewards.next_reward import Growth
@@ -27,15 +27,8 @@ if TYPE_CHECKING:
 FILE_NAME = "rewards.py"
 
 
-class CompletionDialog(Dialog[str]):
+class CompletionDialog(TextDialog[str]):
     """A completion to write or edit. `gold` is the reference answer, empty if unknown."""
-
-    # Priority, so that the text area does not get the keys first. Pasted text keeps its line breaks.
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "score", "score", priority=True),
-        Binding("ctrl+j", "new_line", "new line", priority=True),
-    ]
-    FIRST = TextArea
 
     def __init__(self, title: str, prompt: str, gold: str, text: str) -> None:
         super().__init__(title, "enter score   ctrl+j new line   esc back")
@@ -51,13 +44,10 @@ class CompletionDialog(Dialog[str]):
         area = self.query_one(TextArea)
         area.move_cursor(area.document.end)
 
-    def action_score(self) -> None:
+    def action_apply(self) -> None:
         """Return the text. If it was not edited, return the original including control characters."""
         text = self.query_one(TextArea).text
         self.dismiss(self._text if text == self._shown else text)
-
-    def action_new_line(self) -> None:
-        self.query_one(TextArea).insert("\n")
 
 
 class WeightDialog(FieldDialog[float]):

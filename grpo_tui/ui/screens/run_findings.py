@@ -21,8 +21,8 @@ from grpo_tui.ui.kit.reading import ReadingScreen
 from grpo_tui.ui.kit.table import Column, CursorList, Table
 from grpo_tui.ui.paint import Line, Span, ruled
 from grpo_tui.ui.screens.dialogs import Dialog, DialogText, YesNo
+from grpo_tui.ui.widgets.yaml_area import SIGNS
 
-SIGNS = {"error": ("✗", "bad"), "warning": ("⚠", "attention"), "info": ("●", "dim")}
 STEPS_W = 22
 
 

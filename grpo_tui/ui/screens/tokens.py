@@ -58,9 +58,6 @@ class TokensHead(LinePane):
         self.trouble = ""
         self.scores: TokenScores | None = None
 
-    def get_content_height(self, container: object, viewport: object, width: int) -> int:
-        return len(self.lines(width, 0))
-
     def lines(self, width: int, height: int) -> list[Line]:
         lines: list[Line] = [ruled([[Span("tokens", "title")], [Span(self.title, "dim")]], width)]
         room = max(20, width - 4)

@@ -323,9 +323,6 @@ class PlanStrip(LinePane):
         self._plan = plan
         self.changed(layout=taller)
 
-    def get_content_height(self, container: object, viewport: object, width: int) -> int:
-        return 1 + len(self._plan)
-
     def lines(self, width: int, height: int) -> list[Line]:
         lines: list[Line] = [ruled([[Span("plan", "title")]], width)]
         return lines + [[Span(" "), *fitting(row, width - 2)] for row in self._plan]

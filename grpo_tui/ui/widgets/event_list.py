@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 class EventTitle(LinePane):
     """The title over the events."""
 
-    DEFAULT_CSS = "EventTitle { height: 1; }"
-
     shown: EventList
 
     def lines(self, width: int, height: int) -> list[Line]:

@@ -269,8 +269,6 @@ def _same_day(at: float, now: float) -> bool:
 class LogTitle(LinePane):
     """The title over the log: level, search matches, and new lines."""
 
-    DEFAULT_CSS = "LogTitle { height: 1; }"
-
     shown: LogList
     hit: Hit | None = None
 
