@@ -145,7 +145,6 @@ class GrpoApp(TunedApp, Shell):
         return super().available_themes | {theme.name: theme for theme in THEMES}
 
     def get_driver_class(self) -> type[Driver]:
-        """Return Textual's choice, or `PatientDriver` in place of its Linux driver."""
         found = super().get_driver_class()
         return PatientDriver if found is LinuxDriver else found
 
@@ -296,7 +295,6 @@ class GrpoApp(TunedApp, Shell):
         return self.replay is not None and not getattr(self.screen, "beside_run", False)
 
     def action_pane(self, pane: str) -> None:
-        """Show a pane. Without an open run, Train points to the list instead."""
         if pane == "train" and self._poller is None and self._first_run is None:
             self._to_pane("runs")
             self.notify("No run is open. Start one, or choose one here and press enter.")
@@ -359,7 +357,6 @@ class GrpoApp(TunedApp, Shell):
             self.push_screen(Palette([Names], id="--command-palette"))
 
     def action_app_help(self) -> None:
-        """Show keys and terms, unless the screen has its own help for what is focused."""
         from grpo_tui.ui.screens.reading import HelpScreen
 
         asked = getattr(self.screen, "help_here", None)
@@ -376,7 +373,6 @@ class GrpoApp(TunedApp, Shell):
             self.notify("Cannot suspend: grpo-tui was not started from a shell.")
 
     def action_app_leave(self) -> None:
-        """Exit, unless the user first has to decide about unsaved changes."""
         if self.before_leaving is None or not self.before_leaving(self.leave_now):
             self.leave_now()
 

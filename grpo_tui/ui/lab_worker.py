@@ -343,7 +343,6 @@ class LabWorker:
             self._files.after_reading(self._names())
 
     def _names(self) -> set[str]:
-        """Return the files the config names and those they loaded."""
         assert self._config is not None
         parts = (split_file_source(entry.source) for entry in self._config.section.rewards)
         return {part[0] for part in parts if part} | set(self._lab.files)

@@ -50,7 +50,6 @@ class Names(Provider):
 
 
 def _begin(typed: list[str], words: list[str]) -> bool:
-    """Return whether each typed prefix starts one of the words."""
     return all(any(word.startswith(begin) for word in words) for begin in typed)
 
 

@@ -102,7 +102,6 @@ def config_folder(environment: Mapping[str, str] | None = None) -> Path:
 
 
 def _fitting(value: Any, default: Any) -> Any:
-    """Return the value if it has the type of the default, else None."""
     if isinstance(default, tuple):
         whole = isinstance(value, list) and all(isinstance(item, str) for item in value)
         return tuple(value) if whole else None

@@ -42,12 +42,10 @@ class Pushing:
         self.over = False
 
     def ask(self) -> None:
-        """Ask for the repository."""
         hint = "OWNER/NAME on the Hugging Face Hub. The files are shown before anything is uploaded"
         self._app.push_screen(WordsDialog("upload the model to", "", hint), self._named)
 
     def cancel(self) -> None:
-        """Stop an upload."""
         if self._child is not None:
             self._child.cancel()
 
@@ -62,7 +60,6 @@ class Pushing:
         self._app.in_thread("push", child.run, partial(then, repo))
 
     def _looked(self, repo: str, ended: Ended) -> None:
-        """Show the dry run, and ask."""
         if ended.code != 0:
             self._failed(ended)
             return

@@ -69,7 +69,6 @@ class AnswersScreen(ReadingScreen):
         self._pair, self._names = pair, comparison.names
 
     def lines(self, width: int) -> list[Line]:
-        """Return the prompt, then both models' distinct answers in pairs."""
         pair = self._pair
         lines: list[Line] = [painted(row) for row in laid_out([(pair.prompt, "text")], max(10, width - 2))]
         beside = width >= SIDE_BY_SIDE

@@ -327,7 +327,6 @@ class ChartScreen(ZoomScreen):
         return other if other in self.keys else None
 
     def action_chart_completions(self) -> None:
-        """Show the completions of the step under the cursor, or of the newest step."""
         step = self.step_here()
         if step is None:
             self.app.notify("Nothing is logged yet.", severity="warning")

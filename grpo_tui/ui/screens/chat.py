@@ -49,11 +49,9 @@ class Turn:
         self._laid: tuple[int, list[Line]] | None = None
 
     def write(self, place: int, text: str) -> None:
-        """Show an unfinished answer."""
         self.texts[place], self._laid = text, None
 
     def end(self, body: Mapping[str, Any] | None) -> None:
-        """Show the answers with their figures."""
         self.body, self._laid = body, None
 
     def lines(self, width: int) -> list[Line]:
@@ -112,7 +110,6 @@ class ChatLines(LineScroll):
         return [*lines, *([Span(f" {row}", "bad")] for row in said if self.trouble)]
 
     def follow(self) -> None:
-        """Lay out again and show the end."""
         self.changed()
         self.scroll_end(animate=False, force=True)
 
@@ -184,7 +181,6 @@ class ChatScreen(LeftOnce, Screen[None], Shell):
         self.action_chat_send()
 
     def action_chat_send(self) -> None:
-        """Send what is typed."""
         box = self.query_one(Input)
         text = from_edit(box.value)
         if not text.strip():
@@ -261,7 +257,6 @@ class ChatScreen(LeftOnce, Screen[None], Shell):
     # -- actions ---------------------------------------------------------------------------------
 
     def action_chat_back(self) -> None:
-        """End the running answer, leave the input, or close."""
         if self._busy:
             self.action_chat_stop()
         elif isinstance(self.focused, Input):
@@ -270,7 +265,6 @@ class ChatScreen(LeftOnce, Screen[None], Shell):
             self.dismiss(None)
 
     def action_chat_stop(self) -> None:
-        """End the running answer."""
         if self._busy and self._chatting is not None:
             self._chatting.stop()
         else:
@@ -280,7 +274,6 @@ class ChatScreen(LeftOnce, Screen[None], Shell):
         self.query_one(Input).focus()
 
     def action_chat_new(self) -> None:
-        """Begin a new conversation."""
         if self._busy:
             self.app.notify("An answer is being written. esc stops it.")
             return
@@ -291,7 +284,6 @@ class ChatScreen(LeftOnce, Screen[None], Shell):
         self._lines.follow()
 
     def action_chat_base(self) -> None:
-        """Toggle the base model for the next prompts."""
         if self._busy:
             self.app.notify("An answer is being written. esc stops it.")
             return
@@ -301,7 +293,6 @@ class ChatScreen(LeftOnce, Screen[None], Shell):
         self._entitle()
 
     def action_chat_keep(self) -> None:
-        """Ask whether to keep an answer as a case or the prompt as a probe prompt."""
         if not self._kept or self._busy:
             self.app.notify("Nothing to keep yet.")
             return
@@ -313,7 +304,6 @@ class ChatScreen(LeftOnce, Screen[None], Shell):
         self.ask(MenuDialog("keep", choices), self._say)
 
     def action_chat_copy(self) -> None:
-        """Copy the last prompt and its answers."""
         turn = next((one for one in reversed(self._lines.turns) if one.texts), None)
         if turn is None:
             self.app.notify("Nothing to copy yet.")

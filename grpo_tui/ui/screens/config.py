@@ -260,7 +260,6 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
     # -- moving ----------------------------------------------------------------------------------
 
     def on_cursor_list_highlighted(self) -> None:
-        """Show the selected field's help, and scroll the text to its line."""
         name, state = self.chosen_name(), self.state
         if name is not None and state is not None and name in state.lines:
             self.query_one(YamlArea).go_to(state.lines[name])
@@ -474,7 +473,6 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         )
 
     def _advice(self, name: str, value: FieldValue) -> tuple[str, ...]:
-        """Return our advice on a field, and what its current value does."""
         from grpo_tui.config.advice import ADVICE, choice_advice
 
         advice = ADVICE.get(name)
@@ -500,7 +498,6 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         return ["\n".join(f"{choice}: {text}" if text else choice for choice, text in told)] if told else []
 
     def written(self, name: str) -> str:
-        """Return a field as it is written in a file."""
         from grpo_tui.config.yaml_edit_values import entry
 
         value = self.value_of(name)
@@ -594,7 +591,6 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
             self.ask(dialog, lambda text: put(in_lines(text) if yaml and text else text))
 
     def value_of(self, name: str) -> FieldValue | None:
-        """Return a field's current value; None for an unknown key."""
         return self.state.values.get(name) if self.state is not None else None
 
     def put_words(self, name: str, words: str) -> None:

@@ -292,7 +292,6 @@ class ConfigFiles:
     # -- comparing -------------------------------------------------------------------------------
 
     def diff(self) -> None:
-        """Compare with the saved file, the preset, TRL's defaults or a run."""
         draft, state = self.screen.draft, self.screen.state
         if draft is None or state is None or not self.screen.readable():
             return
@@ -382,7 +381,6 @@ class ConfigFiles:
         self.screen.app.notify(f"Wrote {', '.join(names)}: `{commands}` trains with TRL alone.")
 
     def offer_kept(self, draft: Draft, path: Path) -> None:
-        """Ask about changes that were unsaved when the screen last closed."""
         found = preferences.unsaved(path)
         if found is None or found.text == draft.text:
             preferences.forget_unsaved(path)

@@ -126,7 +126,6 @@ class ConfigStart:
             self._is_busy(line or "checking")
 
     def _check_ended(self, snapshot: Snapshot, found: Preflight | str) -> None:
-        """Show all results, or why there are none."""
         if isinstance(found, str):
             self._ended()
             self.screen.app.notify(found, severity="error", timeout=20)
@@ -335,7 +334,6 @@ class ConfigStart:
             self._is_busy(stage)
 
     def _trial_ended(self, trial: starting.Trial, result: tuple[bool, str]) -> None:
-        """Show the measurements, which also correct the plan, or say why it cannot train."""
         self._trial = None
         self._is_busy("")
         came_back, said = result
@@ -349,7 +347,6 @@ class ConfigStart:
             self.screen.app.notify(f"It cannot train: {said}", severity="error", timeout=30)
 
     def baseline(self) -> None:
-        """Open this config in Rewards, where `B` measures the baseline."""
         request = self.screen.files.rewards_request()
         if request is not None:
             self.screen.shell.show_rewards(request)

@@ -33,7 +33,6 @@ class CourseScreen(FullReadingScreen):
         """Set when the screen is closed, to stop reading."""
 
     def lines(self, width: int) -> list[Line]:
-        """Return the trends of the run, then of the prompt."""
         lines: list[Line] = [ruled([[Span("trends over the run", "title")]], width)]
         stretches, probes = self._found or ((), ())
         if self._trouble:

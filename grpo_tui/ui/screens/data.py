@@ -211,7 +211,6 @@ class DataLines(LineScroll):
     blocks: Sequence[DataBlock] = ()
 
     def lines(self, width: int) -> list[Line]:
-        """Return each block under a title, with labels in their own column."""
         lines: list[Line] = []
         for block in self.blocks:
             titles = [[Span(block.title, "title")], *([Span(note, "dim")] for note in block.notes)]
@@ -400,7 +399,6 @@ class DataScreen(LeftOnce, Screen[None], Shell):
         self.go_to(None)
 
     def action_match(self, by: int) -> None:
-        """Go to the next or previous match, wrapping around."""
         here = self._row.number if self._row is not None else 0
         if self._matches:
             matches = self._matches[::by]

@@ -248,7 +248,6 @@ class Choices(Table[Choice], inherit_bindings=False):
         self.rows, self.cursor = choices, at
 
     def on_mount(self) -> None:
-        """Size the list to the screen and scroll to the initial choice."""
         self.styles.height = min(self.count, MOST_LISTED, max(4, self.app.size.height - AROUND))
         self.call_after_refresh(self.put, self.cursor)
 

@@ -125,7 +125,6 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
         self._close()
 
     def on_screen_resume(self) -> None:
-        """Update the pane, or show what another pane asked for."""
         self._on_view(self.shell.view)
         request = self.shell.take_generations_request()
         if request is not None:
@@ -251,7 +250,6 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
         self.pages.ask("hits", look, take, self.cannot_read)
 
     def go_to_group(self, group: int) -> None:
-        """Show a group, selecting it if it is listed."""
         table = self.query_one(GroupTable)
         if self._as_completions or not table.go_to(group):
             self._ask_card(group, None)
@@ -348,7 +346,6 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
         open_audit(self)
 
     def action_generations_export(self) -> None:
-        """Export the matches, the group or the completion, depending on the focused part."""
         export(self)
 
     def action_generations_views(self) -> None:
@@ -363,7 +360,6 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
         return names.get(focused.id or "", "list") if focused is not None else "list"
 
     def action_generations_open(self) -> None:
-        """Move the focus from the list to the completions, and from there to the text."""
         at = PARTS.index(self.part)
         self._focus(PARTS[min(at + 1, len(PARTS) - 1)])
 
@@ -404,7 +400,6 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
     # -- finding ---------------------------------------------------------------------------------
 
     def _functions(self) -> list[str]:
-        """Return the reward function names, which a query may use as fields."""
         view = self.shell.view
         return [function.name for function in view.functions] if view is not None else []
 
@@ -615,7 +610,6 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
         self.find()
 
     def show_query(self, line: str, *, group: int | None = None, order: str | None = None) -> None:
-        """Run a query from another place, such as a saved query or another pane."""
         self.query_one(Input).value = line
         self.line, self._goes_to = line.strip(), group
         self.order = self.order if order is None else order

@@ -37,7 +37,6 @@ def _nobody_samples(view: TrainView) -> list[Line]:
 
 
 def _recorded(view: TrainView) -> list[Line]:
-    """Return what a run recorded about its speed."""
     lines: list[Line] = [_empty("GPU and CPU use are shown while the run trains. Recorded of this run:"), ()]
     shares = [f"{name} {percent(share)}" for name, share in view.phase_shares if share >= 0.005]
     told = (

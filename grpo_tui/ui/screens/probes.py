@@ -42,7 +42,6 @@ class ProbesScreen(FullReadingScreen):
         self.body.refresh()
 
     def lines(self, width: int) -> list[Line]:
-        """Return each function with the kinds of probe that show a fault, and an example of each."""
         report = self._report
         where = "made-up questions" if report.made_up else "rows of the dataset"
         what = f" {report.probes} completions for {report.rows} {where}: attacks, and respelled right answers"

@@ -181,7 +181,6 @@ class HelpScreen(ReadingScreen):
         self._first, self._acting = first, acting
 
     def lines(self, width: int) -> list[Line]:
-        """Return the keys of the current pane, global keys, terms, then the other panes."""
         first = (self._first, "zoom") if self._first in ("chart", "overlay") else (self._first,)
         sections = _sections()
         near = [section for name in (*first, "all") for section in sections if section[0] == name]
@@ -267,5 +266,4 @@ class MeaningScreen(ReadingScreen):
         return lines
 
     def action_help(self) -> None:
-        """Replace this screen with the general help."""
         self.app.switch_screen(HelpScreen())

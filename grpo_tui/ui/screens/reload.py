@@ -41,7 +41,6 @@ class ReloadScreen(ReadingScreen):
         return self.found is not None and not (self.found.broken or self.found.failed)
 
     def lines(self, width: int) -> list[Line]:
-        """Return how long the check has taken, then what it found."""
         if self.found is None and not self.trouble:
             waited = duration(time.monotonic() - self._since)
             what = "checking contract, cases, probes and recorded groups"

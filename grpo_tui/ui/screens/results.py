@@ -125,7 +125,6 @@ class ResultsMeasures(LinePane):
         return len(measure_table(shown, width, EVERY)) if shown is not None else 0
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """Return the figures, most important first."""
         shown = self.results.shown if self.results is not None else None
         if shown is None:
             return []
@@ -435,14 +434,12 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
     # -- comparing -------------------------------------------------------------------------------
 
     def action_results_compare(self) -> None:
-        """Compare the selected or newest model with the base. Asks first while the run is training."""
         if self._comparing is not None:
             self.app.notify("A comparison is running. S stops it.")
         elif (chosen := self._usable("compare")) is not None:
             self._beside_training("compare", "A comparison", partial(self._begin, chosen))
 
     def action_results_chat(self) -> None:
-        """Chat with the selected or newest model and the base. Asks first while the run is training."""
         if (chosen := self._usable("chat with")) is not None:
             self._beside_training("chat", "A chat", partial(self._chat, chosen))
 
@@ -471,7 +468,6 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
         return None
 
     def _beside_training(self, verb: str, what: str, begin: Callable[[], None]) -> None:
-        """Begin, after a question while the run is training."""
         from grpo_tui.ui.screens.dialogs import DialogText, YesNo
 
         view = self.shell.view
@@ -576,7 +572,6 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
     # -- exporting -------------------------------------------------------------------------------
 
     def action_results_export(self) -> None:
-        """Ask where to write a bundle of the run, and write it in a process of its own."""
         from grpo_tui.present.config_compare import not_bundle
         from grpo_tui.ui.screens.dialogs import PathDialog
 
@@ -597,7 +592,6 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
         self.in_thread("export", partial(child.run, notes.append), told)
 
     def action_results_push(self) -> None:
-        """Ask for a repository of the Hub, show what would be uploaded, and upload the model."""
         from grpo_tui.ui.pushing import Pushing
 
         chosen = self._chosen()

@@ -134,7 +134,6 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
             self.worker.stop()
 
     def on_screen_resume(self) -> None:
-        """Open what the app was asked for, or the rewards of a newly opened run."""
         self._on_view(self.shell.view)
         request = self.shell.take_rewards_request()
         folder = self.shell.run_folder
@@ -167,7 +166,6 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
 
     @property
     def report(self) -> Report | None:
-        """The scores that are shown, with what was found."""
         return self.scored.report if self.scored is not None else None
 
     def lab_works(self, what: str, function: str, since: float) -> None:
@@ -254,7 +252,6 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
 
     @property
     def _has_room(self) -> bool:
-        """Whether there is room for more than samples and functions."""
         return self.app.size.height >= 20
 
     def _show_chosen(self) -> None:
@@ -323,7 +320,6 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
             self.edit_chosen()
 
     def action_rewards_sort(self) -> None:
-        """Choose a sort order. The same choice again reverses it."""
         if self.scored is None:
             return
         from grpo_tui.ui.screens.dialogs import AGAIN, Choice, MenuDialog
@@ -640,11 +636,9 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
             self._tell()
 
     def action_rewards_scale(self) -> None:
-        """Cycle `scale_rewards`: by the group's std, by the batch's, or not at all."""
         self._turn("scale_rewards", SCALES)
 
     def action_rewards_combine(self) -> None:
-        """Toggle between normalizing the sum and summing normalized rewards."""
         self._turn("multi_objective_aggregation", AGGREGATIONS)
 
     def _turn(self, name: str, known: tuple[str, ...]) -> None:
@@ -685,7 +679,6 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
         self.app.notify(f"{where} has one reward. Press e to edit it, ctrl+n to add the next.")
 
     def action_rewards_next(self) -> None:
-        """Test the rewards and suggest the next one. Without rewards, create a file."""
         if self.worker is not None and self.report is not None:
             self.worker.grow()
         else:

@@ -179,7 +179,6 @@ class NextRewardScreen(ReadingScreen):
         self._advice, self._section = seen.advice, section
 
     def lines(self, width: int) -> list[Line]:
-        """Return the next reward and why, its source, and its lines in the config."""
         advice = self._advice
         lines: list[Line] = [
             [Span(f" {row}", "strong")] for row in wrapped(_sentence(advice.says), max(10, width - 2))

@@ -76,7 +76,6 @@ def _paragraph(text: str, room: int) -> list[Line]:
 
 
 def _written(others: tuple[Remedy, ...]) -> list[Line]:
-    """Return what goes into a config for the next run."""
     if not others:
         return []
     head: Line = [Span(" In a new config for the next run, beside that of this run:", "dim")]
@@ -107,7 +106,6 @@ class RunFindingScreen(ReadingScreen):
         self._one, self._run, self._live = one, run, live
 
     def lines(self, width: int) -> list[Line]:
-        """Return the finding, its remedies, config lines, and the meaning of the rule."""
         one, room = self._one, max(10, width - 5)
         sign, role, _ = _sign(one)
         lines: list[Line] = [[Span(f" {sign} ", role), Span(one.steps, "strong")]]
@@ -125,7 +123,6 @@ class RunFindingScreen(ReadingScreen):
         return [*lines, [Span(f"   {PAGE}, {one.finding.id}", "dim")]]
 
     def _next_run(self, width: int) -> list[Line]:
-        """Return lines for the config of the next run, and options for a resume."""
         lines: list[Line] = []
         for title, wanted in (("in the config of the next run", "config"), ("to resume", "resume")):
             written = [text for where, text in to_write(self._one.finding) if where == wanted]

@@ -190,7 +190,6 @@ class RunsScreen(KeepsStyles, Screen[None], Shell):
         self.set_focus(field)
 
     def action_runs_clear(self) -> None:
-        """Clear the filter, or the marks if there is no filter."""
         field = self.query_one("#runs-filter", Input)
         if not field.display and self._marked:
             self._marked = []
@@ -220,7 +219,6 @@ class RunsScreen(KeepsStyles, Screen[None], Shell):
             )
 
     def action_runs_config(self) -> None:
-        """Open the config the run was started with, if its file still exists."""
         from grpo_tui.ui.requests import ConfigRequest
 
         row = self._allowed(action("runs.config"))
@@ -236,7 +234,6 @@ class RunsScreen(KeepsStyles, Screen[None], Shell):
             self.app.notify(f"{row.name}: {word}; `grpo-tui check RUN` shows what it ran.")
 
     def action_runs_overlay(self) -> None:
-        """Overlay the marked runs in the order they were marked."""
         from grpo_tui.ui.screens.chart import OverlayScreen
 
         reason = refusal(action("runs.overlay"), self.shell.view, self.listed)

@@ -64,12 +64,10 @@ class SetDialog(Dialog[dict[str, object]]):
         yield DialogText([[Span(f" {AT_ONCE}", "dim")]], id="set-word")
 
     def on_descendant_focus(self, event: Any) -> None:
-        """Explain the setting that is asked for."""
         if isinstance(self.focused, Input) and not self._wrong:
             self._explain(self.focused)
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Explain the setting whose name is typed."""
         self._wrong = False
         if event.input is self.focused:
             self._explain(event.input)
@@ -106,7 +104,6 @@ class SetDialog(Dialog[dict[str, object]]):
         self.query_one("#set-word", DialogText).tell(lines)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Return what was changed, or say what is wrong."""
         if not self.is_active:  # enter may come twice before the first one is done
             return
         try:

@@ -145,7 +145,6 @@ class TokenList(CursorList):
         return self._places[self.cursor] if self.cursor < len(self._places) else None
 
     def show(self, scores: TokenScores | None) -> None:
-        """List the tokens, with the cursor on the most surprising."""
         self.scores, self.cursor = scores, 0
         self._places = scores.most_surprising(LISTED) if scores is not None else []
         self.changed()
@@ -412,7 +411,6 @@ def nearest(known: Sequence[AskedPolicy], step: int) -> int:
 
 
 def _apart(saved: int, step: int) -> str:
-    """Describe the distance between checkpoint and completion."""
     if saved == step:
         return "saved after the step of the completion"
     return f"{plural(abs(saved - step), 'step')} {'after' if saved > step else 'before'} the completion"

@@ -135,7 +135,6 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
     # -- the view --------------------------------------------------------------------------------
 
     def action_view_hold(self) -> None:
-        """Hold the view; in a replay, pause it."""
         if self.shell.replay is not None:
             self.shell.replay.turn()
             return
@@ -218,7 +217,6 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
         self._steer("run.undo", "undo")
 
     def action_run_reload(self) -> None:
-        """Check the edited reward files, and reload them after a yes."""
         from grpo_tui.ui.screens.reload import ReloadScreen
 
         def chosen(args: dict[str, object]) -> None:
@@ -318,7 +316,6 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
         return focused if isinstance(focused, Chart) and focused.key is not None else None
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
-        """Show a chart's keys in the footer while it has the focus."""
         footer = self.query_one(Footer)
         footer.focused = "chart" if isinstance(event.widget, Chart) else ""
         footer.show(self.shell.view)
@@ -354,7 +351,6 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
             self.app.push_screen(ChartScreen(folder.root, key))
 
     def action_chart_log(self) -> None:
-        """Toggle the logarithmic axis of the focused chart, or of all visible ones."""
         view, chart = self.charts_shown(), self._focused_chart()
         keys = {
             c.key for c in ([chart] if chart is not None else self._visible_charts()) if c.key is not None
@@ -365,7 +361,6 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
             self.show_charts(view, "")
 
     def action_chart_pick(self) -> None:
-        """Choose a metric for the focused chart, or to open in full screen."""
         from grpo_tui.ui.screens.metrics import MetricPicker
 
         folder, chart = self.shell.run_folder, self._focused_chart()
@@ -555,7 +550,6 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
             self.app.push_screen(ChartScreen(folder.root, key, (first, min(last, ends.get(key, last)))))
 
     def _write_next(self, folder: RunFolder, one: RunFinding) -> None:
-        """Write the remedies of a finding into a config for the next run, in a process of its own."""
         from grpo_tui.ui.starting import Child
 
         child = Child(["doctor", str(folder.root), "--apply", one.finding.id, "--next"], ())

@@ -80,7 +80,6 @@ class WhatIfScreen(FullReadingScreen):
         self.found: WhatIf | None = None
 
     def lines(self, width: int) -> list[Line]:
-        """Return the progress, then what would change."""
         lines: list[Line] = [ruled([[Span("what if", "title")], [Span(self._asked, "dim")]], width)]
         if self.trouble:
             told = wrapped(one_line(self.trouble), max(20, width - 6))

@@ -164,7 +164,6 @@ class BigChart(LinePane, can_focus=True):
         return [Span(" "), *fitting(parts, width - 2)]
 
     def _reading(self, view: BigChartView, place: float | None, width: int, plain: bool) -> list[Line]:
-        """Return two lines: position and values at the cursor, and what happened there."""
         if place is None:
             return [(), ()]
         if len(view.lines) > 1 or view.lines[0].runs > 1:
@@ -213,7 +212,6 @@ class BigChart(LinePane, can_focus=True):
         return drawing.frame.place(int(x)) if x >= drawing.frame.left else None
 
     def on_mouse_down(self, event: MouseDown) -> None:
-        """Set the cursor. It follows the mouse while the button is held."""
         place = self._place(event.x, event.y)
         if place is not None:
             self._dragging = True

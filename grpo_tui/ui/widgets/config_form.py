@@ -176,7 +176,6 @@ class FormField(Input):
 
     @property
     def text(self) -> str:
-        """The text as it is written to the file."""
         return from_edit(self.value)
 
     @property

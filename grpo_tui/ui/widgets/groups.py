@@ -92,7 +92,6 @@ def heading(group: StoredGroup, width: int, *, first: bool, newer: Line = ()) ->
 
 
 def _cells(parts: list[Line]) -> int:
-    """Return the width of a ruled title whose prompt is empty."""
     return 2 + sum(width_of(part) for part in parts) + 4 * (len(parts) - 1) + 1
 
 

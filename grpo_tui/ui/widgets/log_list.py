@@ -146,7 +146,6 @@ class LogList(CursorList):
         self.ask("around" if at else "end", at)
 
     def unfold(self, line: int) -> None:
-        """Show all lines, with the cursor on a folded one."""
         self.level = "all"
         self._leave_end()
         self.ask("around", line, go=True)

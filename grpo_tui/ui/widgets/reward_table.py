@@ -181,7 +181,6 @@ class SampleTable(Table[Any]):
             self.changed()
 
     def put(self, place: int) -> None:
-        """Move the cursor, skipping group headings."""
         place = min(max(0, place), max(0, self.count - 1))
         if self.rows and self.rows[place][1] < 0:
             up = place < self.cursor and place > 0

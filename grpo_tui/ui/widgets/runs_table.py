@@ -39,7 +39,6 @@ class RunDetail(LinePane):
             self.changed()
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """Return what happened, the reward, checkpoints, folder and next step, in that order."""
         row = self._row
         if row is None:
             return []
@@ -72,7 +71,6 @@ def _standing(row: RunRow) -> Line:
 
 
 def _story(row: RunRow, width: int) -> list[Line]:
-    """Return one sentence about what happened, on at most two lines."""
     if row.trouble or row.cause:
         role = "bad" if row.state in ("failed", "crashed", "broken") else "attention"
         rows = wrapped(row.trouble or row.cause, width - 2)

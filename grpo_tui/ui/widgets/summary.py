@@ -274,7 +274,6 @@ class NowLine(RunLine):
     """Current phase and its duration, the machine, and the time spent in each phase."""
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """Return one ruled line: the phase always, then warnings, figures and phase times if they fit."""
         view = self._view
         if view is None:
             return [ruled([[Span("now", "title")]], width)]
@@ -421,7 +420,6 @@ class RunSettings(LineScroll):
 
 
 def _row(name: list[Span], value: list[Span], width: int) -> list[Line]:
-    """Return name and value on one line if they fit, else on two."""
     if width_of(name) + width_of(value) + 2 <= width:
         return [spread(name, value, width)]
     return [name, [Span(f"   {shorten(value[0].text, max(1, width - 3))}")]]

@@ -116,7 +116,6 @@ class YamlArea(TextArea):
         self.post_message(self.Moved(event.selection.end[0] + 1))
 
     def go_to(self, line: int) -> None:
-        """Move the cursor to a line, counted from 1."""
         row = min(max(0, line - 1), self.document.line_count - 1)
         self.move_cursor((row, 0), center=True, record_width=True)
 
@@ -143,7 +142,6 @@ class YamlArea(TextArea):
 
     @property
     def gutter_width(self) -> int:
-        """Width of the gutter, including a sign before the line number."""
         return super().gutter_width + SIGN_W
 
     # -- painting --------------------------------------------------------------------------------
