@@ -480,8 +480,7 @@ class GrpoApp(TunedApp, Shell):
         """Report a rejected command. An applied one appears among the events."""
         from grpo_tui.present.events import command_row
 
-        then = self._waiting_for(message.command.kind)
-        self._turned(message.command.kind)
+        then = self._ended_command(message.command.kind)
         if not message.outcome.applied:
             row = command_row(message.command, message.outcome)
             self.notify(row.text, severity="error", timeout=10)
@@ -489,16 +488,13 @@ class GrpoApp(TunedApp, Shell):
             then(message.outcome)
 
     def on_command_lost(self, message: CommandLost) -> None:
-        self._waiting_for(message.kind)
-        self._turned(message.kind)
+        self._ended_command(message.kind)
         self.notify(f"{message.kind}: {message.reason}", severity="error", timeout=10)
 
-    def _turned(self, kind: str) -> None:
+    def _ended_command(self, kind: str) -> Callable[[Outcome], None] | None:
+        """Pop the callback of the oldest command of a kind. Commands of one kind end in the order sent."""
         if kind == self.turning:
             self.turning = ""
-
-    def _waiting_for(self, kind: str) -> Callable[[Outcome], None] | None:
-        """Pop the callback of the oldest command of a kind. Commands of one kind end in the order sent."""
         waiting = self._then.get(kind)
         return waiting.pop(0) if waiting else None
 

@@ -6,7 +6,7 @@ read as markup. Control characters that get this far are made visible.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
@@ -49,6 +49,19 @@ class Span(NamedTuple):
 
 
 Line = Sequence[Span]
+
+
+def spans(lines: Iterable[Sequence[tuple[str, str]]], edge: str = "") -> list[Line]:
+    """Return lines of `present`, as text and role, as lines to paint. `edge` is put before each."""
+    before = [Span(edge)] if edge else []
+    return [[*before, *(Span(text, role) for text, role in line)] for line in lines]
+
+
+def signed(sign: str, role: str, rows: Iterable[str], text_role: str = "text") -> list[Line]:
+    """Return rows of a text, the first with a sign before it and the others below its beginning."""
+    return [
+        [Span(f" {' ' if number else sign} ", role), Span(row, text_role)] for number, row in enumerate(rows)
+    ]
 
 
 def width_of(line: Line) -> int:

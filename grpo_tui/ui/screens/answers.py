@@ -11,7 +11,7 @@ from grpo_tui.core.text import safe
 from grpo_tui.present.formatting import plural
 from grpo_tui.present.reading import laid_out, word_diff
 from grpo_tui.ui.kit.reading import ReadingScreen
-from grpo_tui.ui.paint import Line, Span, ruled, width_of
+from grpo_tui.ui.paint import Line, Span, ruled, spans, width_of
 
 if TYPE_CHECKING:
     from grpo_tui.present.results_view import Answer, Comparison, PromptPair
@@ -27,7 +27,7 @@ def _column(name: str, one: Answer | None, text: Spans, width: int) -> list[Line
 
 def column(title: list[Line], text: Spans, width: int) -> list[Line]:
     """Return a text under a ruled title, at most `width` cells wide."""
-    return [ruled(title, width), *map(painted, laid_out(text, max(10, width - 2)))]
+    return [ruled(title, width), *spans(laid_out(text, max(10, width - 2)), " ")]
 
 
 def _title(name: str, one: Answer) -> list[Line]:
@@ -49,11 +49,6 @@ def _marked(base: Answer | None, policy: Answer | None) -> tuple[Spans, Spans]:
     return before, [(piece.text, roles[piece.kind]) for piece in pieces if piece.kind != "gone"]
 
 
-def painted(row: Spans) -> Line:
-    """Return a laid-out row as a line, one cell from the edge."""
-    return [Span(" "), *(Span(text, role) for text, role in row)]
-
-
 def joined(left: Line, right: Line, half: int) -> Line:
     """Return two lines side by side. The second one starts two cells after `half`."""
     return [*left, Span(" " * max(0, half + 2 - width_of(left))), *right]
@@ -70,7 +65,7 @@ class AnswersScreen(ReadingScreen):
 
     def lines(self, width: int) -> list[Line]:
         pair = self._pair
-        lines: list[Line] = [painted(row) for row in laid_out([(pair.prompt, "text")], max(10, width - 2))]
+        lines = spans(laid_out([(pair.prompt, "text")], max(10, width - 2)), " ")
         beside = width >= SIDE_BY_SIDE
         room = (width - 2) // 2 if beside else width
         for base, policy in zip_longest(pair.base, pair.policy):

@@ -25,8 +25,8 @@ from grpo_tui.present.reading import laid_out
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.chatting import Chatting
 from grpo_tui.ui.messages import ConsentAsked
-from grpo_tui.ui.paint import Line, LineScroll, Span, ruled
-from grpo_tui.ui.screens.answers import column, joined, painted
+from grpo_tui.ui.paint import Line, LineScroll, Span, ruled, spans
+from grpo_tui.ui.screens.answers import column, joined
 from grpo_tui.ui.screens.dialogs import Choice, MenuDialog
 from grpo_tui.ui.shell import Shell
 from grpo_tui.ui.textual_private import LeftOnce
@@ -62,7 +62,7 @@ class Turn:
 
     def _lines(self, width: int) -> list[Line]:
         role = "strong" if self.asked else "dim"
-        lines: list[Line] = [painted(row) for row in laid_out([(self.text, role)], max(10, width - 2))]
+        lines = spans(laid_out([(self.text, role)], max(10, width - 2)), " ")
         shown = [place for place in range(len(self.names)) if place in self.texts]
         beside = len(self.names) > 1 and width >= SIDE_BY_SIDE
         room = (width - 2) // 2 if beside else width

@@ -338,12 +338,16 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
             found = [one.name for one in search_fields(self._words)] if self._words and self.state else []
             self._found = set(found) if self._words else None
             self.show_form(found[0] if found else None)
+        elif isinstance(event.input, FormField) and event.input.name_edited:
+            self.show_chosen(event.input.refusal)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         if event.input.id == "config-search":
             event.input.display = False
             self.query_one(ConfigForm).focus()
             self.tell_keys()
+        elif isinstance(event.input, FormField) and event.input.name_edited:
+            self._take_field(event.input)
 
     def action_config_end_search(self) -> None:
         name = self.chosen_name()
@@ -656,11 +660,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
     async def action_config_apply(self) -> None:
         await self.query_one(FormField).action_submit()
 
-    def on_form_field_tried(self, event: FormField.Tried) -> None:
-        self.show_chosen(self.query_one(FormField).refusal)
-
-    def on_form_field_given(self, event: FormField.Given) -> None:
-        field = self.query_one(FormField)
+    def _take_field(self, field: FormField) -> None:
         if refusal := field.refusal:
             self.show_chosen(refusal)
             return

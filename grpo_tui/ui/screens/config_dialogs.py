@@ -15,7 +15,7 @@ from grpo_tui.core.findings import Finding, errors_of
 from grpo_tui.core.text import one_line, wrapped
 from grpo_tui.present.formatting import plural
 from grpo_tui.ui.kit.table import CursorList
-from grpo_tui.ui.paint import Line, Span, ruled
+from grpo_tui.ui.paint import Line, Span, ruled, signed
 from grpo_tui.ui.screens.dialogs import Dialog, DialogText
 from grpo_tui.ui.widgets.config_form import fix_words
 from grpo_tui.ui.widgets.yaml_area import SIGNS, YamlArea
@@ -157,8 +157,7 @@ def check_rows(found: Preflight, width: int) -> list[Line]:
     if said:
         lines += [(), ruled([[Span("advice", "title")]], width)]
     for text, role in said:
-        rows = wrapped(one_line(text), room)
-        lines += [[Span(" ▸ " if n == 0 else "   ", role), Span(row)] for n, row in enumerate(rows)]
+        lines += signed("▸", role, wrapped(one_line(text), room))
     return lines
 
 

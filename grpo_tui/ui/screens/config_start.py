@@ -15,7 +15,7 @@ from grpo_tui.rewards.consent import needed, needed_to_start
 from grpo_tui.ui import starting
 from grpo_tui.ui.config_worker import ConfigCheck
 from grpo_tui.ui.messages import ConsentAsked
-from grpo_tui.ui.paint import Line, Span
+from grpo_tui.ui.paint import Line, Span, spans
 from grpo_tui.ui.screens.config_dialogs import CheckScreen
 from grpo_tui.ui.screens.dialogs import Choice, MenuDialog, SeedsDialog
 from grpo_tui.ui.screens.reading import TextScreen
@@ -53,10 +53,8 @@ class ConfigStart:
             return [[(0, [Span(f"not planned: {why}", "dim")])]]
         from grpo_tui.present.plan_text import plan_lines
 
-        return [
-            [(rank, [Span(text, role) for text, role in part]) for rank, part in line]
-            for line in plan_lines(state.plan, looking=not state.whole)
-        ]
+        plan = plan_lines(state.plan, looking=not state.whole)
+        return [[(rank, spans([part])[0]) for rank, part in line] for line in plan]
 
     def busy_line(self) -> Line:
         if not self._busy:

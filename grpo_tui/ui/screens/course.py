@@ -10,7 +10,7 @@ from grpo_tui.core.text import one_line
 from grpo_tui.present.course import ProbeStep, Stretch, course_lines, probe_lines, visit_lines
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.kit.reading import FullReadingScreen
-from grpo_tui.ui.paint import Line, Span, ruled
+from grpo_tui.ui.paint import Line, Span, ruled, spans
 
 if TYPE_CHECKING:
     from grpo_tui.present.group_card import GroupCard
@@ -40,14 +40,14 @@ class CourseScreen(FullReadingScreen):
         elif self._found is None:
             lines.append([Span("  Looking through the run …", "dim")])
         else:
-            lines += _painted(course_lines(stretches, self._names, width))
+            lines += spans(course_lines(stretches, self._names, width))
         if probes:
             lines += [(), ruled([[Span("probe prompts", "title")]], width)]
-            lines += _painted(probe_lines(probes, self._names, width))
+            lines += spans(probe_lines(probes, self._names, width))
         if self._card is not None:
             prompt = one_line(self._card.prompt.strip(), max(12, width - 40))
             lines += [(), ruled([[Span("this prompt", "title")], [Span(f"“{prompt}”", "strong")]], width)]
-            lines += _painted(visit_lines(self._visits, self._card.id, width))
+            lines += spans(visit_lines(self._visits, self._card.id, width))
         return lines
 
     def on_unmount(self) -> None:
@@ -64,7 +64,3 @@ class CourseScreen(FullReadingScreen):
     def take_visits(self, visits: Sequence[Visit]) -> None:
         self._visits = visits
         self.body.changed()
-
-
-def _painted(found: Sequence[Sequence[tuple[str, str]]]) -> list[Line]:
-    return [[Span(text, role) for text, role in line] for line in found]

@@ -12,7 +12,7 @@ from grpo_tui.core.exchange import rebuilt
 from grpo_tui.core.text import one_line, wrapped
 from grpo_tui.present.formatting import duration
 from grpo_tui.ui.kit.reading import ReadingScreen
-from grpo_tui.ui.paint import Line, Span
+from grpo_tui.ui.paint import Line, Span, spans
 
 if TYPE_CHECKING:
     from grpo_tui.rewards.reload_check import ReloadCheck
@@ -55,9 +55,8 @@ class ReloadScreen(ReadingScreen):
             end = f"Not loaded. {TRY_LATER if self.found.early else 'Fix the files and press L again'}"
             if not self.found.broken:
                 end += ". `grpo-tui reload RUN --force` loads them anyway"
-        lines = [[Span(text, role) for text, role in line] for line in reload_lines(self.found, width)]
         rows = wrapped(end, max(20, width - 4))
-        return [*lines, [], *([Span(f"  {row}", "strong")] for row in rows)]
+        return [*spans(reload_lines(self.found, width)), [], *([Span(f"  {row}", "strong")] for row in rows)]
 
     def on_mount(self) -> None:
         self.set_interval(LOOK_S, self._look)

@@ -293,8 +293,7 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
     def _chosen_function(self) -> None:
         self._choose(self.query_one(FunctionRows).chosen)
 
-    def on_function_rows_turned(self, event: FunctionRows.Turned) -> None:
-        self.query_one(FunctionRows).changed()
+    def on_cursor_list_turned(self) -> None:
         self._look()
 
     def _choose(self, k: int) -> None:

@@ -18,7 +18,7 @@ from grpo_tui.rewards.sample_sources import Origin
 from grpo_tui.store.query import QueryError, read_query
 from grpo_tui.ui.kit.reading import ReadingScreen
 from grpo_tui.ui.kit.table import CursorList
-from grpo_tui.ui.paint import Line, Span
+from grpo_tui.ui.paint import Line, Span, signed
 from grpo_tui.ui.screens.dialogs import Choice, Choices, Dialog, DialogText, FieldDialog, TextDialog
 
 if TYPE_CHECKING:
@@ -184,8 +184,7 @@ class NextRewardScreen(ReadingScreen):
             [Span(f" {row}", "strong")] for row in wrapped(_sentence(advice.says), max(10, width - 2))
         ]
         for sentence in advice.mend:
-            for number, row in enumerate(wrapped(sentence, max(10, width - 5))):
-                lines.append([Span(" ✗ " if number == 0 else "   ", "bad"), Span(row)])
+            lines += signed("✗", "bad", wrapped(sentence, max(10, width - 5)))
         if advice.mend:
             lines += [(), [Span(" Back in the pane p shows the completions, e opens the source.", "dim")]]
         if advice.stage is not None:

@@ -32,7 +32,7 @@ from grpo_tui.present.token_lines import (
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.kit.table import CursorList
 from grpo_tui.ui.messages import ConsentAsked
-from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, ruled
+from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, ruled, spans
 from grpo_tui.ui.screens.dialogs import Choice, MenuDialog
 from grpo_tui.ui.shell import Shell
 from grpo_tui.ui.textual_private import LeftOnce
@@ -40,11 +40,6 @@ from grpo_tui.ui.widgets.bars import Footer, Header
 
 if TYPE_CHECKING:
     from grpo_tui.rewards.token_asking import AskedPolicy, TokenAsker
-
-
-def spans(line: Sequence[tuple[str, str]]) -> list[Span]:
-    """Convert a line of `present` to spans."""
-    return [Span(text, role) for text, role in line]
 
 
 class TokensHead(LinePane):
@@ -67,11 +62,11 @@ class TokensHead(LinePane):
             lines.append([Span(f" ◌ {doing}", "attention"), Span("   esc stops it", "dim")])
         elif self.trouble:
             lines += [
-                [Span(" ✗ " if number == 0 else "   ", "bad"), *spans(line)]
-                for number, line in enumerate(laid_out([(one_line(self.trouble), "bad")], room - 1))
+                [Span(" ✗ " if number == 0 else "   ", "bad"), *line]
+                for number, line in enumerate(spans(laid_out([(one_line(self.trouble), "bad")], room - 1)))
             ]
         if self.scores is not None and not self.doing:
-            lines += map(spans, head_lines(self.scores, width))
+            lines += spans(head_lines(self.scores, width))
         return lines
 
 
@@ -99,11 +94,10 @@ class TokensHeat(LineScroll):
         if self.shows_prompt:
             title = f"{plural(scores.prompt_tokens, 'token')}, as the model gets them"
             lines: list[Line] = [ruled([[Span("prompt", "title")], [Span(title, "dim")]], width)]
-            found = laid_out([(scores.prompt, "text")], room)
-            return [*lines, *([Span(" "), *spans(line)] for line in found)]
+            return [*lines, *spans(laid_out([(scores.prompt, "text")], room), " ")]
         rows = self._laid(scores, room)
-        lines = [[Span(" "), *spans(line)] for row in rows for line in row.lines(self.chosen)]
-        return [*lines, (), *([Span(" "), *spans(line)] for line in laid_out([(LEGEND, "dim")], room))]
+        lines = [line for row in rows for line in spans(row.lines(self.chosen), " ")]
+        return [*lines, (), *spans(laid_out([(LEGEND, "dim")], room), " ")]
 
     def show_place(self, place: int) -> None:
         self.chosen = place
@@ -125,7 +119,7 @@ class TokensHeading(LinePane):
         title: Line = ruled([[Span("the most surprising", "title")]], width)
         if self.scores is None:
             return [title, ()]
-        return [title, spans(surprising_lines(self.scores, width, 0)[0])]
+        return [title, *spans(surprising_lines(self.scores, width, 0)[:1])]
 
 
 class TokenList(CursorList):
@@ -152,7 +146,7 @@ class TokenList(CursorList):
     def lines(self, width: int) -> list[Line]:
         if self.scores is None:
             return []
-        return [spans(line) for line in surprising_lines(self.scores, width, LISTED, self.place)[1:]]
+        return spans(surprising_lines(self.scores, width, LISTED, self.place)[1:])
 
 
 LOOK_S = 0.5

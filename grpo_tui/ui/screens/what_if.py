@@ -19,7 +19,7 @@ from grpo_tui.present.what_if_lines import what_if_lines
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.kit.reading import FullReadingScreen
 from grpo_tui.ui.messages import ConsentAsked
-from grpo_tui.ui.paint import Line, Span, ruled
+from grpo_tui.ui.paint import Line, Span, ruled, spans
 from grpo_tui.ui.requests import rewards_of_run
 from grpo_tui.ui.screens.dialogs import WordsDialog
 
@@ -87,8 +87,7 @@ class WhatIfScreen(FullReadingScreen):
         if self.found is None:
             doing = one_line(self._doing, max(20, width - 20))
             return [*lines, [Span(f"  ◌ {doing}, {duration(time.monotonic() - self._since)}", "attention")]]
-        found = what_if_lines(self.found, width)
-        return [*lines, *([Span(text, role) for text, role in line] for line in found)]
+        return [*lines, *spans(what_if_lines(self.found, width))]
 
     def on_mount(self) -> None:
         self.set_interval(LOOK_S, self._look)

@@ -21,7 +21,7 @@ from grpo_tui.present.config_view import FieldHelp, FieldRow, FormRow, GroupRow,
 from grpo_tui.present.config_yaml import from_edit, to_edit
 from grpo_tui.present.formatting import path_text, plural
 from grpo_tui.ui.kit.table import MOVES, CursorList, LazyLines
-from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, fitting, pad, ruled, spread, width_of
+from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, fitting, pad, ruled, signed, spread, width_of
 from grpo_tui.ui.widgets.yaml_area import SIGNS
 
 if TYPE_CHECKING:
@@ -161,12 +161,6 @@ class FormField(Input):
     """
     BINDINGS: ClassVar[list[BindingType]] = [("escape", "give_up", "back")]
 
-    class Tried(Message):
-        """Posted when the text has changed."""
-
-    class Given(Message):
-        """Posted when the text is confirmed with enter."""
-
     class Left(Message):
         """Posted when editing is canceled."""
 
@@ -197,16 +191,6 @@ class FormField(Input):
     def close(self) -> None:
         self.name_edited = ""
         self.display = False
-
-    def on_input_changed(self, event: Input.Changed) -> None:
-        event.stop()
-        if self.name_edited:
-            self.post_message(self.Tried())
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        event.stop()
-        if self.name_edited:
-            self.post_message(self.Given())
 
     def on_blur(self, event: Blur) -> None:
         if self.name_edited:
@@ -305,8 +289,7 @@ def fix_words(fix: Fix) -> str:
 
 
 def _marked(sign: str, role: str, text: str, room: int, text_role: str = "text") -> list[Line]:
-    rows = wrapped(one_line(text), room)
-    return [[Span(f" {sign if i == 0 else ' '} ", role), Span(row, text_role)] for i, row in enumerate(rows)]
+    return signed(sign, role, wrapped(one_line(text), room), text_role)
 
 
 class PlanStrip(LinePane):

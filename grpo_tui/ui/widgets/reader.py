@@ -10,7 +10,7 @@ from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import fixed, plural, within
 from grpo_tui.present.group_card import CardRow, GroupCard
 from grpo_tui.present.reading import compared, laid_out, raw, structured
-from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, ruled
+from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, ruled, spans
 from grpo_tui.ui.widgets.card_table import card_columns
 from grpo_tui.ui.widgets.groups import advantage_sign
 
@@ -119,15 +119,12 @@ class Reader(LineScroll):
         if not row.text:
             return [[Span(" (empty: the model stopped immediately)", "dim")], *self._about(card, row, room)]
         if reading.view == "raw":
-            spans = raw(row.text)
+            shown = raw(row.text)
         elif reading.view == "diff":
-            spans = compared(reading.against[1], row.text)
+            shown = compared(reading.against[1], row.text)
         else:
-            spans = structured(row.text, reading.folded, reading.found)
-        lines: list[Line] = [
-            [Span(" "), *(Span(text, role) for text, role in line)] for line in laid_out(spans, room)
-        ]
-        return [*lines, *self._about(card, row, room)]
+            shown = structured(row.text, reading.folded, reading.found)
+        return [*spans(laid_out(shown, room), " "), *self._about(card, row, room)]
 
     def _about(self, card: GroupCard, row: CardRow, room: int) -> list[Line]:
         """Return rewards, values logged by the functions, and the columns of the dataset row."""
@@ -160,10 +157,8 @@ class Reader(LineScroll):
         lines: list[Line] = [ruled([[Span(title, "dim")]], room + 2)]
         for name, value in pairs:
             head = f"{one_line(name, 30)}: "
-            for number, line in enumerate(laid_out([(head, "dim"), (value, "text")], room)):
-                lines.append(
-                    [Span(" " if number == 0 else "   "), *(Span(text, role) for text, role in line)]
-                )
+            for number, line in enumerate(spans(laid_out([(head, "dim"), (value, "text")], room))):
+                lines.append([Span("   " if number else " "), *line])
         return lines
 
     def _prompt(self, card: GroupCard, room: int) -> list[Line]:
@@ -171,7 +166,5 @@ class Reader(LineScroll):
         for role, text in card.messages:
             if role:
                 lines.append([Span(f" {one_line(role, 30)}", "accent")])
-            lines += [
-                [Span(" "), *(Span(t, r) for t, r in line)] for line in laid_out(structured(text), room)
-            ]
+            lines += spans(laid_out(structured(text), room), " ")
         return [*lines, *(self._pairs("the row of the dataset", card.columns, room) if card.columns else [])]

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.cells import cell_len
 from textual.binding import BindingType
-from textual.events import Blur, Focus
-from textual.message import Message
 
 from grpo_tui.core.text import one_line
 from grpo_tui.core.text import wrapped as words_wrapped
@@ -28,6 +26,7 @@ from grpo_tui.ui.paint import (
     headed,
     pad,
     ruled,
+    signed,
     spread,
     width_of,
     wrapped,
@@ -241,9 +240,6 @@ class FunctionRows(CursorList, inherit_bindings=False):
 
     BINDINGS: ClassVar[list[BindingType]] = MOVES
 
-    class Turned(Message):
-        """Posted on focus and blur, because the keys change."""
-
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
         self._view: RewardsView | None = None
@@ -273,11 +269,9 @@ class FunctionRows(CursorList, inherit_bindings=False):
     def action_open(self) -> None:
         self.screen.run_worker(self.run_action("screen.rewards_source"))
 
-    def on_focus(self, event: Focus) -> None:
-        self.post_message(self.Turned())
-
-    def on_blur(self, event: Blur) -> None:
-        self.post_message(self.Turned())
+    def watch_has_focus(self, focused: bool) -> None:
+        super().watch_has_focus(focused)
+        self.post_message(self.Turned())  # the keys change
 
     def lines(self, width: int) -> list[Line]:
         view = self._view
@@ -465,8 +459,7 @@ class FindingLines(LineScroll):
         elif not found:
             lines.append([Span("  No problems found on these samples.", "dim")])
         for (sign, role), message in found:
-            for number, row in enumerate(words_wrapped(one_line(message), max(10, width - 4))):
-                lines.append([Span(f" {sign} " if number == 0 else "   ", role), Span(row)])
+            lines += signed(sign, role, words_wrapped(one_line(message), max(10, width - 4)))
         return lines
 
 
@@ -507,7 +500,7 @@ def saw_lines(saw: Saw, width: int) -> list[Line]:
     """Return what a function compared, or that it fails because of this sample. May be empty."""
     if saw.failure and saw.blamed:
         rows = words_wrapped(f"{saw.name} fails on this sample: {saw.failure}", max(10, width - 4))
-        return [[Span(" ✗ " if i == 0 else "   ", "bad"), Span(row, "bad")] for i, row in enumerate(rows)]
+        return signed("✗", "bad", rows, "bad")
     if not saw.compared:
         return []
     line = [Span(f"  {saw.name} saw  ", "dim")]

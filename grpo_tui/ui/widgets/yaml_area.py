@@ -47,11 +47,7 @@ class YamlArea(TextArea):
         """Posted when the user has changed the text."""
 
     class Moved(Message):
-        """Posted when the cursor has moved. `line` is counted from 1."""
-
-        def __init__(self, line: int) -> None:
-            super().__init__()
-            self.line = line
+        """Posted when the cursor has moved."""
 
     def __init__(self, *, id: str, elsewhere: bool = False) -> None:
         self._colored: list[str] = []
@@ -113,7 +109,7 @@ class YamlArea(TextArea):
 
     def on_text_area_selection_changed(self, event: TextArea.SelectionChanged) -> None:
         event.stop()
-        self.post_message(self.Moved(event.selection.end[0] + 1))
+        self.post_message(self.Moved())
 
     def go_to(self, line: int) -> None:
         row = min(max(0, line - 1), self.document.line_count - 1)
