@@ -213,9 +213,7 @@ class LinePane(Painter):
 
     DEFAULT_CSS = "LinePane { height: auto; width: 1fr; }"
 
-    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
-        super().__init__(id=id, classes=classes)
-        self._laid: tuple[Size, list[Line]] | None = None
+    _laid: tuple[Size, list[Line]] | None = None
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         return len(self.lines(width, 0))
@@ -258,10 +256,8 @@ class LineScroll(ScrollView, Painter, can_focus=True):
     LineScroll { height: 1fr; width: 1fr; overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1; }
     """
 
-    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
-        super().__init__(id=id, classes=classes)
-        self._lines: Sequence[Line] = []
-        self._laid_width = -1
+    _lines: Sequence[Line] = ()
+    _laid_width = -1
 
     def lines(self, width: int) -> Sequence[Line]:
         raise NotImplementedError

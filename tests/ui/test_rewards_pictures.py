@@ -96,7 +96,7 @@ def test_no_rewards_at_all(snap_compare: Compare) -> None:
 
 
 def test_a_tag_that_does_not_fit_leaves_its_sign_and_one_that_fits_stays_whole() -> None:
-    view = message(made_report()).view
+    view, _, _ = message(made_report())
     words = ("gold #abc", "gold #ab", "gold", "")
     rows = tuple(replace(row, kind=kind) for row, kind in zip(view.rows, words, strict=False))
     columns = sample_columns(replace(view, rows=rows), 100, 0)

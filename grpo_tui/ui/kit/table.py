@@ -83,9 +83,7 @@ class CursorList(LineScroll):
     class Turned(Message):
         """Posted when what a title shows about the list has changed."""
 
-    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
-        super().__init__(id=id, classes=classes)
-        self.cursor = 0
+    cursor = 0
 
     @property
     def count(self) -> int:
@@ -237,13 +235,10 @@ class Table(CursorList, Generic[Row], inherit_bindings=False):
     ALWAYS_MARKED = True
     """Mark it even without focus."""
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self.rows: Sequence[Row] = ()
-        self.waits: list[Line] = []
-        """Shown while there are no rows."""
-
-        self._over: Heading | None = None
+    rows: Sequence[Row] = ()
+    waits: Sequence[Line] = ()
+    """Shown while there are no rows."""
+    _over: Heading | None = None
 
     def columns(self, width: int) -> Sequence[Column[Row]]:
         raise NotImplementedError

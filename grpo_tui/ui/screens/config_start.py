@@ -361,7 +361,7 @@ class ConfigStart:
             return
         from grpo_tui.ui.screens.data import DataScreen
 
-        self.screen.app.push_screen(DataScreen(state.snapshot.path, config=config))
+        self.screen.app.push_screen(DataScreen(config))
 
 
 def _placed(finding: Finding) -> str:

@@ -1,8 +1,4 @@
-"""The data view: the rows of a config as training will see them, one at a time or as statistics.
-
-Opened over Config or another pane with `DataScreen(path, overrides)`, or with `DataScreen(path,
-config=config)` for a config that is not saved.
-"""
+"""The data view: the rows of a config as training will see them, one at a time or as statistics."""
 
 from __future__ import annotations
 
@@ -11,15 +7,13 @@ import re
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from textual.app import ComposeResult
 from textual.screen import Screen
 from textual.widgets import Input
 
-from grpo_tui.config.resolve import load_config
-from grpo_tui.config.run_config import ConfigError, RunConfig
+from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.exchange import finite_json
 from grpo_tui.core.text import one_line
 from grpo_tui.preflight.checker import Checked
@@ -48,11 +42,10 @@ class DataWorker:
     afterwards.
     """
 
-    def __init__(self, screen: DataScreen, config: Callable[[], RunConfig]) -> None:
-        self._screen, self._config_of = screen, config
+    def __init__(self, screen: DataScreen, config: RunConfig) -> None:
+        self._screen, self._config = screen, config
         self._cancel = threading.Event()
         self._read = threading.Event()
-        self._config: RunConfig | None = None
         self.jobs: Jobs[Callable[[], None]] = Jobs()
         self._golden: Jobs[RowView] = Jobs()
         """The newest row with a reference answer, to be scored."""
@@ -73,14 +66,13 @@ class DataWorker:
     # -- rows ------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Read the config, show the first row, then run jobs until stopped."""
+        """Show the first row, then run jobs until stopped."""
         from grpo_tui.preflight.checker import CheckCancelledError, Checker, CheckerError
         from grpo_tui.rewards.consent import ConsentError
 
         self._rows = Checker(cancel=self._cancel)
         self.row(1)
         try:
-            self._config = self._config_of()
             while (doing := self.jobs.next()) is not None:
                 try:
                     doing()
@@ -91,19 +83,18 @@ class DataWorker:
                 except (CheckerError, OSError) as error:
                     self._tell(self._screen.refuse, str(error))
                 self._read.set()  # slow work starts after the first row
-        except ConfigError as error:
-            self._tell(self._screen.refuse, str(error))
-            self._tell(self._screen.show_busy, "")
         finally:
             self._read.set()
             for checker in (self._rows, self._full):  # the second may not be in use yet
                 if checker is not None:
                     checker.close()
 
-    @job("row")
     def row(self, number: int | None) -> None:
         """Show a row; None for a random one. Returns at once."""
-        if self._config is None or self._rows is None:
+        self.jobs.ask("row", partial(self._show, number))
+
+    def _show(self, number: int | None) -> None:
+        if self._rows is None:
             return
         rendered = self._rows is self._full
         if number is None:
@@ -118,7 +109,7 @@ class DataWorker:
     @job("search")
     def search(self, words: str) -> None:
         """Look for rows with these words. Returns at once."""
-        if self._config is not None and self._rows is not None:
+        if self._rows is not None:
             self._tell(self._screen.take_matches, words, self._rows.holding(self._config, words))
 
     def _change_over(self) -> None:
@@ -126,7 +117,7 @@ class DataWorker:
         quick, self._rows = self._rows, self._full
         if quick is not None:
             quick.close()
-        self.row(self._number)
+        self._show(self._number)
 
     # -- facts -----------------------------------------------------------------------------------
 
@@ -136,7 +127,7 @@ class DataWorker:
         from grpo_tui.preflight.checker import CheckCancelledError, Checker
 
         self._read.wait()
-        if self._config is None or self.jobs.stopped.is_set():
+        if self.jobs.stopped.is_set():
             return
         know = partial(self._tell, self._screen.take_facts)
         full = Checker(progress=partial(self._tell, self._screen.show_busy), cancel=self._cancel)
@@ -166,7 +157,7 @@ class DataWorker:
         with Lab() as lab:
             while (row := self._golden.next()) is not None:
                 try:
-                    if not loaded and self._config is not None:
+                    if not loaded:
                         self._interrupt = lab.interrupt
                         lab.load(self._config)
                         loaded = True
@@ -246,20 +237,15 @@ def _marked(text: str, role: str, marks: tuple[str, ...]) -> list[tuple[str, str
 
 
 class DataScreen(LeftOnce, Screen[None], Shell):
-    """The rows of a config file with `K=V` overrides, or of `config` if it differs from the file."""
+    """The rows of a config."""
 
     AUTO_FOCUS = "#data-lines"
     BINDINGS = bindings("data")
     PANE = "data"
 
-    def __init__(
-        self,
-        path: Path,
-        overrides: Sequence[str] = (),
-        config: RunConfig | None = None,
-    ) -> None:
+    def __init__(self, config: RunConfig) -> None:
         super().__init__()
-        self._path, self._overrides, self._config = path, tuple(overrides), config
+        self._config = config
         self._worker: DataWorker
         self._checked: Checked | None = None
         self._row: RowView | None = None
@@ -287,14 +273,11 @@ class DataScreen(LeftOnce, Screen[None], Shell):
         self._worker.stop()
 
     def _begin(self) -> None:
-        self._worker = DataWorker(self, self._load)
+        self._worker = DataWorker(self, self._config)
         self.in_thread("data", self._worker.run)
         self.in_thread("data facts", self._worker.find_out)
         self.in_thread("data rewards", self._worker.score)
         self.query_one(DataSummary).busy = "reading the config"
-
-    def _load(self) -> RunConfig:
-        return self._config or load_config(self._path, self._overrides, world_size=None)
 
     # -- called by the worker --------------------------------------------------------------------
 

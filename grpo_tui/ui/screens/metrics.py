@@ -38,12 +38,10 @@ class MetricList(LineScroll, can_focus=False):
     class Chosen(Message):
         """Posted when a row is clicked twice."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.rows: list[MetricListRow] = []
-        self.selected = 0
+    rows: Sequence[MetricListRow] = ()
+    selected = 0
 
-    def show(self, rows: list[MetricListRow], selected: int) -> None:
+    def show(self, rows: Sequence[MetricListRow], selected: int) -> None:
         self.rows, self.selected = rows, max(0, min(selected, len(rows) - 1))
         self.changed()
         self._keep_in_sight()

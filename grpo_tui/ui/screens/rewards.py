@@ -539,7 +539,7 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
             return
         from grpo_tui.ui.screens.data import DataScreen
 
-        self.app.push_screen(DataScreen(config.path or Path(config.cwd), config=config))
+        self.app.push_screen(DataScreen(config))
 
     # -- editing samples -------------------------------------------------------------------------
 

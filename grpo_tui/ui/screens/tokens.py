@@ -45,13 +45,11 @@ if TYPE_CHECKING:
 class TokensHead(LinePane):
     """Which completion, progress or error, and summary figures."""
 
-    def __init__(self, *, id: str) -> None:
-        super().__init__(id=id)
-        self.title = ""
-        self.doing = ""
-        self.since = time.monotonic()
-        self.trouble = ""
-        self.scores: TokenScores | None = None
+    title = ""
+    doing = ""
+    since = 0.0
+    trouble = ""
+    scores: TokenScores | None = None
 
     def lines(self, width: int, height: int) -> list[Line]:
         lines: list[Line] = [ruled([[Span("tokens", "title")], [Span(self.title, "dim")]], width)]
@@ -73,12 +71,10 @@ class TokensHead(LinePane):
 class TokensHeat(LineScroll):
     """The tokens as a heat map, or the prompt as the model gets it."""
 
-    def __init__(self, *, id: str) -> None:
-        super().__init__(id=id)
-        self.scores: TokenScores | None = None
-        self.chosen: int | None = None
-        self.shows_prompt = False
-        self._rows: tuple[TokenScores, int, list[HeatRow]] | None = None
+    scores: TokenScores | None = None
+    chosen: int | None = None
+    shows_prompt = False
+    _rows: tuple[TokenScores, int, list[HeatRow]] | None = None
 
     def _laid(self, scores: TokenScores, width: int) -> list[HeatRow]:
         """Return the rows, cached so that moving the mark needs no layout."""
@@ -125,10 +121,8 @@ class TokensHeading(LinePane):
 class TokenList(CursorList):
     """The most surprising tokens. The one under the cursor is marked in the text."""
 
-    def __init__(self, *, id: str) -> None:
-        super().__init__(id=id)
-        self.scores: TokenScores | None = None
-        self._places: list[int] = []
+    scores: TokenScores | None = None
+    _places: Sequence[int] = ()
 
     @property
     def count(self) -> int:
@@ -140,7 +134,7 @@ class TokenList(CursorList):
 
     def show(self, scores: TokenScores | None) -> None:
         self.scores, self.cursor = scores, 0
-        self._places = scores.most_surprising(LISTED) if scores is not None else []
+        self._places = scores.most_surprising(LISTED) if scores is not None else ()
         self.changed()
 
     def lines(self, width: int) -> list[Line]:

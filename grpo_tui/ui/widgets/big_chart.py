@@ -60,14 +60,12 @@ class BigChart(LinePane, can_focus=True):
             super().__init__()
             self.place, self.zoom = place, zoom
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self._request: ChartOptions | None = None
-        self._view: BigChartView | None = None
-        self._waits = ""
-        self._drawing: Drawing | None = None
-        self._drawn: tuple[object, ...] = ()
-        self._dragging = False
+    _request: ChartOptions | None = None
+    _view: BigChartView | None = None
+    _waits = ""
+    _drawing: Drawing | None = None
+    _drawn: tuple[object, ...] = ()
+    _dragging = False
 
     def show(self, view: BigChartView | None, options: ChartOptions, waits: str = "") -> None:
         if (view, options, waits) != (self._view, self._request, self._waits):

@@ -141,12 +141,10 @@ class CardTable(Table[CardRow]):
 
     OPENS = "screen.generations_open"
 
-    def __init__(self, *, id: str) -> None:
-        super().__init__(id=id)
-        self.card: GroupCard | None = None
-        self.names: tuple[str, ...] = ()
-        self.weights: tuple[float, ...] = ()
-        self._hits: frozenset[int] = frozenset()
+    card: GroupCard | None = None
+    names: tuple[str, ...] = ()
+    weights: tuple[float, ...] = ()
+    _hits: frozenset[int] = frozenset()
 
     def show(self, card: GroupCard | None, index: int, hits: frozenset[int] = frozenset()) -> None:
         self.card, self._hits = card, hits

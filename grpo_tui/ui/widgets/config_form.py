@@ -46,11 +46,9 @@ class ConfigForm(CursorList, inherit_bindings=False):
 
     BINDINGS: ClassVar[list[BindingType]] = MOVES
 
-    def __init__(self, *, id: str) -> None:
-        super().__init__(id=id)
-        self._rows: Sequence[FormRow] = ()
-        self.waits: list[Line] = []
-        self.words = ""
+    _rows: Sequence[FormRow] = ()
+    waits: Sequence[Line] = ()
+    words = ""
 
     @property
     def count(self) -> int:
@@ -91,7 +89,7 @@ class ConfigForm(CursorList, inherit_bindings=False):
     def action_open(self) -> None:
         self.screen.run_worker(self.run_action("screen.config_edit"))
 
-    def lines(self, width: int) -> LazyLines | list[Line]:
+    def lines(self, width: int) -> Sequence[Line]:
         rows = self._rows
         if not rows:
             return self.waits
@@ -245,10 +243,8 @@ class ConfigSummary(LinePane):
 class HelpStrip(LineScroll, can_focus=False):
     """Help for the selected field: TRL's description, our advice, and findings."""
 
-    def __init__(self, *, id: str) -> None:
-        super().__init__(id=id)
-        self._help: FieldHelp | None = None
-        self._refusal = ""
+    _help: FieldHelp | None = None
+    _refusal = ""
 
     def show(self, help_: FieldHelp | None, refusal: str = "") -> None:
         """Show this help. `refusal` is why the text being typed is invalid."""
@@ -295,9 +291,7 @@ def _marked(sign: str, role: str, text: str, room: int, text_role: str = "text")
 class PlanStrip(LinePane):
     """What the config means in completions, steps, time and memory."""
 
-    def __init__(self, *, id: str) -> None:
-        super().__init__(id=id)
-        self._plan: Sequence[Sequence[tuple[int, Line]]] = ()
+    _plan: Sequence[Sequence[tuple[int, Line]]] = ()
 
     def show(self, plan: Sequence[Sequence[tuple[int, Line]]]) -> None:
         """Show these lines. Each is a list of parts with the order in which they are dropped."""

@@ -44,13 +44,11 @@ class EventTitle(LinePane):
 class EventList(CursorList):
     """Events, newest first. New ones do not move what the user reads further down."""
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self._events: tuple[EventRow, ...] = ()
-        self._now = 0.0
-        self.unseen = 0
-        self.nothing = ""
-        """What to say without any event."""
+    _events: tuple[EventRow, ...] = ()
+    _now = 0.0
+    unseen = 0
+    nothing = ""
+    """What to say without any event."""
 
     @property
     def count(self) -> int:
@@ -170,10 +168,8 @@ class EventSection(Vertical, Shell):
 class BeforeAfterList(LineScroll):
     """Answers to held-out prompts at the first and the newest evaluation, one prompt a line."""
 
-    def __init__(self, *, id: str) -> None:
-        super().__init__(id=id)
-        self._pair: BeforeAfter | None = None
-        self._folder = ""
+    _pair: BeforeAfter | None = None
+    _folder = ""
 
     def show(self, pair: BeforeAfter | None, folder: str) -> None:
         if (pair, folder) != (self._pair, self._folder):

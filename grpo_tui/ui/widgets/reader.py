@@ -76,14 +76,12 @@ class ReaderHeading(LinePane):
 class Reader(LineScroll):
     """The text, wrapped and scrollable."""
 
-    def __init__(self, *, id: str) -> None:
-        super().__init__(id=id)
-        self._card: GroupCard | None = None
-        self._row: CardRow | None = None
-        self._names: tuple[str, ...] = ()
-        self._reading = Reading()
-        self._kept: tuple[object, list[Line]] | None = None
-        self.weights: tuple[float, ...] = ()
+    _card: GroupCard | None = None
+    _row: CardRow | None = None
+    _names: tuple[str, ...] = ()
+    _reading = Reading()
+    _kept: tuple[object, list[Line]] | None = None
+    weights: tuple[float, ...] = ()
 
     def show(
         self, card: GroupCard | None, row: CardRow | None, reading: Reading, names: Sequence[str]

@@ -138,14 +138,12 @@ class SampleTable(Table[Any]):
     OPENS = "screen.rewards_edit"
     MARK = "❙ "
 
-    def __init__(self, *, id: str) -> None:
-        super().__init__(id=id)
-        self._view: RewardsView | None = None
-        self._order: str | int | None = None
-        self._low_first = False
-        self._words = ""
-        self.chosen = 0
-        """Index of the function whose column is chosen."""
+    _view: RewardsView | None = None
+    _order: str | int | None = None
+    _low_first = False
+    _words = ""
+    chosen = 0
+    """Index of the function whose column is chosen."""
 
     @property
     def shown(self) -> int:
@@ -240,9 +238,7 @@ class FunctionRows(CursorList, inherit_bindings=False):
 
     BINDINGS: ClassVar[list[BindingType]] = MOVES
 
-    def __init__(self, *, id: str) -> None:
-        super().__init__(id=id)
-        self._view: RewardsView | None = None
+    _view: RewardsView | None = None
 
     @property
     def count(self) -> int:
@@ -431,11 +427,9 @@ def _took(seconds: float) -> str:
 class FindingLines(LineScroll):
     """Problems found with the rewards, errors first."""
 
-    def __init__(self, *, id: str) -> None:
-        super().__init__(id=id)
-        self._findings: tuple[Finding, ...] = ()
-        self._whole = True
-        self._trouble = ""
+    _findings: tuple[Finding, ...] = ()
+    _whole = True
+    _trouble = ""
 
     def show(self, view: RewardsView | None, trouble: str) -> None:
         self._findings = view.report.findings if view is not None else ()
@@ -466,9 +460,7 @@ class FindingLines(LineScroll):
 class DetailLines(LineScroll):
     """The selected sample: what each function compared, the completion, and what was printed."""
 
-    def __init__(self, *, id: str) -> None:
-        super().__init__(id=id)
-        self._detail: SampleDetail | None = None
+    _detail: SampleDetail | None = None
 
     def show(self, detail: SampleDetail | None) -> None:
         if detail != self._detail:

@@ -28,10 +28,8 @@ CURVE_W, DETAIL_CURVE_W = 15, 48
 class RunDetail(LinePane):
     """Details of the selected run, under the list."""
 
-    def __init__(self, *, id: str) -> None:
-        super().__init__(id=id)
-        self._row: RunRow | None = None
-        self._now = 0.0
+    _row: RunRow | None = None
+    _now = 0.0
 
     def show(self, row: RunRow | None, now: float) -> None:
         self._row, self._now = row, now
@@ -140,10 +138,8 @@ class RunsTable(Table["RunRow"]):
 
     ALWAYS_LIT = True
 
-    def __init__(self, *, id: str) -> None:
-        super().__init__(id=id)
-        self._now = 0.0
-        self.marked: frozenset[Path] = frozenset()
+    _now = 0.0
+    marked: frozenset[Path] = frozenset()
 
     def show(self, rows: tuple[RunRow, ...], now: float, marked: frozenset[Path] = frozenset()) -> None:
         """Show these runs. The cursor stays on its run even if that moves."""

@@ -211,10 +211,8 @@ COLUMNS = (("weight", 7), ("mean", 7), ("contrib", 9))
 class FunctionTable(LinePane):
     """One line per reward function under a heading."""
 
-    def __init__(self, *, id: str) -> None:
-        super().__init__(id=id)
-        self._rows: tuple[FunctionRow, ...] = ()
-        self._nothing = ""
+    _rows: tuple[FunctionRow, ...] = ()
+    _nothing = ""
 
     def show(self, rows: tuple[FunctionRow, ...], nothing: str) -> None:
         """Show these functions, or `nothing` without any."""
