@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 from collections.abc import Callable, Iterable
 from threading import Event
@@ -40,12 +39,6 @@ def preload(quiet: Callable[[], bool], ended: Event, modules: Iterable[str] = MO
         importlib.import_module(name)
         if ended.wait(0.02):  # lets other threads run between two imports
             return
-    read_fields()
+    from grpo_tui.present.config_evaluate import read_fields
 
-
-def read_fields() -> None:
-    """Read TRL's fields, which the dialog of settings needs."""
-    from grpo_tui.config.trl_fields import FieldsUnavailableError, load_fields
-
-    with contextlib.suppress(FieldsUnavailableError):
-        load_fields()
+    read_fields()  # which the dialog of settings needs

@@ -338,10 +338,8 @@ class LogSection(Vertical, Shell):
         event.stop()
         if self._pages is not None:
             question = event.question
-            self._pages.ask(f"log {question.where}", lambda stores: load(stores.log, question), self._take)
-
-    def _take(self, page: object) -> None:
-        self.log_list.take(page)  # type: ignore[arg-type]
+            kind = f"log {question.where}"
+            self._pages.ask(kind, lambda stores: load(stores.log, question), self.log_list.take)
 
     @on(CursorList.Turned)
     def _turned(self) -> None:

@@ -98,12 +98,10 @@ def sample_columns(
         Column(f"+{hidden} hidden, ←→ " if hidden else "", text_w, text, right=True, role="attention"),
         *map(function, sorted(kept)),
         Column(TOTAL, TOTAL_W, total, right=True, role=role(TOTAL)),
-        Column("adv", ADVANTAGE_W, _advantage, right=True, role=role(ADVANTAGE)),
+        Column(
+            "adv", ADVANTAGE_W, lambda row: advantage_cell(row.advantage), right=True, role=role(ADVANTAGE)
+        ),
     ]
-
-
-def _advantage(row: SampleRow) -> Span:
-    return advantage_cell(row.advantage)
 
 
 def _score(view: RewardsView, k: int, row: SampleRow) -> Span:
