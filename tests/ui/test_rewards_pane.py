@@ -313,7 +313,7 @@ async def test_every_action_of_the_pane(file: Path, tmp_path: Path, monkeypatch:
         await until(pilot, lambda: lines.max_scroll_y > 0)
         await act("probes.down", lambda: lines.scroll_offset.y == 1)
         await act("probes.up", lambda: lines.scroll_offset.y == 0)
-        await act("probes.whole", lambda: lines.whole)  # type: ignore[attr-defined]
+        await act("probes.whole", lambda: app.screen.whole)  # type: ignore[attr-defined]
         await act("probes.back", lambda: app.screen is screen)
         await pilot.resize_terminal(120, 40)
         await scored(pilot)

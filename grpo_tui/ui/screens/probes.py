@@ -34,10 +34,10 @@ class ProbesScreen(FullReadingScreen):
 
     def __init__(self, report: ProbeReport) -> None:
         super().__init__()
-        self._report, self._whole = report, False
+        self._report, self.whole = report, False
 
     def action_probes_whole(self) -> None:
-        self._whole = not self._whole
+        self.whole = not self.whole
         self.body.changed()
         self.body.refresh()
 
@@ -88,6 +88,6 @@ class ProbesScreen(FullReadingScreen):
                     ]
                 )
                 room = max(10, width - 8)
-                rows = wrapped(example.text, room) if self._whole else [fitted(one_line(example.text), room)]
+                rows = wrapped(example.text, room) if self.whole else [fitted(one_line(example.text), room)]
                 lines += [[Span("      " + row)] for row in rows]
         return lines
