@@ -61,6 +61,12 @@ def test_a_result_is_read_at_any_width_and_obeys_nothing_that_a_file_holds(width
     assert said[-1].startswith("not ready: 2 errors, 1 warning; not checked: model, data, rewards, plan")
 
 
+@pytest.mark.parametrize("other", [{"id": "a.e"}, {"field": "epsilon"}, {"message": "beta is even"}])
+def test_findings_that_differ_are_all_listed_and_one_that_is_found_twice_once(other: dict[str, str]) -> None:
+    first, second = FINDINGS[0], replace(FINDINGS[0], **other)  # type: ignore[arg-type]
+    assert in_order([first, second, first, replace(second)]) == (first, second)
+
+
 def test_the_verdict_tells_whether_it_can_start() -> None:
     assert verdict(replace(FOUND, findings=FINDINGS[:1])).startswith("ready: 1 warning")
     assert verdict(replace(FOUND, findings=())).startswith("ready: no problems found")

@@ -6,14 +6,16 @@ import csv
 import io
 import json
 import math
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from grpo_tui.cli.main import main
 from grpo_tui.core import records as r
-from grpo_tui.present.metric_rows import in_groups
+from grpo_tui.present.metric_rows import figures, in_groups
 from grpo_tui.store.connection import open_writer
+from grpo_tui.store.reader import RunReader
 from grpo_tui.store.writer import Writer
 
 ODD = "own/\x1b[31m=1+1"
@@ -73,6 +75,21 @@ def test_the_table_is_of_the_steps_asked_for(run: Path, capsys: pytest.CaptureFi
     (_, row) = said(capsys, run, "--keys", "reward", "--steps", "5:14").splitlines()
     assert row.split()[1:5] == ["1.40", "+0.90", "0.50", "1.40"]
     assert said(capsys, run, "--steps", "90:").strip() == "no metric was logged in these steps"
+
+
+def test_the_change_is_between_the_values_that_are_known(tmp_path: Path) -> None:
+    writer = Writer(open_writer(tmp_path / "run.db"))
+    for step in range(1, 401):
+        # Of the last 40 steps 11 are known: ten times 0.0 in one stretch, and 11.0 alone in another.
+        value = 11.0 if step == 385 else None if step > 370 else 0.0
+        writer.write([r.MetricRow(1, step, 0.0, {"own": value, "none": None if step > 300 else 1.0})])
+    writer.close()
+    with closing(RunReader(tmp_path / "run.db")) as reader:
+        found, none = figures(reader, "own"), figures(reader, "none")
+        short = figures(reader, "own", 1, 9)
+    assert found is not None
+    assert (found.change, found.missing, found.count) == (pytest.approx(1.0), 29, 400)
+    assert (none and none.change, short and short.change) == (None, None)
 
 
 def test_several_runs_get_a_column(run: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

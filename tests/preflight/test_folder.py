@@ -9,13 +9,14 @@ import pytest
 
 from grpo_tui.config.resolve import inspect_config
 from grpo_tui.preflight.static import Launch, static_check
+from tests.ship.folders import weights
 
 
-def ids_of(folder: Path, line: str) -> dict[str, object]:
+def ids_of(folder: Path, line: str, *, resume: bool = False) -> dict[str, object]:
     """What `check` finds of the run folder, with its fix."""
     file = folder / "c.yaml"
     file.write_text(f"model_name_or_path: m\n{line}\n")
-    found = static_check(inspect_config(file), Launch(root=folder / "run")).findings
+    found = static_check(inspect_config(file), Launch(root=folder / "run", resume=resume)).findings
     return {f.id: f.fix and f.fix.to_json() for f in found if f.id.startswith("folder.")}
 
 
@@ -56,11 +57,14 @@ def test_nothing_to_resume_is_an_error_before_the_start(tmp_path: Path, made: st
 def test_a_checkpoint_of_another_shape_is_told_with_its_own(
     lines: str, saved: dict[str, object] | None, field: str, value: object, tmp_path: Path
 ) -> None:
-    checkpoint = with_run(tmp_path, complete=True)
+    checkpoint = weights(with_run(tmp_path, complete=True))
     if saved is not None:
         (checkpoint / "adapter_config.json").write_text(json.dumps({"lora_alpha": 32, **saved}))
-    wanted = f"{lines}\nresume_from_checkpoint: {checkpoint}"
-    assert ids_of(tmp_path, wanted)["folder.adapter"] == {"field": field, "value": value}
+    for asked in (checkpoint, checkpoint.name, "true"):
+        wanted = f"{lines}\nresume_from_checkpoint: {asked}"
+        assert ids_of(tmp_path, wanted)["folder.adapter"] == {"field": field, "value": value}, asked
+    assert ids_of(tmp_path, lines, resume=True) == {"folder.adapter": {"field": field, "value": value}}
+    assert "folder.adapter" not in ids_of(tmp_path, lines), "a new run has no shape to keep"
 
 
 def test_a_folder_that_no_file_system_takes_is_told(tmp_path: Path) -> None:

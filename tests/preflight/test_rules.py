@@ -472,6 +472,7 @@ def test_what_the_machine_has_is_not_missed(change: dict[str, Any], where: Machi
 
 
 SERVER = {"use_vllm": True, "vllm_mode": "server", "vllm_server_host": "127.0.0.1", "vllm_server_port": 8123}
+ALIAS = {"id": "an alias", "root": str(DEMO_MODEL)}
 
 
 @pytest.mark.parametrize(
@@ -496,6 +497,11 @@ SERVER = {"use_vllm": True, "vllm_mode": "server", "vllm_server_host": "127.0.0.
             "vllm.logprobs",
         ),
         (serving(str(DEMO_MODEL)), None),
+        (serving(f"{DEMO_MODEL.parent}/../{DEMO_MODEL.parent.name}/{DEMO_MODEL.name}"), None),
+        ({**serving("an alias"), "/v1/models": ServerAnswer(200, {"data": [ALIAS]})}, None),
+        (serving(str(DEMO_MODEL.parent)), "vllm.other-model"),
+        (serving(f"{DEMO_MODEL}-none"), "vllm.other-model"),
+        ({**serving(""), "/v1/models": ServerAnswer(200, {"data": []})}, None),
     ],
 )
 def test_a_vllm_server_is_asked_what_it_serves(

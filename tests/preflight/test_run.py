@@ -21,6 +21,7 @@ from grpo_tui.preflight.report import Preflight
 from grpo_tui.preflight.rewards import RewardLook, split_models
 from grpo_tui.preflight.run import Children, Memory, check
 from grpo_tui.preflight.static import Launch
+from grpo_tui.rewards.consent import NOT_RUN
 from tests.preflight.machines import A100, machine
 
 SLOW = Finding("rewards.slow", "warning", "grpo_tui.rewards.0", 9, "takes long")
@@ -100,6 +101,21 @@ def test_what_was_found_is_remembered_until_a_file_changes(
     assert again() == (3, 3)
     source.write_text(source.read_text() + "  holdout: 4\n")
     assert again() == (4, 4)
+
+
+@pytest.mark.parametrize("rule", [NOT_RUN, "checker.failed"])
+def test_what_could_not_be_looked_at_is_looked_at_by_the_next_check(
+    rule: str, asked: Asked, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unlooked = Finding(rule, "error", "grpo_tui.dataset", 8, "the data was not looked at")
+    results = iter([Checked(Facts(), (unlooked,), False), Checked(Facts(), (), True)])
+    looks = iter([RewardLook((SLOW,)), RewardLook((), 8, ("right",), True)])
+    monkeypatch.setattr(Checker, "check", lambda *args, **kw: next(results))
+    monkeypatch.setattr(run, "look_at_rewards", lambda *args: next(looks))
+    memory, start = Memory(), Launch(root=tmp_path / "run")
+    for found in ({rule, "rewards.slow"}, set(), set()):
+        now = check(inspect_config(source), start, machine=machine(A100), memory=memory)
+        assert {f.id for f in now.findings} == found
 
 
 def test_a_part_that_is_not_wanted_is_not_looked_at(asked: Asked, source: Path, tmp_path: Path) -> None:

@@ -78,22 +78,25 @@ def test_the_place_of_the_reward_is_kept_until_it_is_known(run: RecordedRun) -> 
     assert [(chart.key, len(chart.buckets)) for chart in first] == [("reward", 0), ("entropy", 1)]
 
 
-def test_a_resumed_run_forgets_the_steps_that_are_done_again(run: RecordedRun) -> None:
+@pytest.mark.parametrize("start", [20, 2])
+def test_a_resumed_run_forgets_the_steps_that_are_done_again(run: RecordedRun, start: int) -> None:
     run.advance(30)
     watcher = Watcher(run.folder.root)
     before = watcher.look()
     assert before.charts[0].buckets[-1].last == 30
     run.write(
         r.AttemptEnded(1, NOW, "crashed", 30),
-        r.AttemptStarted(2, NOW, "here", run.pid, resumed_from=20, total_steps=120),
-        r.MetricRow(2, 21, NOW, {"reward": 9.0}),
+        r.AttemptStarted(2, NOW, "here", run.pid, resumed_from=start, total_steps=120),
+        r.MetricRow(2, start + 1, NOW, {"reward": 9.0}),
     )
     after = watcher.look()
     reward = after.charts[0]
     assert reward.key == "reward"
-    assert reward.buckets[-1].last == 21
+    assert reward.buckets[-1].last == start + 1
     assert after.reward == 9.0
-    assert max(group.step for group in after.groups) <= 20
+    assert max(group.step for group in after.groups) <= start
+    assert max(bucket.last for chart in after.charts for bucket in chart.buckets) == start + 1
+    assert [f.share for f in after.functions] == [f.share for f in Watcher(run.folder.root).look().functions]
 
 
 def test_the_view_says_the_numbers_of_the_newest_step(run: RecordedRun) -> None:

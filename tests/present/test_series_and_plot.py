@@ -56,6 +56,9 @@ def test_a_past_known_in_stretches_goes_on_in_stretches_of_the_same_length() -> 
     series.begin(range(99), [*past[:2], replace(past[2], low=None, high=None, mean=None)])
     assert (series.rows, series.count, series.gap, series.last_step) == (48, 32, 16, 63)
     assert series.opening == list(range(KEPT_OPENING))
+    late = series.copy()
+    late.append(64, 6.0)
+    assert late.recent[-1].smooth == pytest.approx(3.0, abs=1e-3), "each value of a stretch has its weight"
     for step in range(64, 96):
         series.append(step, 2.0, step * 1.0)
     assert [(b.first, b.last, b.low, b.count) for b in series.buckets] == [

@@ -13,6 +13,7 @@ import pytest
 
 from grpo_tui.cli.main import main
 from grpo_tui.core import records as r
+from grpo_tui.rewards import audit as module
 from grpo_tui.rewards.answer_format import Form
 from grpo_tui.rewards.audit import MATCHERS, Audit, attacks_in, audit
 from grpo_tui.rewards.probes import ANSWER_ATTACKS, ProbeRow, make_probes
@@ -110,6 +111,16 @@ def test_attacks_are_counted_over_the_run_with_their_rewards_and_an_example(run:
     assert (claimed.example.step, claimed.example.index) == (24, 3)
     assert claimed.where.count("group==") == 12
     assert (found.completions, found.groups, found.of_groups) == (96, 24, 24)
+
+
+def test_of_a_long_run_groups_of_all_its_parts_are_read(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST_GROUPS", 12)
+    found = read(run)
+    assert found.first_steps == tuple(range(1, 25, 2))
+    assert [(one.count, one.stretches) for one in found.attacks] == [(6, (0,) * 6 + (1,) * 6)]
+    assert (found.completions, found.groups, found.of_groups) == (48, 12, 24)
 
 
 def test_top_rewards_are_refused_by_another_function_and_by_the_reference_answer(run: RunFolder) -> None:
