@@ -66,6 +66,7 @@ def serve_alone(child_of: Callable[[Send], Any]) -> None:
     sys.path.insert(0, folder)  # under `-P` the first entry can be one of PYTHONPATH
     try:
         serve(requests, answers, child_of)
+        _end_session()
     finally:
         os._exit(0)  # even if a library left threads running
 
@@ -86,5 +87,10 @@ def leave_with_parent(parent: int) -> None:
 def _wait_for_end(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(1.0)
+    _end_session()
+
+
+def _end_session() -> None:
+    """Kill this process and everything it started that has not left its session."""
     with contextlib.suppress(OSError):
         os.killpg(os.getpgid(0), signal.SIGKILL)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from grpo_tui.children import forker as forking
@@ -60,12 +63,12 @@ class Child:
         print("the last words", flush=True)
         time.sleep(600)
 
-    def starts(self):
+    def starts(self, apart=True):
         print("of the call before", flush=True)
-        return {"pid": subprocess.Popen(["sleep", "600"], start_new_session=True).pid}
+        return {"pid": subprocess.Popen(["sleep", "600"], start_new_session=apart).pid}
 
     def leaves(self, code):
-        print("it leaves", flush=True)
+        print("Traceback (most recent call last):\\nit leaves", flush=True)
         os._exit(code)
 """
 ALONE = "if __name__ == '__main__':\n    serve_alone(Child)\n"
@@ -76,6 +79,21 @@ from child_that_answers import Child
 
 if __name__ == "__main__":
     fork_children(int(sys.argv[1]), lambda: None, Child)
+"""
+
+PARENT = """
+import sys
+from grpo_tui.children.forker import Forker
+from grpo_tui.children.pipe import ChildPipe, ModuleStarter
+
+kind, after = sys.argv[1:]
+afresh = ModuleStarter("child_that_answers")
+pipe = ChildPipe(Forker.acquire("forker_that_forks", 60) if kind == "forked" else afresh, ".")
+pipe.send({"do": "starts", "apart": False}, 60)
+print(pipe.receive(60)["reply"]["pid"], pipe.pid, flush=True)
+if after == "busy":
+    pipe.send({"do": "hangs"}, 60)
+sys.stdin.read()
 """
 
 
@@ -203,8 +221,9 @@ def test_a_call_that_is_ended_ends_the_child_and_the_next_starts_another(child: 
 
 
 def test_a_child_that_says_nothing_for_too_long_is_killed() -> None:
-    with AskedChild("child_that_answers", quiet_s=0.3) as child:
+    with AskedChild("child_that_answers") as child:
         first = ask(child, "look")["pid"]
+        child.quiet_s = 0.3
         with pytest.raises(ChildHungError, match=r"it said nothing for 0\.3 s"):
             ask(child, "hangs")
         assert gone(first)
@@ -247,6 +266,18 @@ def test_what_a_child_started_goes_with_it_also_out_of_another_session(pipe: Chi
     until(lambda: gone(left))
 
 
+@pytest.mark.parametrize("after", ["idle", "busy"])
+@pytest.mark.parametrize("kind", ["afresh", "forked"])
+def test_what_a_child_started_goes_when_the_program_is_killed(kind: str, after: str) -> None:
+    words = [sys.executable, "-c", PARENT, kind, after]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None
+        started, child = map(int, program.stdout.readline().split())
+        assert not gone(started)
+        program.kill()
+    until(lambda: gone(child) and gone(started))
+
+
 def test_a_forker_ends_what_a_child_left_behind_when_the_child_has_ended(tmp_path: Path) -> None:
     forker = Forker.acquire("forker_that_forks", 60)
     try:
@@ -273,8 +304,12 @@ def test_one_forker_serves_all_and_ends_with_the_last(tmp_path: Path) -> None:
     third = Forker.acquire("forker_that_forks", 60)
     assert third is not second
     assert third.lives()
-    third.release()
-    assert not third.lives()
+    psutil.Process(third._process.pid).kill()
+    third._process.wait()
+    fourth = Forker.acquire("forker_that_forks", 60)
+    assert fourth is not third, "one that was killed is replaced"
+    fourth.release()
+    assert not fourth.lives()
     assert "forker_that_forks" not in forking._shared
 
 
