@@ -156,10 +156,28 @@ def test_a_group_at_a_step_that_logged_no_row_has_a_row_of_its_own(
     root = make(tmp_path / "seldom", 2)
     writer = Writer(open_writer(root / "run.db"))
     completions = (r.Completion(0, "x", (1.0,), 1.0, 0.0, 3, False),)
-    writer.write([r.GenerationBatch(1, 9, 0, "train", 9, 9, 5.0, (r.Group(0, "p", {}, completions),))])
+    groups = (r.Group(0, "p", {}, completions),)
+    for step in (4, 5, 8, 9, 10):  # the first two come before a logged row, the others after the last one
+        writer.write([r.GenerationBatch(1, step, 0, "train", step, step, 5.0, groups)])
+    writer.write([r.MetricRow(1, 6, 1006.0, {"loss": 0.5})])
     writer.close()
-    text = said(capsys, root, "--format", "jsonl", "--keys", "loss,grpo_tui/flat_share")
-    assert [json.loads(line)["step"] for line in text.splitlines()] == [1, 2, 9]
+
+    def exported(*words: str) -> list[tuple[int, float | None]]:
+        text = said(capsys, root, "--format", "csv", "--keys", "loss,grpo_tui/flat_share", *words)
+        rows = csv.DictReader(io.StringIO(text))
+        return [(int(row["step"]), float(row["loss"]) if row["loss"] else None) for row in rows]
+
+    assert exported() == [
+        (1, 0.0),
+        (2, 0.0),
+        (4, None),
+        (5, None),
+        (6, 0.5),
+        (8, None),
+        (9, None),
+        (10, None),
+    ]
+    assert exported("--every", "2", "--steps", "2:9") == [(2, 0.0), (4, None), (6, 0.5), (8, None)]
 
 
 def test_a_metric_is_explained_with_and_without_a_run(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

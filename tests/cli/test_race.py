@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ from grpo_tui.cli.series import Job, Places, Series
 from grpo_tui.config.resolve import load_config
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.present.race_text import Race
+from tests.cli.test_every_option import PARSER, options
 
 
 @pytest.mark.parametrize(
@@ -46,3 +48,25 @@ def test_a_worse_branch_is_exit_1_and_one_that_failed_2(
     parsed = SimpleNamespace(json=True, no_control=False)
     found = Race(tmp_path, 2, 4, ())
     assert of_race._told(parsed, series, found, wanted, load_config(DEMO_CONFIG)) == code
+
+
+ALL = (
+    "race r@4 --steps 9 --branch 'hot: temperature=2 optimizer=new' --branch '\"stop_strings=a b\"' "
+    "--no-control --gpus 0,1 --rows 7 --samples 3 --correct right --timeout 7 --trust --detach"
+)
+
+
+def test_the_race_in_the_background_is_the_one_that_was_typed(tmp_path: Path) -> None:
+    """Each option is given with a value of its own."""
+    file = tmp_path / "branches.yaml"
+    file.write_text("flat: {beta: 0.1, generation_batch_size: null}\n")
+    typed = PARSER.parse_args([*shlex.split(ALL), "--branches", str(file)])
+    plain = PARSER.parse_args(["race", "r", "--steps", "8", "--branch", "beta=0"])
+    known = {action.dest for action in options(("race",))}
+    assert {name for name in known if vars(typed)[name] != vars(plain)[name]} == known - {"json"}
+    for words in (typed, plain):
+        wanted = of_race.branches_of(words)
+        again = PARSER.parse_args(of_race._again(words, wanted))
+        assert of_race.branches_of(again) == wanted
+        listed = {"detach": False, "branch": again.branch, "branches": None}
+        assert vars(again) == vars(words) | listed

@@ -8,6 +8,34 @@ import pytest
 
 from grpo_tui.cli.errors import CommandError
 from grpo_tui.cli.saved_run import saved_run
+from grpo_tui.config.resolve import load_config
+from grpo_tui.config.stages import first_stage, stage_at
+from grpo_tui.store.spec import RunSpec
+
+CONFIG = """\
+model_name_or_path: a/model
+dataset_name: a/dataset
+use_cpu: true
+reward_funcs: [accuracy_reward]
+"""
+STAGES = """\
+grpo_tui:
+  stages:
+    - {name: first, set: {learning_rate: 0.25}, steps: 3}
+    - {name: second, set: {temperature: 0.5}, steps: 5}
+"""
+
+
+@pytest.mark.parametrize("stages", ["", STAGES], ids=["without stages", "with stages"])
+def test_the_config_of_a_run_is_that_of_all_its_stages_whichever_trains(stages: str, tmp_path: Path) -> None:
+    file = tmp_path / "my.yaml"
+    file.write_text(CONFIG + stages)
+    base = load_config(file)
+    for step in (0, 3) if stages else (0,):
+        config, now = stage_at(base, first_stage(base)[1], step)
+        RunSpec(config.to_json(), stage=now).write(tmp_path / "run.json")
+        _, spec, found = saved_run(tmp_path)
+        assert (found.to_json(), spec.config["grpo"]) == (base.to_json(), config.grpo)
 
 
 @pytest.mark.parametrize(

@@ -217,6 +217,10 @@ def test_overrides_are_yaml_may_be_dotted_and_have_no_line(tmp_path) -> None:
         ("learning_rte=1", "Did you mean learning_rate"),
         ("dataset_name.x=1", "single value"),
         ("reward_funcs.7=x", "is a list of 1"),
+        ("reward_funcs.1=x", "reward_funcs is a list of 1 and has no item 1"),
+        ("reward_funcs.1.weight=2", "is a list of 1 and has no item 1"),
+        ("reward_funcs.first=x", "is a list of 1 and has no item first"),
+        ("reward_funcs.0.weight=2", "reward_funcs.0 is a single value and has no weight"),
     ],
 )
 def test_a_wrong_override_is_refused(tmp_path, override: str, word: str) -> None:

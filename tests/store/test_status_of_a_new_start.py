@@ -46,6 +46,18 @@ def test_a_supervisor_started_in_the_second_of_the_end_counts_as_a_new_start(tmp
     assert read_status(tmp_path).state == "crashed"
 
 
+def test_the_total_is_that_of_the_newest_attempt_that_knows_it(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    writer = Writer(open_writer(folder.database))
+    now, found = time.time(), []
+    for attempt, total in enumerate((None, 90, 120, None), 1):
+        writer.write([AttemptStarted(attempt, now, "here", 1, None, total)])
+        found.append(read_status(tmp_path).total_steps)
+        writer.write([AttemptEnded(attempt, now, "stopped", 3, 0, None)])
+    writer.close()
+    assert found == [None, 90, 120, 120]
+
+
 def test_the_supervisor_that_saw_the_end_does_not_start_it_anew(tmp_path: Path) -> None:
     folder = _ended_run(tmp_path, time.time() + 60)
     write_heartbeat(folder.heartbeat, os.getpid(), None)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -68,3 +72,50 @@ def test_a_trainer_that_trains_already_is_said_to_be_unrecorded(
     assert "this trainer is already training without a record" in capsys.readouterr().out
     assert "train" not in vars(trainer)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.fixture
+def handler() -> Iterator[None]:
+    """Leave the handler of SIGTERM as it was."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+def own(*_: Any) -> None:
+    """What a script does at SIGTERM."""
+
+
+@pytest.mark.usefixtures("handler")
+@pytest.mark.parametrize(
+    ("before", "ranks", "saves"),
+    [(signal.SIG_DFL, 1, True), (own, 1, False), (signal.SIG_IGN, 1, False), (signal.SIG_DFL, 2, False)],
+    ids=["default", "handler of the script", "ignored", "two ranks"],
+)
+def test_sigterm_saves_unless_the_script_handles_it_or_a_launcher_sends_it(
+    before: Any, ranks: int, saves: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "world_size", lambda: ranks)
+    session: Any = SimpleNamespace(controller=SimpleNamespace(stop_wanted=False))
+    signal.signal(signal.SIGTERM, before)
+    with module._saving_at_sigterm(session) as asked:
+        assert (signal.getsignal(signal.SIGTERM) == before) != saves
+        if saves:
+            signal.raise_signal(signal.SIGTERM)
+        assert (asked.is_set(), session.controller.stop_wanted) == (saves, saves)
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+@pytest.mark.usefixtures("handler")
+def test_a_training_in_another_thread_leaves_sigterm_alone() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    found: list[Any] = []
+
+    def train() -> None:
+        with module._saving_at_sigterm(SimpleNamespace()):  # type: ignore[arg-type]
+            found.append(signal.getsignal(signal.SIGTERM))
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    thread.join()
+    assert found == [signal.SIG_DFL]
