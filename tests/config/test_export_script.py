@@ -188,6 +188,47 @@ def test_the_script_has_the_rewards_that_training_has(tmp_path: Path) -> None:
     assert given.value.value == [0.5] * 5
 
 
+def keywords(text: str, *names: str) -> list[str]:
+    """What a script gives for these keywords, in the order of the script."""
+    found = [one for one in ast.walk(ast.parse(text)) if isinstance(one, ast.keyword) and one.arg in names]
+    return [ast.unparse(one.value) for one in found]
+
+
+@pytest.mark.parametrize(
+    ("base", "weights", "given"),
+    [
+        ("reward_funcs: [think_format_reward]\n", (2, None, 0.5), ["[1.0, 2.0, 1.0, 0.5]"]),
+        ("", (None, 3), ["[1.0, 3.0]"]),
+        ("reward_funcs: [think_format_reward]\n", (None, 1), []),
+        ("reward_weights: [4, 5]\n", (None, None), ["[4, 5]"]),
+    ],
+)
+def test_the_weights_of_the_script_are_in_the_order_of_its_rewards(
+    base: str, weights: tuple[float | None, ...], given: list[str], tmp_path: Path
+) -> None:
+    entries = [{"name": f"r{n}", "source": "mine.py:short", "weight": w} for n, w in enumerate(weights)]
+    rewards = [{key: value for key, value in one.items() if value is not None} for one in entries]
+    config = config_of(tmp_path, f"dataset: plain.csv\nrewards: {json.dumps(rewards)}", base)
+    assert keywords(write_script(config, tmp_path / "train.py"), "reward_weights") == given
+
+
+@pytest.mark.parametrize("adapter", [False, True], ids=["full", "lora"])
+@pytest.mark.parametrize("reference", ["base", "stage start"])
+def test_the_script_of_a_stage_loads_the_checkpoint_before_it_as_policy_and_reference(
+    reference: str, adapter: bool, tmp_path: Path
+) -> None:
+    """The checkpoint of a LoRA run is an adapter, which cannot be the base model."""
+    stages = [{"name": "a", "steps": 3}, {"name": "b", "steps": 4, "reference": reference}]
+    base = f"beta: 0.1\nuse_peft: {str(adapter).lower()}\n"
+    config = config_of(tmp_path, f"dataset: plain.csv\nstages: {json.dumps(stages)}", base)
+    first, second = write_scripts(config, tmp_path / "train.py").values()
+    started = reference == "stage start"
+    assert keywords(first, "model") == [repr(str(DEMO_MODEL))]
+    assert keywords(second, "model") == ["start" if started and not adapter else repr(str(DEMO_MODEL))]
+    assert ("add_reference(trainer, start)" in second) == (started and adapter)
+    assert keywords(second, "resume_from_checkpoint", "max_steps") == ["first + 4", "start"]
+
+
 def test_every_reward_of_the_library_can_be_copied_together() -> None:
     parts = SourceParts()
     for name in library.__all__:

@@ -197,6 +197,11 @@ def test_a_local_folder_is_loaded_with_its_splits_as_trl_does(tmp_path: Path) ->
     assert prompts.eval["prompt"][:] == ["c"]
     with pytest.raises(DataError, match="no split dev; it has train, test"):
         load(tmp_path, "", "dataset_name: d\ndataset_train_split: dev\n")
+    splits = "dataset_train_split: test\ndataset_test_split: train\n"
+    swapped = load(tmp_path, "", f"dataset_name: d\neval_strategy: steps\n{splits}")
+    assert (swapped.train["prompt"][:], swapped.eval["prompt"][:]) == (["c"], ["a", "b"])
+    with pytest.raises(DataError, match="eval_dataset"):
+        load(tmp_path, "", "dataset_name: d\neval_strategy: steps\ndataset_test_split: dev\n")
 
 
 @pytest.mark.parametrize(
@@ -418,6 +423,11 @@ def test_the_rows_to_evaluate_on_are_held_out_ones_spread_evenly(tmp_path: Path)
     assert prompts.evaluated is not None
     assert prompts.evaluated["prompt"] == prompts.holdout["prompt"][::2]
     assert load(tmp_path, f"dataset: rows.jsonl\n{MAPPED}\nholdout: 6").evaluated is None
+    write_rows(tmp_path / "other.jsonl", ROWS[:2])
+    both = load(tmp_path, f"{section}\neval_dataset: other.jsonl", "eval_strategy: steps\n")
+    assert both.eval is not None
+    assert both.eval.num_rows == 2, "TRL's own evaluation takes the set that is named for it"
+    assert both.evaluated.to_list() == prompts.evaluated.to_list()
 
 
 def test_without_a_holdout_the_rows_of_the_evaluation_set_are_evaluated_on(tmp_path: Path) -> None:
@@ -429,3 +439,8 @@ def test_without_a_holdout_the_rows_of_the_evaluation_set_are_evaluated_on(tmp_p
     assert prompts.evaluated is not None
     assert prompts.evaluated["answer"] == ["1", "2"]
     assert prompts.train.num_rows == 20
+    (tmp_path / "own.py").write_text(
+        "def parts(): return {'test': [], 'dev': [{'question': 'a', 'answer': '#### 7'}]}"
+    )
+    section = section.replace("other.jsonl", "own.py:parts")
+    assert load(tmp_path, section, "dataset_test_split: dev\n").evaluated["answer"] == ["7"]

@@ -58,8 +58,9 @@ def each(facts: GroupFacts) -> Groups:
 
 
 def visited(first: GroupFacts, prompts: int = 3) -> Groups:
-    """Groups of some prompts of which each always gets the same, and one group with a signal."""
-    return lambda _: [MIXED, *(replace(first, prompt=f"prompt {n}") for n in range(prompts))]
+    """Groups of some prompts of which each always gets the same, one with a signal, and one seen once."""
+    always = [MIXED, *(replace(first, prompt=f"prompt {n}") for n in range(prompts))]
+    return lambda step: [*always, replace(first, prompt="once")] if step == 1 else always
 
 
 def falling_silent(step: int) -> list[GroupFacts]:
