@@ -30,13 +30,13 @@ def resume_run(path: Path) -> tuple[bool, str]:
     return start_run([str(path), "--resume"], "resumed")
 
 
-def start_run(words: Sequence[str], done_word: str = "started") -> tuple[bool, str]:
-    """Start a run with arguments of `grpo-tui train` and wait until it has started.
+def start_run(words: Sequence[str], done_word: str = "started", command: str = "train") -> tuple[bool, str]:
+    """Start a run with arguments of `grpo-tui train`, or `race`, and wait until it has started.
 
     Return whether it started, and the command's output as one line that is safe to show (`done_word` if it is
     empty).
     """
-    words = [sys.executable, "-m", "grpo_tui", "train", *words, "--detach"]
+    words = [sys.executable, "-m", "grpo_tui", command, *words, "--detach"]
     try:
         done = subprocess.run(
             words,

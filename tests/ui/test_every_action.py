@@ -413,6 +413,8 @@ async def test_of_results(run: RecordedRun, monkeypatch: pytest.MonkeyPatch) -> 
         await closed(pilot, screen)
         await act("results.fork", on_top(app, WordsDialog))
         await closed(pilot, screen)
+        await act("results.race", on_top(app, WordsDialog))
+        await closed(pilot, screen)
         await act("results.export", on_top(app, PathDialog))
         await closed(pilot, screen)
         await act("results.push", on_top(app, WordsDialog))
@@ -547,6 +549,7 @@ WITHOUT_A_RUN = {
     "results.export": "There is no run to export.",
     "results.push": "No model to upload yet.",
     "results.fork": "Only a complete checkpoint can be forked.",
+    "results.race": "Only a complete checkpoint can be raced from.",
     "results.next": "No other comparison",
     "results.previous": "No other comparison",
     "results.copy": "Nothing to copy yet.",

@@ -73,6 +73,7 @@ ACTING = {
     "W": "Write ",
     "E": "Export ",
     "F": "Fork",
+    "X": "Race ",
     "H": "Upload to the Hub",
     "K": "Keep ",
     "U": "Undo the last change",
@@ -110,7 +111,8 @@ ACTS = {
     *("runs.resume", "config.start", "config.trial", "config.drills", "config.baseline", "rewards.baseline"),
     *("config.save", "config.save_text", "config.save_as", "config.new", "config.export", "rewards.keep"),
     *("rewards.write", "rewards.next", "rewards.new", "generations.export"),
-    *("results.compare", "results.stop", "results.fork", "results.export", "results.push"),
+    *("results.compare", "results.stop", "results.fork", "results.race", "results.export"),
+    "results.push",
     *("chat.stop", "chat.new", "chat.keep"),
 }
 """What changes a run or a file, or starts work on a GPU; asking the model is the core key `m`."""

@@ -391,8 +391,39 @@ async def test_a_checkpoint_is_forked_with_other_settings_and_the_new_run_is_ope
     ]
 
 
+async def test_a_race_of_branches_is_started_in_the_background(
+    run: RecordedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint(run.folder.root, 40)
+    remember(run.folder.root)
+    asked: list[tuple[list[str], str]] = []
+
+    def start_run(words: list[str], done: str, command: str) -> tuple[bool, str]:
+        asked.append((words, command))
+        return (True, done) if len(asked) == 2 else (False, "no setting is changed")
+
+    monkeypatch.setattr("grpo_tui.ui.starting.start_run", start_run)
+    app = app_on(run.folder.root)
+    async with app.run_test(size=SIZE) as pilot:
+        await results(pilot)
+        await pilot.press("X")
+        await until(pilot, lambda: "race from step 40: which settings help?" in shown(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: said(app, "No race was started: no setting is changed"))
+        await pilot.press("X")
+        await until(pilot, lambda: "race from step 40: which settings help?" in shown(app))
+        app.screen.query_one(Input).value = "steps=20 | learning_rate=1e-6| warm: beta=0.04 optimizer=new |"
+        await pilot.press("enter")
+        started = "The race runs in the background. Its comparison comes up here."
+        await until(pilot, lambda: said(app, started))
+    at = f"{run.folder.root}@40"
+    branches = ["--branch", "learning_rate=1e-6", "--branch", "warm: beta=0.04 optimizer=new"]
+    assert asked == [([at, "--steps", "50"], "race"), ([at, "--steps", "20", *branches], "race")]
+
+
+@pytest.mark.parametrize(("key", "title"), [("F", "fork from step "), ("X", "race from step ")])
 async def test_a_fork_of_a_foreign_run_is_asked_about_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_yes: None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_yes: None, key: str, title: str
 ) -> None:
     monkeypatch.setattr("grpo_tui.ui.starting.start_run", lambda *_: pytest.fail("was started"))
     root = foreign_run(Path("runs") / "theirs", tmp_path / "marks").root
@@ -400,8 +431,8 @@ async def test_a_fork_of_a_foreign_run_is_asked_about_first(
     async with app.run_test(size=SIZE) as pilot:
         screen = await results(pilot)
         assert screen.results is not None
-        await pilot.press("F")
-        await until(pilot, lambda: "fork from step " in shown(app))
+        await pilot.press(key)
+        await until(pilot, lambda: title in shown(app))
         await pilot.press("enter")
         await until(pilot, lambda: "not yours" in shown(app))
         assert "its record and checkpoints" in shown(app)

@@ -40,6 +40,8 @@ EVERY = 1000
 """Height at which no table is cut."""
 OPTIMIZER = "optimizer="
 """Begins the word for `--optimizer` among the settings of a fork."""
+STEPS = "steps="
+"""Begins the word for `--steps` among the branches of a race."""
 SIGNS = {"better": ("✓", "good"), "worse": ("✗", "bad"), "not shown": ("●", "attention")}
 MARKS_AT = 34
 """First cell of a model's marks, after its figures."""
@@ -527,15 +529,22 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
         """Ask for the settings of a new run that starts from the selected or newest checkpoint."""
         from grpo_tui.ui.screens.dialogs import WordsDialog
 
-        chosen = self._chosen(but=self._root)
-        if self._root is None or chosen is None or not chosen.usable or chosen.path == self._root:
-            self.app.notify("Only a complete checkpoint can be forked.", severity="warning")
+        chosen = self._checkpoint("forked")
+        if self._root is None or chosen is None:
             return
         names = (self._root.with_name(f"{self._root.name}-{number}") for number in count(2))
         free = next(path for path in names if not path.exists())
         hint = f"beta=0.04 optimizer=new; a word in front is the folder, else {one_line(free.name, 20)}"
         title = f"fork from step {chosen.step:,}: settings to change"
         self.ask(WordsDialog(title, "", hint), lambda words: self._fork(chosen, words, free))
+
+    def _checkpoint(self, done: str) -> Model | None:
+        """Return the selected or newest checkpoint. Says why if there is none."""
+        chosen = self._chosen(but=self._root)
+        if chosen is not None and chosen.usable and chosen.path != self._root:
+            return chosen
+        self.app.notify(f"Only a complete checkpoint can be {done}.", severity="warning")
+        return None
 
     def _fork(self, model: Model, words: str, free: Path) -> None:
         from grpo_tui.rewards.consent import needed_to_resume
@@ -568,6 +577,40 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
         self.app.notify(said)
         if self.app.screen is self:
             self.shell.open_run(folder)
+
+    def action_results_race(self) -> None:
+        """Ask for the branches of a race from the selected or newest checkpoint, and start it."""
+        from grpo_tui.ui.screens.dialogs import WordsDialog
+
+        chosen = self._checkpoint("raced from")
+        if chosen is not None:
+            hint = "branches between bars: learning_rate=1e-6 | temperature=1.1 beta=0.02"
+            title = f"race from step {chosen.step:,}: which settings help?"
+            self.ask(WordsDialog(title, f"{STEPS}50 | ", hint), lambda words: self._race(chosen, words))
+
+    def _race(self, model: Model, words: str) -> None:
+        from grpo_tui.rewards.consent import needed_to_resume
+        from grpo_tui.ui.starting import start_run
+
+        if self._root is None:
+            return
+        if codes := needed_to_resume(self._root):
+            self.post_message(ConsentAsked(codes, partial(self._race, model, words)))
+            return
+        asked = [f"{self._root}@{model.step}"]
+        for part in filter(None, map(str.strip, words.split("|"))):
+            steps = part.startswith(STEPS)
+            asked += ["--steps", part.removeprefix(STEPS)] if steps else ["--branch", part]
+        self.app.notify(f"Starting a race from step {model.step:,} …")
+        told = "The race runs in the background. Its comparison comes up here."
+        self.in_thread("fork", partial(start_run, asked, told, "race"), self._raced)
+
+    def _raced(self, ended: tuple[bool, str]) -> None:
+        started, said = ended
+        if started:
+            self.app.notify(said, timeout=20)
+        else:
+            self.app.notify(f"No race was started: {said}", severity="error", timeout=20)
 
     # -- exporting -------------------------------------------------------------------------------
 
