@@ -59,12 +59,7 @@ class Result:
 
 
 def drill(parsed: Any, prepare: Prepare, real: Path, config: RunConfig) -> int:
-    """Run the drills and print a line for each. Exit 0 if all pass.
-
-    Args:
-        real: Folder of the real run.
-        config: Config of the real run, which a trial changes.
-    """
+    """Run the drills beside a run of this folder and config, with a line for each. Exit 0 if all pass."""
     results = []
     for name in parsed.drill:
         saving = ("save_steps=1", "save_total_limit=2") if name in SAVES else ("save_strategy=no",)

@@ -74,11 +74,8 @@ def home_of(saved: RunConfig) -> Path:
 def settings_in_force(changes: Iterable[SettingChanged], saved: RunConfig) -> dict[str, object]:
     """Return the settings changed while training that differ from the config, by config key.
 
-    A resume writes its overrides into the config, which replaces earlier changes.
-
-    Args:
-        changes: The changes of the run, oldest first.
-        saved: The config of the run.
+    `changes` are given oldest first. A resume writes its overrides into the config, which replaces earlier
+    changes.
     """
     last: dict[str, object] = {}
     factor = 1.0

@@ -70,11 +70,7 @@ def print_json(body: Any, *, ascii_only: bool = False, indent: int | None = None
 
 
 def has_screen(instead: str) -> bool:
-    """Return whether the screen can be shown. On a terminal that cannot, say so on stderr.
-
-    Args:
-        instead: What is shown instead, such as `a line per step`.
-    """
+    """Return whether the screen can be shown. Else tell a terminal what is shown `instead`."""
     if not sys.stdout.isatty():
         return False
     if can_place_text(os.environ):

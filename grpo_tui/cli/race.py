@@ -256,11 +256,7 @@ def _ended(series: Series, job: Job, one: Wanted) -> Branch:
 
 
 def _compared(parsed: Any, parent: Path, named: Sequence[tuple[str, str]]) -> dict[str, Any] | None:
-    """Compare models with the first one, on the parent's data, rewards and sampling settings.
-
-    Args:
-        named: Names and `RUN@STEP`: the control and the branches, or the checkpoint that they start from.
-    """
+    """Compare models, named with their `RUN@STEP`, with the first one on the parent's data and rewards."""
     config = wanted_config([str(parent)], (), None)
     with reported(PolicyError):
         policies = [replace(resolve(word), name=name) for name, word in named]

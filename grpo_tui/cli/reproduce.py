@@ -68,11 +68,7 @@ def _name(bundle: Bundle) -> str:
 
 
 def _differences(bundle: Bundle) -> list[str]:
-    """Return what differs here as lines.
-
-    Raises:
-        CommandError: A file is missing.
-    """
+    """Return what differs here as lines, or raise CommandError if a file is missing."""
     changed, missing = changed_files(bundle)
     if missing:
         models = mapping(bundle.manifest.get("model_files"))

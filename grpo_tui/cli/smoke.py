@@ -96,11 +96,7 @@ class Seen:
 
 
 def smoke(parsed: Any, prepare: Prepare, real: Path) -> int:
-    """Run the trial. Exit 0 if it trained, saved and resumed.
-
-    Args:
-        real: Folder of the real run. The trial's folder is created next to it.
-    """
+    """Run the trial beside `real`, the folder of the real run. Exit 0 if it trained, saved and resumed."""
     with trial(parsed, prepare, real, STAGES[0], f"max_steps={STEPS}") as start:
         return _trial(start.folder, start.spec, start.config)
 

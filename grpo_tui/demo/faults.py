@@ -229,9 +229,6 @@ def parser_that_raises(
 ) -> list[float]:
     """Score with a careless parser: from one step on it assumes that every answer has its tag.
 
-    Args:
-        answer: The right sum for each completion.
-
     Raises:
         IndexError: A completion has no `<answer>`.
     """
@@ -295,12 +292,7 @@ def correctness_of_the_first_digit(
     log_extra: Callable[[str, list[Any]], None] | None = None,
     **kwargs: Any,
 ) -> list[float]:
-    """Score with a pattern that lacks a `+`: it reads one digit, so no sum from 10 on is ever right.
-
-    Args:
-        answer: The right sum for each completion.
-        log_extra: TRL's function that stores a column of values with the completions.
-    """
+    """Score with a pattern that lacks a `+`: it reads one digit, so no sum from 10 on is ever right."""
     matches = [re.search(r"<answer>(\d)", completion_text(completion)) for completion in completions]
     found = ["none" if match is None else match.group(1) for match in matches]
     if log_extra is not None:

@@ -124,11 +124,7 @@ def longest_first(session: Session, config: RunConfig, prompts: Prompts) -> Prom
 def by_length(
     prompts: list[Any], measure: Callable[[list[Any]], list[int]] | None
 ) -> tuple[list[int], int | None]:
-    """Return row numbers by length, longest first, and the tokens of the longest.
-
-    Args:
-        measure: Returns the number of tokens of each prompt. None to compare characters alone.
-    """
+    """Return row numbers by length, longest first, and the longest's tokens, None without `measure`."""
     characters = [len(prompt_text(prompt)) for prompt in prompts]
     order = sorted(range(len(prompts)), key=lambda row: -characters[row])
     if measure is None or not order:

@@ -51,13 +51,8 @@ class Capture:
         runner: RewardRunner,
         attempt: int,
     ):
-        self._trainer, self._put, self._phases, self._runner, self._attempt = (
-            trainer,
-            put,
-            phases,
-            runner,
-            attempt,
-        )
+        self._trainer, self._put, self._phases, self._runner = trainer, put, phases, runner
+        self._attempt = attempt
         self._numbers = itertools.count(0)
         self._scored: _Scored | None = None
         self._own: list[list[bool]] = []
@@ -111,20 +106,10 @@ class Capture:
                 step += 1
             if self._scored is not None:
                 groups = self._groups(self._scored, output["advantages"].tolist())
-                rank = int(trainer.accelerator.process_index)
-                self._put(
-                    GenerationBatch(
-                        self._attempt,
-                        number,
-                        rank,
-                        mode,
-                        step,
-                        last_step,
-                        time.time(),
-                        groups,
-                        self._runner.first,
-                    )
-                )
+                rank, first = int(trainer.accelerator.process_index), self._runner.first
+                at, attempt = time.time(), self._attempt
+                batch = GenerationBatch(attempt, number, rank, mode, step, last_step, at, groups, first)
+                self._put(batch)
                 self.newest_prompt = self._scored.prompts[0]
                 self._scored = None
             return output

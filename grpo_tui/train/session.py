@@ -221,11 +221,7 @@ class Session:
         self.callbacks.append(guard)
 
     def ask_while_training(self, rows: Sequence[Mapping[str, Any]], **how: Any) -> None:
-        """Answer and score probe prompts before training and at regular steps. Call after `join`.
-
-        Args:
-            how: Arguments of `ProbeSampler`: `every`, `count`, `temperature` and `row_of`.
-        """
+        """Answer and score probe prompts, as `ProbeSampler` takes them with `how`. Call after `join`."""
         from grpo_tui.train.sampling import ProbeSampler
         from grpo_tui.train.settable import note_probes
 
@@ -240,13 +236,7 @@ class Session:
         config: RunConfig,
         sources: Sequence[RewardFunctionInfo] = (),
     ) -> None:
-        """Evaluate before training, at regular steps and at the end. Call after `join`.
-
-        Args:
-            rows: Held-out rows.
-            config: The run's config, which defines what a right answer is.
-            sources: As for `join`.
-        """
+        """Evaluate on held-out rows before training, at regular steps and at the end. Call after `join`."""
         from grpo_tui.train.evaluation import Evaluator
 
         evaluator = Evaluator(
@@ -490,11 +480,7 @@ DIFF_LIMIT = 200_000
 
 
 def reproduction_record(trainer: Any, folder: Path) -> dict[str, Any]:
-    """Return everything about this process and trainer that affects the numbers.
-
-    Args:
-        folder: The user's folder, whose git state is recorded.
-    """
+    """Return everything about this process, trainer and the user's folder that affects the numbers."""
     import torch
 
     return {

@@ -190,11 +190,7 @@ def _rounded(values: Any) -> list[float]:
 def tokens_of(
     tokenizer: Any, prompt: Sequence[int], ids: Sequence[int], columns: dict[str, list[Any]]
 ) -> tuple[Token, ...]:
-    """Combine texts and figures.
-
-    Args:
-        prompt: Token ids before the completion.
-    """
+    """Combine texts and figures of the tokens that follow `prompt`."""
     special = set(tokenizer.all_special_ids)
     texts = token_texts(tokenizer, prompt, ids)
     likeliest = {token: tokenizer.decode([token]) for token in set(columns["likeliest"])}
@@ -313,16 +309,10 @@ def _figures(
     model, device = trainer.model, trainer.accelerator.device
     name, reference = compat.reference(trainer) if wanted else ("", None)
     try:
-        with (
-            unchanged_randomness(),
-            evaluating(model),
-            trainer.accelerator.autocast(),
-        ):
+        with unchanged_randomness(), evaluating(model), trainer.accelerator.autocast():
             logits = logits_of(model, before, ids, device)
-            other = None
-            if reference is not None:
-                other = logits_of(reference, before, ids, device)
-            elif name:
+            other = None if reference is None else logits_of(reference, before, ids, device)
+            if reference is None and name:
                 with compat.without_adapter(trainer.accelerator.unwrap_model(model)):
                     other = logits_of(model, before, ids, device)
             return name, figures(logits, ids, other)
