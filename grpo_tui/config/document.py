@@ -37,14 +37,11 @@ def read_document(file: Path, *, loose: bool = False) -> yaml_lines.YamlDocument
     except IsADirectoryError as error:
         raise UnreadableError(f"{file} is a folder, not a config file") from error
     except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        wide = content[:2] in (b"\xff\xfe", b"\xfe\xff")
-        what = (
-            "UTF-16, not UTF-8 text"
-            if wide
-            else f"not UTF-8 text (byte {error.start}, 0x{content[error.start]:02x})"
-        )
-        raise UnreadableError(f"{what}. Save the file as UTF-8", None if wide else line) from error
+        what, line = "UTF-16, not UTF-8 text", None
+        if content[:2] not in (b"\xff\xfe", b"\xfe\xff"):
+            what = f"not UTF-8 text (byte {error.start}, 0x{content[error.start]:02x})"
+            line = content.count(b"\n", 0, error.start) + 1
+        raise UnreadableError(f"{what}. Save the file as UTF-8", line) from error
     except OSError as error:
         raise UnreadableError(f"cannot be read: {error.strerror}") from error
     if len(content) > MOST_BYTES:

@@ -92,6 +92,7 @@ def _begun(
 ) -> tuple[RunConfig, StageNow]:
     stages, place = base.section.stages, len(starts) - 1
     config = startable(inspect_stage(base, place, starts[-1], world_size=size), force=force)
+    begun = zip(starts, stages, strict=False)
     now = StageNow(
         names=tuple(stage.name for stage in stages),
         starts=tuple(starts),
@@ -99,10 +100,7 @@ def _begun(
         later=sum(stage.limit for stage in stages[place + 1 :]),
         base=base.to_json(),
         because=because,
-        references=tuple(
-            start if stage.reference == "stage start" else 0
-            for start, stage in zip(starts, stages, strict=False)
-        ),
+        references=tuple(start if stage.reference == "stage start" else 0 for start, stage in begun),
         new_optimizer=stages[place].optimizer == "new",
     )
     return config, now

@@ -175,9 +175,8 @@ class Splicer:
             return self.insert((*path[: len(chain) - 1], len(holder.items)), inner)
         if holder.kind == "mapping":
             return self._new_key(holder, str(part), inner, after if len(chain) == 1 else ())
-        return self._replaced(
-            holder, chain[-2] if len(chain) > 1 else None, path[: len(chain) - 1], _nested((part,), inner)
-        )
+        above = chain[-2] if len(chain) > 1 else None
+        return self._replaced(holder, above, path[: len(chain) - 1], _nested((part,), inner))
 
     def is_alias(self, path: Path) -> bool:
         """Return whether a value is written as an alias."""
@@ -191,13 +190,13 @@ class Splicer:
             raise LookupError("there is no list in the text")
         holder, index = chain[-1], path[-1]
         if holder.flow:
+            written = inline(value, in_flow=True)
             if not holder.items:
-                return self._cut(holder.end - 1, holder.end - 1, inline(value, in_flow=True))
+                return self._cut(holder.end - 1, holder.end - 1, written)
             if index == 0:
-                at = holder.items[0].start
-                return self._cut(at, at, inline(value, in_flow=True) + ", ")
+                return self._cut(holder.items[0].start, holder.items[0].start, f"{written}, ")
             at = holder.items[index - 1].end
-            return self._cut(at, at, ", " + inline(value, in_flow=True))
+            return self._cut(at, at, f", {written}")
         lines = entry("-", value, holder.column, self.step)
         if index > 0:
             return self._lines_after(holder.items[index - 1].end, lines)
@@ -229,7 +228,8 @@ class Splicer:
         if not self.text[line:start].strip("\ufeff "):
             keep = line + len(self.text[line:start]) - len(self.text[line:start].lstrip("\ufeff"))
             return self._without_lines(keep, end)
-        return self._without_first(start, end, starts[index + 1], holder)
+        at = starts[index + 1].start if holder.keys else self._dash(holder, 1)  # it takes the place
+        return self._cut(start, end if self.text[end:at].strip() else at, "")
 
     def rename(self, path: Path, name: str) -> str:
         """Rename the key of a value."""
@@ -239,13 +239,6 @@ class Splicer:
             raise LookupError("it is not written there, but comes from an anchor or a merge")
         key = chain[-2].keys[index]
         return self._cut(key.start, key.end, scalar(name, in_flow=chain[-2].flow))
-
-    def _without_first(self, start: int, end: int, following: Node, holder: Node) -> str:
-        """Remove the first entry of a mapping after a dash. The next entry takes its place."""
-        at = following.start if holder.keys else self._dash(holder, 1)
-        if self.text[end:at].strip():
-            return self._cut(start, end, "")
-        return self._cut(start, at, "")
 
     def _without_lines(self, start: int, end: int) -> str:
         if end < len(self.text):
@@ -359,14 +352,13 @@ class Splicer:
         return self._lines_after(max(holder.items[index].end, holder.keys[index].end), lines)
 
     def _lines_after(self, offset: int, lines: list[str]) -> str:
-        at = self._line_end(offset) if not self.text[:offset].endswith("\n") else offset - 1
-        if self.text.startswith("\r\n", at):
-            at += 2
-        elif self.text.startswith("\n", at):
-            at += 1
-        else:
-            return self.text[:at] + self.newline + self.newline.join(lines) + self.text[at:]
-        return self._cut(at, at, self.newline.join(lines) + self.newline)
+        at, written = self._line_end(offset), self.newline.join(lines)
+        if self.text[:offset].endswith("\n"):
+            at = offset - 1
+        ending = next((end for end in ("\r\n", "\n") if self.text.startswith(end, at)), "")
+        if not ending:
+            return self._cut(at, at, self.newline + written)
+        return self._cut(at + len(ending), at + len(ending), written + self.newline)
 
     def _appended(self, lines: list[str]) -> str:
         bare = self.text.removeprefix("\ufeff")
@@ -604,15 +596,11 @@ def _applied(text: str, action: str, path: Path, value: Any, after: Sequence[str
 
 
 def _checked(text: str, wanted: dict[str, Any], path: Path) -> str:
-    try:
-        if same(values_of(text), wanted):
-            return text
-    except EditError:
-        pass
-    raise EditError(
-        f"{_dotted(path)} cannot be edited here (other keys use its anchor, or its layout is unusual). Edit "
-        "the text instead"
-    )
+    document, _ = read_once(text)
+    if document is not None and same(document.values, wanted):
+        return text
+    why = "(other keys use its anchor, or its layout is unusual). Edit the text instead"
+    raise EditError(f"{_dotted(path)} cannot be edited here {why}")
 
 
 def _dotted(path: Sequence[str | int]) -> str:

@@ -28,10 +28,7 @@ class YamlError(ValueError):
 
 _MEANT = (
     ("could not find expected ':'", "Put a colon and a space after the key, as in `beta: 0.04`"),
-    (
-        "mapping values are not allowed here",
-        "Quote a value that contains `: `, or fix the indentation",
-    ),
+    ("mapping values are not allowed here", "Quote a value that contains `: `, or fix the indentation"),
     ("but found another document", "Remove the `---`: a config is a single document"),
     ("found unexpected end of stream", "The quote opened here is never closed"),
     ("expected ',' or '}'", "The brace opened here is never closed, or a comma is missing"),
@@ -42,10 +39,7 @@ _MEANT = (
         "found undefined alias",
         "Quote a value that starts with `*`, or define the anchor (`&`) that it refers to",
     ),
-    (
-        "could not determine a constructor",
-        "Quote a value that starts with `!`: a config has no YAML tags",
-    ),
+    ("could not determine a constructor", "Quote a value that starts with `!`: a config has no YAML tags"),
     ("that cannot start any token", "Quote a value that starts with this character"),
 )
 """PyYAML's messages, and what the user can do about each."""
@@ -126,9 +120,8 @@ def _parse(text: str) -> YamlDocument:
         if node is None:
             return YamlDocument({})
         if not isinstance(node, yaml.MappingNode):
-            raise YamlError(
-                "the file must be a mapping of keys to values, as in `learning_rate: 1.0e-5`", _line(node)
-            )
+            wrong = "the file must be a mapping of keys to values, as in `learning_rate: 1.0e-5`"
+            raise YamlError(wrong, _line(node))
         document = YamlDocument({})
         _walk(node, (), document, set())
         values = loader.construct_document(node)
@@ -228,6 +221,5 @@ def _plain_data(value: Any, line: int | None, key: str) -> Any:
         return [_plain_data(v, line, key) for v in value]
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
-    raise YamlError(
-        f"the value of {key} has the type {type(value).__name__}, which no setting accepts", line, key
-    )
+    wrong = f"the value of {key} has the type {type(value).__name__}, which no setting accepts"
+    raise YamlError(wrong, line, key)

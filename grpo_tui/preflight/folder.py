@@ -75,15 +75,11 @@ def _other_adapter(s: Settings, folder: RunFolder, asked: Any) -> Iterator[Findi
     for name, saved, wanted in adapter_conflicts(path, s.parts.get("ModelConfig", {})):
         if name == "use_peft":
             held = "a LoRA adapter" if saved else "a whole model"
-            message = (
-                f"{path.name} contains {held}, but use_peft is {yaml_said(wanted)}, so it cannot be resumed"
-            )
+            message = f"contains {held}, but use_peft is {yaml_said(wanted)}, so it cannot be resumed"
         else:
-            message = (
-                f"{path.name} was trained with {name} {inline(saved)}, and this config says "
-                f"{inline(wanted)}. An adapter cannot change its shape"
-            )
-        yield s.error("folder.adapter", name, message, (name, saved))
+            message = f"was trained with {name} {inline(saved)}, and this config says {inline(wanted)}. "
+            message += "An adapter cannot change its shape"
+        yield s.error("folder.adapter", name, f"{path.name} {message}", (name, saved))
 
 
 def _taken(s: Settings, folder: RunFolder) -> Finding:
@@ -92,16 +88,12 @@ def _taken(s: Settings, folder: RunFolder) -> Finding:
         message = f"a run is training in {folder.root}. Watch it with `grpo-tui attach {run}`"
         return s.error("folder.live", "output_dir", message, ("output_dir", _beside(folder.root)))
     best, _ = newest_usable(folder)
+    message = f"{folder.root} already holds a run"
     if best is not None:
-        message = (
-            f"{folder.root} already holds a run. Continue it from step {best.step} with `grpo-tui train "
-            f"{run} --resume`, or use --run-dir to start a new run"
-        )
+        message += f". Continue it from step {best.step} with `grpo-tui train {run} --resume`, or use "
+        message += "--run-dir to start a new run"
     else:
-        message = (
-            f"{folder.root} already holds a run without a checkpoint to resume from. Use --run-dir to start "
-            "a new run"
-        )
+        message += " without a checkpoint to resume from. Use --run-dir to start a new run"
     return s.error("folder.run", "output_dir", message, ("output_dir", _beside(folder.root)))
 
 

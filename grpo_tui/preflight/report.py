@@ -33,11 +33,9 @@ class ChecklistItem:
     def evidence_beside(self, findings: Iterable[Finding]) -> str:
         """Return the evidence for display below findings, without repeating one of them."""
         said = next((f for f in findings if f.message and f.message in self.evidence), None)
-        return (
-            self.evidence
-            if said is None
-            else self.evidence.replace(said.message, f"see the {said.severity} above")
-        )
+        if said is None:
+            return self.evidence
+        return self.evidence.replace(said.message, f"see the {said.severity} above")
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,9 +64,8 @@ def gold_rewards(lab: Lab, row: RowView) -> tuple[GoldReward, ...]:
     asked = [info.index for info in lab.functions if info.kind != "model"]
     if not asked:
         return tuple(_unasked(info) for info in lab.functions)
-    return tuple(
-        _best(result, forms) for result in lab.score(samples, only=asked, repeat_limit_s=0.0).functions
-    )
+    scored = lab.score(samples, only=asked, repeat_limit_s=0.0)
+    return tuple(_best(result, forms) for result in scored.functions)
 
 
 def _unasked(info: FunctionInfo) -> GoldReward:
@@ -81,10 +80,8 @@ def _best(result: FunctionScore, forms: tuple[GoldForm, ...]) -> GoldReward:
     name, weight = result.info.name, result.info.weight
     if result.failure is not None:
         return GoldReward(name, weight, None, None, "", result.failure.text)
-    pairs = [
-        (form.name, right, wrong)
-        for form, right, wrong in zip(forms, result.scores[::2], result.scores[1::2], strict=True)
-    ]
+    names = [form.name for form in forms]
+    pairs = list(zip(names, result.scores[::2], result.scores[1::2], strict=True))
 
     def worth(pair: tuple[str, float | None, float | None]) -> tuple[float, float]:
         _, right, wrong = pair
