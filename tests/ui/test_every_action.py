@@ -367,16 +367,17 @@ async def test_of_generations(run: RecordedRun, monkeypatch: pytest.MonkeyPatch)
         await until(pilot, lambda: app.screen is screen)
         await until(pilot, lambda: screen.found.groups == GROUPS)
         await act("generations.what_if", on_top(app, WhatIfScreen))
-        lines = app.screen.query_one("#what-if-lines")
-        await until(pilot, lambda: bool(lines.trouble))  # type: ignore[attr-defined]
+        assert isinstance(app.screen, WhatIfScreen)
+        tried = app.screen
+        await until(pilot, lambda: bool(tried.trouble))
         await act("what_if.weights", on_top(app, WordsDialog))
         app.screen.query_one(Input).value = "4 0.5 0.5"
         await pilot.press("enter")
-        await until(pilot, lambda: lines.found is not None)  # type: ignore[attr-defined]
+        await until(pilot, lambda: tried.found is not None)
         down = scrolled(app, "#what-if-lines")
         await act("what_if.down", down)
         await act("what_if.up", lambda: not down())
-        await act("what_if.again", lambda: lines.found is None)  # type: ignore[attr-defined]
+        await act("what_if.again", lambda: tried.found is None)
         await act("what_if.back", on_top(app, GenerationsScreen))
         assert not act.missed("generations", "course", "what-if")
 
