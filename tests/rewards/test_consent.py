@@ -312,6 +312,21 @@ def test_a_launcher_and_a_checkpoint_of_a_foreign_run_are_part_of_the_question(
     assert any("record and checkpoints" in code.what for code in codes)
 
 
+def test_code_that_only_a_later_stage_names_is_part_of_the_question_of_a_start(
+    foreign: ForeignRun, tmp_path: Path
+) -> None:
+    text = (
+        "reward_funcs: [accuracy_reward]\ndataset_name: x\ngrpo_tui:\n  stages:\n    - {name: a, steps: 2}\n"
+        f"    - {{name: b, steps: 2, set: {{reward_funcs: ['{foreign.root}/rewards.py:format_reward']}}}}\n"
+    )
+    config = config_of(foreign, text)
+    (code,) = (code for code in consent.needed_to_start(config, tmp_path) if "rewards.py" in code.what)
+    with pytest.raises(consent.ConsentError, match=r"rewards\.py"):
+        consent.required_to_start(config, tmp_path)
+    consent.give([code])
+    assert code not in consent.needed_to_start(config, tmp_path)
+
+
 def test_a_notification_of_a_foreign_config_is_part_of_the_question_of_a_start(
     foreign: ForeignRun, tmp_path: Path
 ) -> None:

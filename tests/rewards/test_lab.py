@@ -14,7 +14,9 @@ import pytest
 
 from grpo_tui.children.pipe import ChildPipe
 from grpo_tui.config.section import RewardEntry, Section
+from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.rewards.lab import Lab, LabError
+from grpo_tui.rewards.samples import Sample
 from grpo_tui.rewards.score_report import Aggregation
 from grpo_tui.rewards.scoring import Report, config_of_functions, report, reweighed, unchecked
 from tests import PATIENCE_S
@@ -163,6 +165,10 @@ def test_a_file_that_hangs_or_ends_while_it_is_imported_is_named_and_spares_the_
         assert found.scored.functions[1].scores == (0.5, 0.2, 0.5)
         ids = {finding.id for finding in found.findings}
         assert {"rewards.hangs", "rewards.ends-process"} <= ids
+        for file in (hangs, leaves):
+            file.write_text("def f(completions, **kw): return [1.0 for _ in completions]\n")
+        assert [function.failure for function in own.reload()] == [None] * 3
+        assert own.score(SAMPLES).functions[0].scores == (1.0, 1.0, 1.0)
 
 
 def test_weights_and_muted_functions_change_the_totals_without_a_call(lab: Lab, tmp_path: Path) -> None:
@@ -285,6 +291,20 @@ def test_what_params_bind_is_no_parameter_that_stays_empty(lab: Lab, tmp_path: P
     found = report(lab, SAMPLES)
     assert [f.info.name for f in found.scored.functions] == ["named"]
     assert "rewards.unfilled-default" not in [finding.id for finding in found.findings]
+
+
+def test_the_ids_of_a_truncated_completion_have_no_end_token(lab: Lab, tmp_path: Path) -> None:
+    file = write(
+        tmp_path,
+        "def count(completion_ids, **kw): return [float(len(ids)) for ids in completion_ids]\n"
+        "def last(completion_ids, **kw): return [float(ids[-1]) for ids in completion_ids]\n",
+    )
+    lab.load(replace(config_of_functions([f"{file}:count", f"{file}:last"]), model=str(DEMO_MODEL)))
+    count, last = lab.score([Sample("p", "4", truncated=cut) for cut in (False, True, False)]).functions
+    assert (count.failure, last.failure) == (None, None)
+    ended, cut, again = (score or 0.0 for score in count.scores)
+    assert (ended, again) == (cut + 1, cut + 1)
+    assert last.scores[0] == last.scores[2] != last.scores[1]
 
 
 def test_reserved_columns_never_reach_a_reward_and_a_taken_name_is_refused(lab: Lab, tmp_path: Path) -> None:

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
-from grpo_tui.ui.pages import Pages
+from grpo_tui.core import records as r
+from grpo_tui.store.connection import open_writer
+from grpo_tui.store.read_series import metric_rows
+from grpo_tui.store.writer import Writer
+from grpo_tui.ui.pages import Pages, Stores
 from tests import PATIENCE_S
 from tests.ui.recorded_run import RecordedRun
 
@@ -30,3 +35,23 @@ def test_an_answer_that_waits_for_the_screen_is_dropped_once_the_run_was_left(ru
     waiting[1]()
     thread.join()
     assert answers == [1]
+
+
+def test_stores_read_the_file_that_is_there_now_however_often_it_is_replaced(
+    run: RecordedRun, tmp_path: Path
+) -> None:
+    stores = Stores(run.folder.database)
+    for number in (1, 2, 3):
+        other = tmp_path / "other.db"
+        writer = Writer(open_writer(other))
+        writer.write([r.MetricRow(1, step, 0.0, {"reward": 1.0}) for step in range(number)])
+        writer.write([r.LogLine(0.0, f"line {line}") for line in range(number)])
+        writer.close()
+        other.replace(run.folder.database)
+        stores.refresh()
+        assert len(metric_rows(stores.run)) == number
+        assert stores.log.newest() == number
+        readers = stores.log, stores.run, stores.search
+        stores.refresh()
+        assert (stores.log, stores.run, stores.search) == readers, "the same file stays open"
+    stores.close()

@@ -497,6 +497,7 @@ async def test_an_upload_shows_the_dry_run_first_and_then_uploads(
         await results(pilot)
         for repo, key, end in (
             ("me/new", "n", ""),
+            ("me/new", "enter", ""),
             ("me/new", "p", "uploaded: http://hub/me/new/commit/1"),
             ("me/taken", "y", "Not uploaded: me/taken exists already (409)"),
         ):
@@ -514,8 +515,7 @@ async def test_an_upload_shows_the_dry_run_first_and_then_uploads(
                 await until(pilot, lambda end=end: said(app, end))
     model = asked[0][1]
     assert asked == [
-        ["push", model, "--dry-run", "--json", "--", "me/new"],
-        ["push", model, "--dry-run", "--json", "--", "me/new"],
+        *[["push", model, "--dry-run", "--json", "--", "me/new"]] * 3,
         ["push", model, "--yes", "--private", "--", "me/new"],
         ["push", model, "--dry-run", "--json", "--", "me/taken"],
         ["push", model, "--yes", "--", "me/taken"],

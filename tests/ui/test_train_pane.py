@@ -178,6 +178,22 @@ async def test_a_rate_far_from_the_one_now_is_asked_about_once(
         assert sent(run) == [("set", {"learning_rate": float(rate), "yes": True})]
 
 
+async def test_each_value_that_is_far_is_asked_about_and_a_near_one_is_not(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await pilot.press("equals_sign")
+        for rate, word in (("1", "5,000 times"), ("2", "10,000 times"), ("1", "5,000 times")):
+            app.screen.query_one("#set-learning_rate", Input).value = rate
+            await pilot.press("enter")
+            await until(pilot, lambda word=word: word in shown(app))  # type: ignore[misc]
+            assert sent(run) == []
+        app.screen.query_one("#set-learning_rate", Input).value = "1e-4"
+        await pilot.press("enter")
+        await until(pilot, lambda: bool(sent(run)))
+        assert sent(run) == [("set", {"learning_rate": 1e-4})]
+
+
 async def test_another_setting_is_explained_asked_about_when_far_and_sent_with_its_reason(
     run: RecordedRun,
 ) -> None:
@@ -559,6 +575,27 @@ async def test_a_pause_on_its_way_is_taken_back_by_the_same_key(run: RecordedRun
         for command in mailbox.pending():
             mailbox.finish(command, Outcome(True, 57, "", {}, NOW))
         await until(pilot, lambda: app.turning == "")
+
+
+async def test_a_command_that_could_not_be_sent_is_over_and_can_be_sent_again(run: RecordedRun) -> None:
+    app, ended = app_on(run.folder.root), list[str]()
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await opened(pilot)
+        shutil.rmtree(run.folder.commands, ignore_errors=True)
+        run.folder.commands.write_text("in the way")
+        app.steer("checkpoint", then=lambda outcome: ended.append("lost"))
+        await pilot.press("P")
+        await until(pilot, lambda: sum("cannot be written" in n.message for n in app._notifications) == 2)
+        run.folder.commands.unlink()
+        app.steer("checkpoint", then=lambda outcome: ended.append("sent"))
+        await pilot.press("P")
+        await until(pilot, lambda: len(sent(run)) == 2)
+        assert sorted(kind for kind, _ in sent(run)) == ["checkpoint", "pause"]
+        mailbox = Mailbox(run.folder.commands)
+        for command in mailbox.pending():
+            mailbox.finish(command, Outcome(True, 57, "", {}, NOW))
+        await until(pilot, lambda: bool(ended))
+        assert ended == ["sent"]
 
 
 async def test_a_look_that_fails_once_does_not_end_the_watching(
