@@ -289,6 +289,37 @@ async def test_saving_writes_the_file_and_what_leaves_unsaved_asks() -> None:
     assert app.return_value is not None
 
 
+async def test_a_file_saved_under_another_name_is_the_one_that_everything_reads_from_then_on() -> None:
+    path, other = config_file(), Path("other").absolute() / "mine.yaml"
+    other.parent.mkdir()
+    other.write_text("max_steps: 1\n")
+    (other.parent / "rewards.py").write_text(Path("rewards.py").read_text())
+    app = app_with(path)
+    async with app.run_test(size=SIZE) as pilot:
+        await looked_at(pilot)
+        await pilot.press("ctrl+o")
+        await until(pilot, lambda: isinstance(app.screen, PathDialog))
+        app.screen.query_one(Input).value = str(other)
+        await pilot.press("enter")
+        await until(pilot, lambda: "mine.yaml already exists" in shown(app))
+        assert other.read_text() == "max_steps: 1\n"
+        await pilot.press("y")
+        await until(pilot, lambda: isinstance(app.screen, ConfigScreen))
+        await until(pilot, lambda: other.read_text() == CONFIG)
+        request = app.take_rewards_request()
+        assert request is not None
+        assert (request.title, request.config().path) == ("mine.yaml", other)
+        await on_field(pilot, "max_steps")
+        await pilot.press("delete", "E")
+        await until(pilot, lambda: isinstance(app.screen, PathDialog))
+        await pilot.press("enter")
+        await until(pilot, lambda: any("Wrote train.py" in word for word in told(app)))
+        assert "other/rewards.py" in Path("train.py").read_text()
+        await pilot.press("W")
+        await until(pilot, lambda: "max_steps" not in other.read_text())
+    assert path.read_text() == CONFIG
+
+
 async def answered(path: Path, key: str) -> str:
     """Open a file whose changes were kept, answer, leave as a hang-up does; the text that it then had."""
     app = app_with(path)
