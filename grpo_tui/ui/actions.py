@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from grpo_tui.present.runs_view import RunRow
     from grpo_tui.present.train_view import TrainView
 
-
 COMMANDING = ("process", "live", "running", "paused", "reward")
 """What an action needs that sends a command to the run."""
 
