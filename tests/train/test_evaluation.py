@@ -353,6 +353,16 @@ def test_an_evaluation_on_request_continues_the_series_and_changes_no_later_numb
         assert any(row.text.startswith("evaluated by you: ") for row in whole_history(reader, live=False))
 
 
+def test_an_evaluation_on_request_answers_with_the_sampling_of_now(tmp_path: Path) -> None:
+    evaluate, cooler = ("evaluate", {}), ("set", {"temperature": 0.1})
+    before = evaluating(Evaluate(every=9, rows=2, samples=1), ROWS[:2])
+    asks = {1: [evaluate, cooler, evaluate, evaluate]}
+    run_recorded(tmp_path, before_train=before, at_safe_point=_ask(tmp_path, asks), max_steps=2)
+    assert all(outcome.applied for outcome in _outcomes(tmp_path))
+    assert [one.step for one in evaluated(tmp_path).done] == [1, 2], "in a series of its own"
+    assert evaluated(tmp_path).sampling["temperature"] == 0.1
+
+
 def test_an_evaluation_on_request_needs_rows_and_says_what_to_add(tmp_path: Path) -> None:
     run_recorded(tmp_path, at_safe_point=_ask(tmp_path, {1: [("evaluate", {})]}), max_steps=1)
     (outcome,) = _outcomes(tmp_path)
