@@ -123,9 +123,9 @@ def underscored(word: str) -> str:
 
 
 def option_value(words: Sequence[str], names: Sequence[str]) -> str | None:
-    """Return the value of the first of these options, None without one or for an option at the end."""
-    for position, word in enumerate(words):
-        name, equals, value = word.partition("=")
+    """Return the value of the last of these options, None without one or for an option at the end."""
+    for position in reversed(range(len(words))):
+        name, equals, value = words[position].partition("=")
         if name in names:
             return value if equals else words[position + 1] if position + 1 < len(words) else None
     return None

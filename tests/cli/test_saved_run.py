@@ -9,7 +9,7 @@ import pytest
 from grpo_tui.cli.errors import CommandError
 from grpo_tui.cli.saved_run import saved_run
 from grpo_tui.config.resolve import load_config
-from grpo_tui.config.stages import first_stage, stage_at
+from grpo_tui.config.stages import stage_at
 from grpo_tui.store.spec import RunSpec
 
 CONFIG = """\
@@ -32,7 +32,7 @@ def test_the_config_of_a_run_is_that_of_all_its_stages_whichever_trains(stages: 
     file.write_text(CONFIG + stages)
     base = load_config(file)
     for step in (0, 3) if stages else (0,):
-        config, now = stage_at(base, first_stage(base)[1], step)
+        config, now = stage_at(base, stage_at(base)[1], step)
         RunSpec(config.to_json(), stage=now).write(tmp_path / "run.json")
         _, spec, found = saved_run(tmp_path)
         assert (found.to_json(), spec.config["grpo"]) == (base.to_json(), config.grpo)

@@ -430,6 +430,8 @@ class OverlayScreen(ZoomScreen):
         self.in_thread("settings", partial(read_overlay, self._folders, self._names), self._take)
 
     def _take(self, facts: OverlayFacts) -> None:
+        if not self.query(SettingsTable):  # the screen was left meanwhile
+            return
         self._facts = facts
         if len(facts.sets) > MOST_LINES:
             word = f"The first {MOST_LINES} runs are shown; {len(facts.sets) - MOST_LINES} more are marked."
