@@ -139,6 +139,14 @@ def test_accelerates_config_is_held_against_the_training(
     assert said in finding.message
 
 
+@pytest.mark.parametrize(("words", "counts"), [("fp16 bf16", []), ("bf16 fp16", ["launch.precision"])])
+def test_of_an_option_that_is_given_twice_the_last_one_counts(
+    tmp_path: Path, words: str, counts: list[str]
+) -> None:
+    launcher = " --mixed_precision ".join([accelerate_file(tmp_path), *words.split()])
+    assert [one.id for one in found(tmp_path, launcher)] == counts
+
+
 def test_a_config_of_the_launcher_that_cannot_be_read_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
