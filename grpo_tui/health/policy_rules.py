@@ -13,6 +13,8 @@ from grpo_tui.health.state import CLIPPED, Found, Limits, RunState, number, perc
 
 REWARD, ENTROPY, KL, GRADIENT, RATE = "reward", "entropy", "kl", "grad_norm", "learning_rate"
 LENGTH, TRUNCATED = "completions/mean_length", "completions/clipped_ratio"
+MISMATCH = "sampling/sampling_logp_difference/mean"
+WEIGHT = "sampling/importance_sampling_ratio/mean"
 
 
 def _broke(state: RunState, limits: Limits) -> Found | None:
@@ -221,6 +223,20 @@ def _clipped(state: RunState, limits: Limits) -> Found | None:
     return Found(said, {"clipped": course.level(steps)}, remedies=_lower_rate(state), changed=course)
 
 
+def _mismatch(state: RunState, limits: Limits) -> Found | None:
+    course, weights, steps = state.course(MISMATCH), state.course(WEIGHT), limits["steps"]
+    level, weight = course.middle(steps), weights.middle(steps)
+    if course.count < steps or not level >= limits["level"]:
+        return None
+    other = level >= limits["other"]
+    if not (other or weight <= limits["weight"] or level >= limits["ratio"] * course.start):
+        return None
+    said = f"On average, vLLM and the trainer differ by {number(level)} in the log-probability of a token"
+    said += f", and the mean importance weight is {number(weight)}." if weights.count else "."
+    evidence = {MISMATCH: level, **({WEIGHT: weight} if weights.count else {})}
+    return Found(said, evidence, severity="error" if other else None, changed=course)
+
+
 def _gradient_nan(state: RunState, limits: Limits) -> Found | None:
     count = state.course(GRADIENT).missing(limits["steps"])
     if count < limits["count"]:
@@ -337,6 +353,7 @@ RULES = {
     "policy.no-end-token": _no_end_token,
     "policy.kl": _kl,
     "policy.clipped": _clipped,
+    "policy.mismatch": _mismatch,
     "policy.gradient-nan": _gradient_nan,
     "policy.gradient-spikes": _gradient_spikes,
     "policy.gradient-zero": _gradient_zero,

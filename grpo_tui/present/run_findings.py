@@ -21,6 +21,7 @@ _CHARTS = {
     "policy.no-end-token": "completions/clipped_ratio",
     "policy.length-runaway": "completions/mean_length",
     "policy.kl": "kl",
+    "policy.mismatch": "sampling/sampling_logp_difference/mean",
     "policy.gradient-nan": "grad_norm",
     "policy.gradient-spikes": "grad_norm",
     "policy.gradient-zero": "grad_norm",

@@ -228,6 +228,13 @@ TOLD: dict[str, tuple[str, str]] = {
         "warning: step 1..25; learning_rate=3.3e-06",
         "On average 40 % of the tokens of the last 20 steps were clipped.",
     ),
+    "policy.mismatch": (
+        "warning: step 29..60",
+        (
+            "On average, vLLM and the trainer differ by 0.717 in the log-probability of a token, and the "
+            "mean importance weight is 1."
+        ),
+    ),
     "policy.gradient-nan": (
         "error: step 19..20; learning_rate=3.3e-06",
         "grad_norm was NaN or infinite in 2 of the last 10 steps.",
@@ -319,6 +326,7 @@ LIMITS: dict[str, dict[str, tuple[float, float]]] = {
     },
     "policy.kl": {"steps": (25, 26), "least": (58, 59), "level": (1.639, 1.642), "ratio": (123.1, 123.3)},
     "policy.clipped": {"steps": (23, 24), "share": (0.4, 0.401)},
+    "policy.mismatch": {"steps": (58, 59), "level": (0.614, 0.618), "ratio": (48.6, 48.9)},
     "policy.gradient-nan": {"count": (2, 3)},
     "policy.gradient-spikes": {
         "steps": (36, 35),
@@ -373,6 +381,19 @@ def test_high_entropy_is_no_noise_while_the_reward_rises() -> None:
 def test_clipped_sequences_are_not_judged_like_clipped_tokens() -> None:
     by_sequence = replace(SCENES["policy.clipped"], settings=replace(ONE, by_sequence=True))
     assert by_sequence.told("policy.clipped") is None
+
+
+@pytest.mark.parametrize(
+    ("difference", "weight", "severity"),
+    [(0.3, 0.8, "warning"), (0.3, 0.81, None), (0.099, 0.5, None), (1.0, 1.0, "error"), (0.99, 1.0, None)],
+)
+def test_a_steady_difference_to_vllm_counts_by_the_weight_that_is_lost(
+    difference: float, weight: float, severity: str | None
+) -> None:
+    values = {"sampling_logp_difference": difference, "importance_sampling_ratio": weight}
+    found = Scene(30, lambda *_: {f"sampling/{key}/mean": value for key, value in values.items()})
+    told = found.told("policy.mismatch")
+    assert (told.severity if told is not None else None) == severity
 
 
 def level(step: int, chance: random.Random) -> dict[str, float]:

@@ -219,6 +219,14 @@ FAULTS: dict[str, tuple[int, Metrics]] = {
         lambda step, chance: {"reward": chance.gauss(0.5, 0.1), "completions/mean_length": 100.0 + step * 3},
     ),
     "policy.kl": (60, lambda step, chance: {"reward": chance.gauss(0.5, 0.05), "kl": 0.01 * 1.1**step}),
+    "policy.mismatch": (
+        60,
+        lambda step, chance: {
+            "reward": chance.gauss(0.5, 0.05),
+            "sampling/sampling_logp_difference/mean": 0.01 * 1.08**step,
+            "sampling/importance_sampling_ratio/mean": 1.0,
+        },
+    ),
     "policy.gradient-nan": (20, lambda step, _: {"grad_norm": math.nan if step > 18 else 0.3}),
     "policy.gradient-spikes": (60, lambda step, _: {"grad_norm": 40.0 if step % 15 == 0 else 0.3}),
     "policy.gradient-zero": (15, lambda *_: {"grad_norm": 0.0}),
