@@ -24,6 +24,7 @@ from grpo_tui.core.statistics import signal_of
 from grpo_tui.core.text import filled, one_line, prompt_text, wrapped
 from grpo_tui.present.formatting import MISSING, compact, duration, fixed, percent
 from grpo_tui.rewards.lab import Lab, LabError
+from grpo_tui.rewards.loading import each_source
 from grpo_tui.rewards.sample_sources import (
     MOST_FOUND_GROUPS,
     Origin,
@@ -33,7 +34,7 @@ from grpo_tui.rewards.sample_sources import (
     run_samples,
     samples_from,
 )
-from grpo_tui.rewards.samples import Sample, SampleError, sample_words
+from grpo_tui.rewards.samples import Sample, SampleError, sample_words, weighed_as_now
 from grpo_tui.rewards.score_report import FunctionScore, GroupScore
 from grpo_tui.rewards.scoring import Dataset, Report, ScoreOptions, config_of_functions, report
 
@@ -108,7 +109,9 @@ def _config_of_run(run: Path, overrides: Sequence[str]) -> RunConfig:
         saved = saved_run(folder)[2]
     except CommandError as error:
         raise CommandError(f"{error}\nOr name the rewards: file.py:function") from error
-    return overridden(saved, overrides)
+    config = overridden(saved, overrides)
+    # Weights given with `--set` take precedence over those that were set while the run trained.
+    return weighed_as_now(config, folder) if each_source(config) == each_source(saved) else config
 
 
 def _require_samples(config: RunConfig, parsed: Any) -> None:

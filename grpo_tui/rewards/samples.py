@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.exchange import finite_json
 from grpo_tui.core.text import whole_text
 from grpo_tui.rewards.answer_format import GoldForm, gold_column, short_answer, wrong_answers
+from grpo_tui.rewards.loading import each_source
+from grpo_tui.store.connection import RunDatabaseError
+from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.reader import RunReader, StoredGroup
 
 MOST_BYTES = 256_000_000
@@ -242,6 +247,16 @@ def from_run(reader: RunReader, step: int | str | None = None) -> list[Sample]:
         last = f"its newest step is {newest[0].step}" if newest else "it has recorded none yet"
         raise SampleError(f"there are no completions at step {step}; {last}" if step else last)
     return samples_of_groups(groups)
+
+
+def weighed_as_now(config: RunConfig, run: Path) -> RunConfig:
+    """Return a run's config with the reward weights that were last set while it trained."""
+    with suppress(RunDatabaseError), closing(RunReader(RunFolder(run).database)) as reader:
+        changes = [one for one in reader.lasting_settings() if one.name == "reward_weights"]
+        now = changes[-1].new if changes and changes[-1].by != "config" else None
+        if isinstance(now, list) and len(now) == len(each_source(config)):
+            return replace(config, grpo={**config.grpo, "reward_weights": now})
+    return config
 
 
 def recorded_groups(

@@ -75,17 +75,19 @@ def rewards_of_run(root: Path, group: int | None = None) -> RewardsRequest:
 
     def read() -> RunConfig:
         from grpo_tui.config.run_config import RunConfig
+        from grpo_tui.rewards.samples import weighed_as_now
         from grpo_tui.store.layout import RunFolder
         from grpo_tui.store.spec import read_spec
 
         try:
-            return RunConfig.from_json(read_spec(RunFolder(root).spec).config, root)
+            config = RunConfig.from_json(read_spec(RunFolder(root).spec).config, root)
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             raise ValueError(
                 f"the rewards of this run are unknown: its run.json cannot be read ({reason}). Name them "
                 "instead: grpo-tui rewards CONFIG, or grpo-tui rewards FILE.py:FUNCTION"
             ) from error
+        return weighed_as_now(config, root)
 
     from grpo_tui.rewards.sample_sources import Origin
 

@@ -10,14 +10,17 @@ import pytest
 
 from grpo_tui.cli.export import settings_in_force
 from grpo_tui.cli.main import main
+from grpo_tui.cli.score import wanted_config
 from grpo_tui.config import load_config
 from grpo_tui.core.records import SettingChanged
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.present.events import setting_row
+from grpo_tui.rewards.loading import weights_of
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.spec import RunSpec
 from grpo_tui.store.writer import Writer
+from grpo_tui.ui.requests import rewards_of_run
 
 CHANGES = [
     SettingChanged(1, 2, 1.0, "learning_rate", 2e-4, 5e-5),
@@ -74,6 +77,30 @@ def test_the_history_says_what_was_changed_by_whom_and_why(
     assert main(["set", str(run), "--history", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [SettingChanged(**row) for row in rows] == CHANGES
+
+
+@pytest.mark.parametrize(
+    ("more", "weights"),
+    [
+        ((), (2.0, 1.0, 0.25)),
+        (
+            (SettingChanged(3, 9, 9.0, "reward_weights", [2.0, 1.0, 0.25], [2.0, 0.5, 0.5], "config"),),
+            (2.0, 0.5, 0.5),
+        ),
+        ((SettingChanged(3, 9, 9.0, "reward_weights", [2.0, 1.0, 0.25], [1.0]),), (2.0, 0.5, 0.5)),
+        ((SettingChanged(3, 9, 9.0, "reward_weights", [2.0, 1.0, 0.25], None),), (2.0, 0.5, 0.5)),
+    ],
+    ids=["set", "replaced by the config", "of other rewards", "damaged"],
+)
+def test_the_rewards_of_a_run_have_the_weights_that_were_set_last(
+    run: Path, more: tuple[SettingChanged, ...], weights: tuple[float, ...]
+) -> None:
+    with closing(Writer(open_writer(RunFolder(run).database))) as writer:
+        writer.write(more)
+    assert weights_of(wanted_config([str(run)], (), None)) == weights
+    assert weights_of(rewards_of_run(run).config()) == weights
+    given = wanted_config([str(run)], ["grpo_tui.rewards.0.weight=9"], None)
+    assert weights_of(given) == (9.0, 0.5, 0.5)
 
 
 def test_a_probe_prompt_that_a_record_does_not_hold_as_text_is_printed_as_it_is() -> None:
