@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from rich.cells import cell_len
@@ -242,10 +241,11 @@ def _summary(root: Path, reader: RunReader, state: str, rewards: list[tuple[int,
     start = stage_start(lasting(reader.settings(), reader.attempts()))
     rewards = [(step, reward) for step, reward in rewards if step > start]
     if rewards:
-        first, last = rewards[0][1], fmean(r for _, r in rewards[-10:])
+        newest = [reward for _, reward in rewards[-10:]]
+        first, last = rewards[0][1], sum(newest) / len(newest)  # fmean would raise for huge rewards
         yield (
             f"first mean reward {first:.3f} (step {rewards[0][0]})   last mean reward {last:.3f} "
-            f"(mean of the last {min(10, len(rewards))} steps)   gain {last - first:+.3f}"
+            f"(mean of the last {len(newest)} steps)   gain {last - first:+.3f}"
         )
     evaluations = Evaluations.from_json(reader.fact(FACT))
     if evaluations is not None:

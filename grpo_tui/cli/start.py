@@ -274,6 +274,8 @@ def read(parsed: Any, earlier: RunSpec = NEW) -> Given:
         if parsed.launcher is not None:
             return launcher_words(parsed.launcher)
         other = _asks_for_other(section, overrides, earlier, "launcher")
+        if run is not None and not other:
+            return earlier.launcher
         return (() if other else earlier.launcher) or launcher_words(section.launcher)
 
     def size(section: Section) -> int | None:

@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from grpo_tui.config.section import AnswerSpec, Section
-from grpo_tui.core.answers import extract
 from grpo_tui.data.filters import answer_of, drop_duplicates, drop_nulls, is_missing
 from grpo_tui.data.sources import DataError
 
@@ -186,7 +185,7 @@ def _check_answers(values: list[tuple[int, Any]], spec: AnswerSpec, origin: str)
 
 
 def _extract_answer(row: dict[str, Any], spec: AnswerSpec) -> dict[str, Any]:
-    return {spec.to: extract(str(row[spec.source]), spec.kind, spec.tag, spec.pattern)}
+    return {spec.to: answer_of(row[spec.source], spec)}
 
 
 def _check_prompts(prompts: Iterable[tuple[int, Any]], origin: str) -> None:

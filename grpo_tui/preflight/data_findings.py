@@ -356,7 +356,7 @@ def _answers(facts: DataFacts, s: Settings) -> Iterator[Finding]:
 def _lengths(facts: DataFacts, model: ModelFacts | None, s: Settings) -> Iterator[Finding]:
     key = "max_completion_length"
     longest = int(s.get(key) or 0)
-    context = model.shape.context if model is not None and model.shape is not None else None
+    context = model.context if model is not None else None
     use_vllm = bool(s.get("use_vllm"))
     if use_vllm and s.get("vllm_max_model_length"):
         context = min(context or 10**9, int(s.get("vllm_max_model_length")))

@@ -316,8 +316,9 @@ class ModelFacts:
         adapter: folder or name of the LoRA adapter that the config names as its model, or empty.
         architecture: class that TRL loads, such as `Qwen2ForCausalLM`.
         dtype: dtype in memory, `float32` unless the config says otherwise.
-        shape: its sizes with counted parameters, None when the architecture has not all of them or cannot be
-            built.
+        vocab, context: rows of the embedding, and tokens that fit; None when its config does not say.
+        shape: its sizes, with counted parameters if it can be built; None when its config has not all of
+            them, as for models without attention.
         linears: all Linear modules by name and shape, including the head.
         lora: None without `use_peft`.
     """
@@ -326,6 +327,8 @@ class ModelFacts:
     adapter: str = ""
     architecture: str = ""
     dtype: str = "float32"
+    vocab: int | None = None
+    context: int | None = None
     shape: ModelShape | None = None
     linears: tuple[LinearKind, ...] = ()
     lora: LoraMatch | None = None

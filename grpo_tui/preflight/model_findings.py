@@ -149,7 +149,7 @@ def _ends(facts: TokenizerFacts, s: Settings) -> list[Finding]:
 
 
 def _vocabulary(facts: TokenizerFacts, model: ModelFacts | None, s: Settings) -> list[Finding]:
-    rows = model.shape.vocab if model is not None and model.shape is not None else 0
+    rows = (model.vocab or 0) if model is not None else 0
     if not rows or not facts.size or facts.size <= rows:
         return []
     message = (
@@ -181,5 +181,5 @@ def facts_findings(settings: Settings, facts: Facts) -> list[Finding]:
         return []
     shape = model.shape
     split = tensor_parallel_findings(settings, shape.heads, shape.kv_heads) if shape is not None else []
-    known = {"context": shape.context, "experts": shape.experts} if shape is not None else {}
+    known = {"context": model.context, "experts": shape.experts if shape is not None else 0}
     return [*row_findings(settings, "model", architecture=model.architecture, **known), *split]

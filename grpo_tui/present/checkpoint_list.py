@@ -131,7 +131,8 @@ def list_checkpoints(root: Path) -> CheckpointList:
     status = read_status(root)
     found = [_listed(path, live=status.live) for path in RunFolder(root).checkpoints()]
     final = final_step(root, status)
-    weights = sum(file.lstat().st_size for pattern in WEIGHTS for file in root.glob(pattern))
+    files = () if final is None else (file for pattern in WEIGHTS for file in root.glob(pattern))
+    weights = sum(file.lstat().st_size for file in files)  # those of a live run may vanish meanwhile
     evaluations = read_evaluations(root)
     if evaluations is not None:
         found = [_evaluated(one, evaluations) for one in found]

@@ -130,7 +130,9 @@ def group_view(group: StoredGroup) -> StoredGroup:
     return replace(
         group,
         prompt=one_line(prompt_text(group.prompt).strip(), 160),
-        completions=tuple(replace(c, text=safe(c.text[:MOST_TEXT])) for c in group.completions),
+        completions=tuple(
+            replace(c, text=safe(c.text[:MOST_TEXT]), extra={}, messages=None) for c in group.completions
+        ),
         functions=tuple(one_line(name, 60) for name in group.functions),
     )
 

@@ -144,7 +144,7 @@ def rewards_view(
         SampleRow(
             index=i,
             group=place[i],
-            text=_row_text(completion_text(sample.completion)),
+            text=_row_text(_ends(completion_text(sample.completion))),
             kind=one_line(sample_words(sample), 60),
             scores=tuple(r.scores[i] for r in results),
             total=report.aggregate.totals[i],
@@ -270,8 +270,12 @@ def _changes(report: Report, before: Report | None) -> dict[int, dict[int, float
 @lru_cache(maxsize=4096)
 def _row_text(text: str) -> str:
     """Return the ends of a completion on one line. Cached: every save scores the same samples."""
+    return one_line(text)
+
+
+def _ends(text: str) -> str:
     half = MOST_TEXT // 2
-    return one_line(text if len(text) <= MOST_TEXT else text[:half] + CUT + text[-half:])
+    return text if len(text) <= MOST_TEXT else text[:half] + CUT + text[-half:]
 
 
 TOTAL, ADVANTAGE = "total", "advantage"

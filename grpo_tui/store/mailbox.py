@@ -11,7 +11,7 @@ import pwd
 import stat
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import fields, replace
 from json import loads
 from pathlib import Path
 from typing import Any
@@ -77,8 +77,8 @@ class Mailbox:
         """Write the outcome of a command, unless it already has one."""
         path = self._folder / f"{command.id}.out.json"
         if not os.path.lexists(path):
-            body = asdict(outcome) | {"at": outcome.at or time.time()}
-            write_json(path, body)
+            body = {one.name: getattr(outcome, one.name) for one in fields(outcome)}
+            write_json(path, body | {"at": outcome.at or time.time()})
 
     def outcome(self, command_id: str) -> Outcome | None:
         """Return the outcome of a command; None while it waits."""

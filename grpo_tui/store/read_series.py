@@ -571,11 +571,16 @@ def newest_value(reader: RunReader, key: str) -> tuple[float | None, int | None]
             return None, None
         found = series_window(reader, key, first_step=max(0, newest.newest_step - RECENT), buckets=RECENT + 1)
         return (found[-1].mean, found[-1].last) if found else (None, None)
-    row = last_training_row(reader, key=key)
+    row = reader.one(
+        "SELECT r.step, m.value FROM metric m CROSS JOIN metric_row r ON r.id = m.row"
+        " WHERE m.key = (SELECT id FROM metric_key WHERE key = ?) AND r.superseded = 0"
+        " ORDER BY m.row DESC LIMIT 1",
+        key,
+    )
     if row is None:
         return None, None
-    value = row[1][key]
-    return (float(value) if is_number(value) else None), row[0]
+    value = from_column(row["value"])
+    return (float(value) if is_number(value) else None), row["step"]
 
 
 # One statement for all places: most of the time would go into separate queries.

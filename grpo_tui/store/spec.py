@@ -113,6 +113,7 @@ def read_spec(path: Path) -> RunSpec:
     if not isinstance(body, dict) or not isinstance(body.get("config"), dict):
         raise ValueError(f"{path} is not a run specification")
     try:
-        return rebuilt(RunSpec, body, stage=stage_from(body.get("stage")))
-    except ValueError as error:  # edited by hand
+        given = {key: value for key, value in body.items() if value not in (None, "")}  # edited by hand
+        return rebuilt(RunSpec, given, stage=stage_from(body.get("stage")))
+    except ValueError as error:
         raise ValueError(f"{path} is not a run specification: {error}") from error

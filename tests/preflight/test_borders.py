@@ -53,7 +53,7 @@ SETTINGS = {
     "gradient_accumulation_steps": 1,
 }
 HERE = Whereabouts("acme/toy", "cached")
-MODEL = ModelFacts(HERE, architecture="LlamaForCausalLM", shape=shape(context=1024, vocab=100))
+MODEL = ModelFacts(HERE, architecture="LlamaForCausalLM", shape=shape(), context=1024, vocab=100)
 TOKENIZER = TokenizerFacts("T", size=100, has_template=True, pad="<pad>", eos="<end>")
 
 

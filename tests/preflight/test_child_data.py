@@ -22,7 +22,6 @@ from grpo_tui.preflight.child.mapped import TRAIN
 from grpo_tui.preflight.child.session import CheckSession
 from grpo_tui.preflight.facts import Facts, ModelFacts, TokenizerFacts, Whereabouts
 from grpo_tui.present.data_view import row_blocks
-from tests.preflight.machines import shape
 
 MODEL = Path(__file__).parents[2] / "grpo_tui" / "demo" / "model"
 SUMS = [{"question": f"{n} + 1?", "answer": f"So it is.\n#### {n + 1}", "level": n % 3} for n in range(24)]
@@ -57,7 +56,7 @@ def judged(session: CheckSession, *, tokens: bool = False) -> list[Finding]:
     """Findings of the data, and with tokens of tokenizer and lengths."""
     facts = Facts(data=session.data())
     if tokens:
-        model = ModelFacts(Whereabouts("m", "folder", str(MODEL)), shape=shape(context=256, vocab=106))
+        model = ModelFacts(Whereabouts("m", "folder", str(MODEL)), context=256, vocab=106)
         tokenizer = session.tokenizer(model)
         facts = Facts(model, tokenizer, session.measured() or session.facts_of_data)
     return list(judge(facts, seen(session)))
@@ -582,7 +581,7 @@ def test_a_fault_of_the_tokenizer_is_told(
     session = session_of(tmp_path, MESSAGES)
     folder = spoilt_tokenizer(tmp_path, **changes)
     session.data()
-    model = ModelFacts(Whereabouts("m", "folder", str(folder)), shape=shape(context=256, vocab=106))
+    model = ModelFacts(Whereabouts("m", "folder", str(folder)), context=256, vocab=106)
     facts = Facts(model, session.tokenizer(model), session.measured() or session.facts_of_data)
     found = only(list(judge(facts, seen(session))), rule)
     assert said in found.message
@@ -595,9 +594,7 @@ def test_the_template_gets_the_keywords_of_the_config(enable: str, written: str,
     folder = spoilt_tokenizer(tmp_path, template=template)
     session = session_of(tmp_path, MESSAGES, base=base)
     session.data()
-    facts = session.tokenizer(
-        ModelFacts(Whereabouts("m", "folder", str(folder)), shape=shape(context=256, vocab=106))
-    )
+    facts = session.tokenizer(ModelFacts(Whereabouts("m", "folder", str(folder)), context=256, vocab=106))
     session.measured()
     assert facts.rendered == f"{written}<|user|>0?<|end|><|assistant|>"
     assert session.row(2).rendered == f"{written}<|user|>1?<|end|><|assistant|>"
@@ -661,7 +658,7 @@ def test_a_prompt_is_compared_with_what_the_template_makes_of_it(
     session = session_of(tmp_path, rows)
     folder = spoilt_tokenizer(tmp_path, template=template)
     session.data()
-    model = ModelFacts(Whereabouts("m", "folder", str(folder)), shape=shape(context=256, vocab=106))
+    model = ModelFacts(Whereabouts("m", "folder", str(folder)), context=256, vocab=106)
     facts = Facts(model, session.tokenizer(model), session.measured() or session.facts_of_data)
     found = [f for f in judge(facts, seen(session)) if f.id.startswith(("data.temp", "data.bad"))]
     named = [f"{f.severity} {f.id.removeprefix('data.').removeprefix('template-')}" for f in found]

@@ -15,7 +15,7 @@ from grpo_tui.config.settings import Settings
 from grpo_tui.core.exchange import rebuilt
 from grpo_tui.core.findings import Finding
 from grpo_tui.preflight.child.hub import Hub
-from grpo_tui.preflight.child.model import _part, model_facts
+from grpo_tui.preflight.child.model import _part, _sizes, model_facts
 from grpo_tui.preflight.facts import ModelFacts
 from grpo_tui.preflight.model_findings import model_findings
 
@@ -48,6 +48,12 @@ def conv() -> Any:
     from transformers import GPT2Config
 
     return GPT2Config(n_embd=64, n_layer=2, n_head=4, vocab_size=97, n_positions=128)
+
+
+def recurrent() -> Any:
+    from transformers import MambaConfig
+
+    return MambaConfig(hidden_size=32, num_hidden_layers=2, vocab_size=97)
 
 
 @pytest.fixture(scope="module")
@@ -123,6 +129,28 @@ def test_sizes_of_a_mixture_of_experts(saved: Any, tmp_path: Path) -> None:
     assert shape is not None
     assert (shape.experts, shape.active_experts, shape.intermediate) == (8, 2, 24)
     assert facts.architecture == "Qwen3MoeForCausalLM"
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("Ernie4_5_MoeConfig", {"experts": 64, "active_experts": 6}),
+        ("JetMoeConfig", {"head_dim": 128}),
+        ("LongcatFlashConfig", {"active_experts": 12}),
+    ],
+)
+def test_sizes_are_read_under_the_names_that_a_config_gives_them(name: str, sizes: dict[str, int]) -> None:
+    import transformers
+
+    shape = _sizes(getattr(transformers, name)())
+    assert {field: getattr(shape, field) for field in sizes} == sizes
+
+
+def test_vocabulary_is_known_of_models_without_attention_too(saved: Any, tmp_path: Path) -> None:
+    folder, _ = saved(recurrent)
+    facts = facts_of(folder, tmp_path)
+    assert facts.shape is None
+    assert (facts.architecture, facts.vocab, facts.context) == ("MambaForCausalLM", 97, None)
 
 
 def test_shape_of_grouped_queries_and_a_tied_head(saved: Any, tmp_path: Path) -> None:

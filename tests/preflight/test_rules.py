@@ -569,7 +569,7 @@ def test_a_launcher_that_starts_one_process_on_the_cpu_is_found(
 
 
 def test_what_the_model_cannot_give_is_found_once_it_is_known() -> None:
-    model = ModelFacts(Whereabouts("m", "folder"), architecture="LlamaForCausalLM", shape=shape(context=256))
+    model = ModelFacts(Whereabouts("m", "folder"), architecture="LlamaForCausalLM", context=256)
     asked = {"router_aux_loss_coef": 0.01, "use_vllm": True, "vllm_max_model_length": 512}
     settings = Settings({"GRPOConfig": asked}, Section(), load_fields(), YamlDocument({}), 1)
     assert {f.id for f in facts_findings(settings, Facts(model))} == {"model.no-router", "model.context"}

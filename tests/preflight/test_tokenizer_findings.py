@@ -13,10 +13,9 @@ from grpo_tui.core.findings import Finding
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.preflight.checker import judge
 from grpo_tui.preflight.facts import BadRows, DataFacts, Facts, ModelFacts, TokenizerFacts, Whereabouts
-from tests.preflight.machines import shape
 
 GOOD = TokenizerFacts("T", size=90, has_template=True, pad="<pad>", eos="<end>", rendered="<user>2+2?<bot>")
-MODEL = ModelFacts(Whereabouts("m", "folder", "/m"), architecture="L", shape=shape(vocab=90))
+MODEL = ModelFacts(Whereabouts("m", "folder", "/m"), architecture="L", vocab=90)
 TEXTS = DataFacts("rows.jsonl", source_columns=("prompt",), form="text", total=400, train_rows=400)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 from contextlib import closing
@@ -127,6 +128,12 @@ def test_a_start_is_read_as_it_was_written(tmp_path: Path) -> None:
     spec.write(tmp_path / "run.json")
     assert read_spec(tmp_path / "run.json") == spec
     RunSpec({}).write(tmp_path / "run.json")
+    assert read_spec(tmp_path / "run.json") == RunSpec({})
+
+
+def test_what_is_empty_in_a_spec_edited_by_hand_is_its_default(tmp_path: Path) -> None:
+    edited = {"config": {}, "notes": None, "launcher": None, "forked_from": "", "gpus": [], "smoke": False}
+    (tmp_path / "run.json").write_text(json.dumps(edited))
     assert read_spec(tmp_path / "run.json") == RunSpec({})
 
 

@@ -1,4 +1,4 @@
-"""A model's architecture on the meta device: parameters by part, Linear modules, LoRA targets.
+"""A model's architecture on the meta device: its sizes, Linear modules, LoRA targets.
 
 It is built from the model's config, with the class that TRL 1.16's `create_model_from_path` uses. No weights
 are read.
@@ -27,7 +27,11 @@ _APART = re.compile(
 """Parts that are not of the attention, whatever their modules are called."""
 _EXPERTS = re.compile(r"(^|\.)experts(\.|$)")
 _ATTENTION = re.compile(r"attn|attention|mixer|mamba", re.IGNORECASE)
-_SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size", "max_position_embeddings")
+_SIZES = (
+    *("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim"),
+    *("intermediate_size", "moe_intermediate_size", "vocab_size", "max_position_embeddings"),
+    *("num_local_experts", "num_experts", "n_routed_experts", "num_experts_per_tok"),
+)
 
 
 def model_facts(config: RunConfig, hub: Hub) -> ModelFacts:
@@ -76,7 +80,11 @@ def _described(config: RunConfig, facts: ModelFacts, arguments: Mapping[str, Any
     dtype = (stored_dtype or "float32") if facts.dtype in ("auto", "None") else facts.dtype
     model, problem = on_meta(found, bool(arguments.get("trust_remote_code")))
     architecture = type(model).__name__ if model is not None else (found.architectures or [""])[0]
-    made = replace(facts, architecture=architecture, dtype=dtype, problem=problem)
+    text = found.get_text_config()
+    vocab, context = (getattr(text, name, None) for name in ("vocab_size", "max_position_embeddings"))
+    made = replace(
+        facts, architecture=architecture, dtype=dtype, vocab=vocab, context=context, problem=problem
+    )
     if model is None:
         return replace(made, shape=_sizes(found))
     lora, linears = _lora(config, model), _linears(model)

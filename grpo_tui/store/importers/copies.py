@@ -20,7 +20,7 @@ from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from grpo_tui.store.connection import RunDatabaseError, open_reader
 from grpo_tui.store.importers.formats import read_state
@@ -214,10 +214,14 @@ def _begun(child: subprocess.Popen[bytes], source: LogSource, root: Path, *, who
             raise LogFolderError(f"{source.folder}: its copy took more than {LIMIT_S:g} s")
         if _can_be_read(RunFolder(root).database):
             return
-    try:
-        answer = json.loads(child.stdout.readline())
-    except ValueError:
-        answer = {"error": "the process that reads it ended without an error message"}
+    answer: Any = None
+    while not isinstance(answer, dict):  # a line of the interpreter's own start may come first
+        line = child.stdout.readline()
+        if not line:
+            answer = {"error": "the process that reads it ended without an error message"}
+            break
+        with contextlib.suppress(ValueError):
+            answer = json.loads(line)
     if "error" in answer:
         raise LogFolderError(f"{source.folder}: {answer['error']}")
 
