@@ -126,10 +126,15 @@ def gold_of(columns: Mapping[str, Any]) -> str | None:
 
 
 def group_view(group: StoredGroup) -> StoredGroup:
-    """Return a group with texts that are safe to show: the beginning of each, the prompt on one line."""
+    """Return a group with texts that are safe to show: the beginning of each, the prompt on one line.
+
+    What is not shown is left out, because many groups are kept.
+    """
+    gold = gold_of(group.columns)
     return replace(
         group,
         prompt=one_line(prompt_text(group.prompt).strip(), 160),
+        columns={} if gold is None else {GOLD_COLUMNS[0]: gold},
         completions=tuple(
             replace(c, text=safe(c.text[:MOST_TEXT]), extra={}, messages=None) for c in group.completions
         ),

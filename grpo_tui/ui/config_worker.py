@@ -50,8 +50,8 @@ class ConfigCheck:
         root: Path | None,
         say: Callable[[str], Any],
         tell: Callable[[Preflight], Any],
-    ) -> Preflight | str:
-        """Check a config. Return the results, or why there are none.
+    ) -> tuple[Preflight, bool] | str:
+        """Check a config. Return the results and whether they are complete, or why there are none.
 
         Args:
             snapshot: The config.
@@ -71,7 +71,7 @@ class ConfigCheck:
             self._children = self._children or Children()
             try:
                 inspected = read(snapshot).inspected
-                return check(
+                found = check(
                     inspected,
                     Launch(launcher_of(snapshot, inspected.settings.section), root),
                     tell=tell,
@@ -80,6 +80,7 @@ class ConfigCheck:
                     memory=self._memory,
                     children=self._children,
                 )
+                return found, not self._cancel.is_set()
             except (OSError, ValueError, RuntimeError) as error:
                 self._children.close()
                 return one_line(str(error), 300)

@@ -11,7 +11,7 @@ from grpo_tui.core.records import Completion
 from grpo_tui.core.token_scores import Token, TokenScores
 from grpo_tui.present.baseline_text import heading, lines, progress, whole
 from grpo_tui.present.course import ProbeStep, Stretch, course_lines, probe_lines, visit_lines
-from grpo_tui.present.group_card import GroupFold, bars, group_card, group_view
+from grpo_tui.present.group_card import GroupFold, bars, gold_of, group_card, group_view
 from grpo_tui.present.token_lines import head_lines, heat_lines, surprising_lines
 from grpo_tui.present.what_if_lines import what_if_lines
 from grpo_tui.rewards.baseline import Baseline, FormShare, Mixed, RowResult
@@ -363,7 +363,10 @@ def test_a_group_is_shown_with_everything_that_was_recorded_of_it() -> None:
     assert absent.truncated == 0
     assert group_card(replace(GROUP, prompt="plain"), None).messages == (("", "plain"),)
     assert (len(bars(card, (0.0, 2.0))), bars(card, None)) == (2, "▄▄")
-    assert group_view(GROUP) == replace(GROUP, prompt="What?")
+    shown = tuple(replace(one, extra={}, messages=None) for one in GROUP.completions)
+    slim = group_view(GROUP)
+    assert slim == replace(GROUP, prompt="What?", completions=shown, columns=slim.columns)
+    assert (gold_of(slim.columns), len(slim.columns)) == ("42", 1), "many are kept, so nothing more is"
 
 
 def test_figures_of_the_newest_step_leave_older_ones_and_evaluations_out() -> None:

@@ -503,18 +503,19 @@ def test_a_check_after_one_that_was_stopped_looks_at_everything(monkeypatch: pyt
 
     def check(*args: Any, cancel: threading.Event, **more: Any) -> Preflight:
         stopped.append(cancel.is_set())
+        if len(stopped) == 3:
+            cancel.set()
         return Preflight(None, ())
 
     monkeypatch.setattr("grpo_tui.preflight.run.check", check)
     checks = ConfigCheck()
     snapshot = Snapshot(1, CONFIG, Path("toy.yaml"))
     for _ in range(2):
-        found = checks.run(snapshot, None, print, print)
-        assert isinstance(found, Preflight)
-        assert not checks.cancelled
+        assert checks.run(snapshot, None, print, print) == (Preflight(None, ()), True)
         checks.cancel()
+    assert checks.run(snapshot, None, print, print) == (Preflight(None, ()), False)
     checks.close()
-    assert stopped == [False, False]
+    assert stopped == [False, False, False]
 
 
 async def test_what_a_full_check_found_shows_until_the_text_changes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,8 +100,6 @@ class ConfigFiles:
 
     def rewards_request(self) -> RewardsRequest | None:
         """Return the rewards of this file; None while it is not saved."""
-        from grpo_tui.ui.requests import RewardsRequest
-
         draft, request = self.screen.draft, self.screen.request
         if draft is None or request is None or draft.saved_text is None:
             return None

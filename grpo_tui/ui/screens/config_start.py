@@ -123,12 +123,15 @@ class ConfigStart:
         if self._checking:
             self._is_busy(line or "checking")
 
-    def _check_ended(self, snapshot: Snapshot, found: Preflight | str) -> None:
-        if isinstance(found, str):
+    def _check_ended(self, snapshot: Snapshot, ended: tuple[Preflight, bool] | str) -> None:
+        if isinstance(ended, str):
             self._ended()
-            self.screen.app.notify(found, severity="error", timeout=20)
-        else:
-            self._checked(snapshot, found, whole=not self._check.cancelled)
+            self.screen.app.notify(ended, severity="error", timeout=20)
+            return
+        found, whole = ended
+        if not whole:
+            self._ended()
+        self._checked(snapshot, found, whole=whole)
 
     def _checked(self, snapshot: Snapshot, found: Preflight, *, whole: bool = False) -> None:
         """Show the results so far. When complete, list them in a screen of their own."""
