@@ -573,7 +573,7 @@ def test_what_the_model_cannot_give_is_found_once_it_is_known() -> None:
     asked = {"router_aux_loss_coef": 0.01, "use_vllm": True, "vllm_max_model_length": 512}
     settings = Settings({"GRPOConfig": asked}, Section(), load_fields(), YamlDocument({}), 1)
     assert {f.id for f in facts_findings(settings, Facts(model))} == {"model.no-router", "model.context"}
-    mixture = replace(model, shape=shape(experts=4, context=1024))
+    mixture = replace(model, context=1024, shape=shape(experts=4))
     assert facts_findings(settings, Facts(mixture)) == []
     assert facts_findings(settings, Facts()) == []
 
