@@ -67,6 +67,10 @@ class Child:
         print("of the call before", flush=True)
         return {"pid": subprocess.Popen(["sleep", "600"], start_new_session=apart).pid}
 
+    def orphans(self):
+        words = ["sh", "-c", "sleep 600 > /dev/null 2>&1 & echo $!"]
+        return {"pid": int(subprocess.run(words, stdout=subprocess.PIPE, start_new_session=True).stdout)}
+
     def leaves(self, code):
         print("Traceback (most recent call last):\\nit leaves", flush=True)
         os._exit(code)
@@ -291,6 +295,24 @@ def test_a_forker_ends_what_a_child_left_behind_when_the_child_has_ended(tmp_pat
         assert called(second, "look")["reply"]["asked"] == 1
         second.close()
         first.close()
+    finally:
+        forker.release()
+
+
+def test_a_forker_ends_what_had_left_the_family_of_a_child_that_is_killed_for_a_hang(tmp_path: Path) -> None:
+    forker = Forker.acquire("forker_that_forks", 60)
+    try:
+        first, second = (ChildPipe(forker, str(tmp_path)) for _ in range(2))
+        kept = called(second, "starts")["reply"]["pid"]
+        left = called(first, "orphans")["reply"]["pid"]
+        assert not gone(left)
+        first.send({"do": "hangs"}, 60)
+        with pytest.raises(ChildHungError):
+            first.receive(0.0)
+        first.close()
+        assert gone(left)
+        assert not gone(kept), "of a child that lives"
+        second.close()
     finally:
         forker.release()
 

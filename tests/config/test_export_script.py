@@ -132,6 +132,21 @@ def test_the_script_makes_the_rows_that_training_gets(tmp_path: Path, section: s
     assert len(plain(train)) > 2
 
 
+@pytest.mark.parametrize("splits", [False, True])
+def test_the_script_loads_a_folder_that_datasets_has_saved(tmp_path: Path, splits: bool) -> None:
+    from datasets import Dataset, DatasetDict
+
+    rows = Dataset.from_list([{"prompt": f"Say {n}"} for n in range(3)])
+    saved = DatasetDict(easy=rows, hard=rows.select([1])) if splits else rows
+    saved.save_to_disk(str(tmp_path / "saved"))
+    named = "dataset_train_split: easy\ndataset_test_split: hard\neval_strategy: epoch\n" if splits else ""
+    config = config_of(tmp_path, "system_prompt: Think.", f"dataset_name: saved\n{named}")
+    ours = load_prompts(config)
+    train, evaluation = as_module(config, tmp_path).prompts()
+    assert (plain(train), plain(evaluation)) == (plain(ours.train), plain(ours.eval))
+    assert (len(train), evaluation is not None) == (3, splits)
+
+
 @pytest.mark.parametrize("key", ["exclude", "only"])
 def test_the_script_leaves_out_the_prompts_of_a_filter_file(tmp_path: Path, key: str) -> None:
     section = "dataset: mine.py:rows\nholdout: 2\nchat: true"

@@ -100,6 +100,28 @@ def test_a_metric_of_an_evaluation_is_that_of_training_over_other_rows() -> None
     assert describe("eval_runtime").title == "duration of an evaluation, s"
 
 
+@pytest.mark.parametrize(
+    ("name", "group", "better", "progress"),
+    [
+        ("pass@1", "reward", "up", True),
+        ("pass@8", "reward", "up", True),
+        ("total", "reward", "up", True),
+        ("reward/format", "reward", "up", True),
+        ("length", "completions", "", False),
+        ("truncated", "completions", "", False),
+        ("total/gain", "reward", "up", False),
+        ("length/gain_low", "reward", "up", False),
+        ("without_gain", "reward", "down", False),
+    ],
+)
+def test_a_measure_of_our_own_evaluation_is_progress_if_it_says_how_good_the_answers_are(
+    name: str, group: str, better: str, progress: bool
+) -> None:
+    found = describe(f"evaluate/{name}")
+    assert (found.group, found.better, found.progress) == (group, better, progress)
+    assert ("No direction" in found.healthy) == (better == "")
+
+
 def test_a_key_nobody_knows_is_said_to_be_the_runs_own() -> None:
     own = describe("my/accuracy")
     assert (own.key, own.title, own.group) == ("my/accuracy", "my/accuracy", "other")

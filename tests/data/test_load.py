@@ -108,6 +108,17 @@ def test_a_prompt_is_one_system_message_then_the_examples_then_its_own_turns(
     assert load(tmp_path, section).train[0]["prompt"] == wanted
 
 
+def test_a_turn_that_only_calls_a_tool_needs_no_content(tmp_path: Path) -> None:
+    call = {"type": "function", "function": {"name": "add", "arguments": {"a": 1}}}
+    result = {"role": "tool", "name": "add", "content": "2"}
+    turns = [ASK, {"role": "assistant", "content": None, "tool_calls": [call]}, result]
+    write_rows(tmp_path / "rows.jsonl", [{"prompt": turns}])
+    prompt = load(tmp_path, "dataset: rows.jsonl\nsystem_prompt: new").train[0]["prompt"]
+    assert [turn["role"] for turn in prompt] == ["system", "user", "assistant", "tool"]
+    assert [turn["content"] for turn in prompt] == ["new", ASK["content"], None, "2"]
+    assert prompt[2]["tool_calls"] == [call]
+
+
 def test_without_a_system_prompt_strings_stay_strings(tmp_path: Path) -> None:
     write_rows(tmp_path / "rows.jsonl", ROWS)
     assert load(tmp_path, "dataset: rows.jsonl\ncolumns: {prompt: question}").train[0]["prompt"] == "0+1?"
@@ -232,10 +243,17 @@ def test_a_name_that_is_no_dataset_says_whether_a_file_was_looked_for(
 
 
 def test_a_saved_dataset_and_a_single_file_can_be_named(tmp_path: Path) -> None:
-    from datasets import Dataset
+    from datasets import Dataset, DatasetDict
 
-    Dataset.from_list([{"prompt": "a"}]).save_to_disk(str(tmp_path / "saved"))
+    saved, other = Dataset.from_list([{"prompt": "a"}]), Dataset.from_list([{"prompt": "c"}])
+    saved.save_to_disk(str(tmp_path / "saved"))
     assert load(tmp_path, "", "dataset_name: saved\n").train["prompt"][:] == ["a"]
+    DatasetDict(easy=saved, hard=other).save_to_disk(str(tmp_path / "both"))
+    splits = "dataset_train_split: easy\ndataset_test_split: hard\n"
+    both = load(tmp_path, "", f"dataset_name: both\neval_strategy: steps\n{splits}")
+    assert (both.train["prompt"][:], both.eval["prompt"][:]) == (["a"], ["c"])
+    with pytest.raises(DataError, match="no split train; it has easy, hard"):
+        load(tmp_path, "", "dataset_name: both\n")
     write_rows(tmp_path / "one.jsonl", [{"prompt": "b"}])
     assert load(tmp_path, "", "dataset_name: one.jsonl\n").train["prompt"][:] == ["b"]
 
@@ -308,6 +326,14 @@ def test_a_generator_without_an_end_is_left_with_a_sentence(
         ([{"prompt": "a"}, {"prompt": "b"}, {"prompt": "  "}], "", "row 3: the prompt is an empty text"),
         ([{"prompt": 3}], "", "row 1: the prompt is 3"),
         ([{"prompt": [{"role": "user", "content": None}]}], "", "row 1: .*the user without content"),
+        (
+            [{"prompt": [ASK, {"role": "assistant", "content": None, "tool_calls": []}]}],
+            "",
+            "row 1: .*the assistant without content",
+        ),
+        ([{"prompt": []}], "", "row 1: .*an empty list of messages"),
+        ([{"prompt": [{"content": "q"}]}], "", "row 1: .*not a message. A message has role and content"),
+        ([{"prompt": [{"role": "user", "content": [{"text": "q"}]}]}], "", "row 1: .*in the content of a"),
         (
             [{"prompt": None}, {"prompt": [{"role": "user", "content": None}]}],
             "filters: {drop_null: true}",

@@ -102,6 +102,29 @@ def test_data_hub_names_and_how_to_load(run: RecordedRun) -> None:
     assert "With peft installed" in text
 
 
+def test_a_local_folder_is_not_named_as_a_repository_on_the_hub(run: RecordedRun, tmp_path: Path) -> None:
+    names = {"model": "models/base", "script": {"dataset_name": "data/rows"}}
+    run.write(r.Fact("config", {**names, "cwd": str(tmp_path)}))
+    front = told(run.folder.root)[0]
+    assert (front["base_model"], front["datasets"]) == ("models/base", ["data/rows"])
+    (tmp_path / "models" / "base").mkdir(parents=True)
+    front, text = told(run.folder.root)
+    assert ("base_model" in front, "datasets" in front) == (False, True)
+    assert "This model is models/base, trained with GRPO on data/rows" in text
+    (tmp_path / "data" / "rows").mkdir(parents=True)
+    assert "datasets" not in told(run.folder.root)[0]
+
+
+def test_no_token_and_nothing_that_is_told_elsewhere_is_among_the_settings(run: RecordedRun) -> None:
+    hidden = {"hub_token": "hf_abc", "reward_weights": [1.0, 2.0], "push_to_hub_token": "hf_abc"}
+    run.write(configured(grpo={**hidden, "max_steps": 77}, script={"dataset_name": "trl-lib/tldr"}))
+    facts = read_facts(run.folder.root, "first")
+    text = card(facts)
+    assert "hf_abc" not in text
+    assert cells(text, "max_steps")[1] == "77"
+    assert not {*hidden, "dataset_name"} & {name for name, _ in facts.settings}
+
+
 def test_the_newest_finished_comparison_is_the_evaluation(run: RecordedRun) -> None:
     folder = run.folder.root / "compare"
     folder.mkdir()

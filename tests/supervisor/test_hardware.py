@@ -386,6 +386,25 @@ def test_the_tightest_limit_of_the_control_groups_is_what_a_run_may_use(tmp_path
     assert memory_limit(groups, mount) == (800, 750), "an outer group may be the tightest"
 
 
+@pytest.mark.parametrize(
+    ("limit", "used", "shown"),
+    [
+        (8 * GB, 3 * GB, (3 * GB, 8 * GB)),
+        (99 * GB, 3 * GB, (40 * GB, 64 * GB)),
+        (None, None, (40 * GB, 64 * GB)),
+    ],
+    ids=["a container's", "above the machine's", "none"],
+)
+def test_used_memory_and_its_total_are_both_of_the_container_or_both_of_the_machine(
+    limit: int | None, used: int | None, shown: Any, folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = SimpleNamespace(total=64 * GB, available=24 * GB)
+    monkeypatch.setattr(watching, "memory_limit", lambda: (limit, used))
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: machine)
+    sample = watch_on(folder, FakeNvml(1)).sample()
+    assert (sample.ram_used_bytes, sample.ram_total_bytes) == shown
+
+
 def test_the_watch_writes_and_takes_its_file_away_at_the_end(
     folder: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -163,6 +164,36 @@ def test_a_hanging_reward_gives_way_and_counts_as_none(kind: str, tmp_path: Path
     rank = read_rank(tmp_path / "rank-0.json")
     assert rank is not None
     assert rank.aborted_call == 1
+
+
+@pytest.mark.parametrize("kind", ["ok", "async", "error"])
+def test_calls_of_another_list_are_told_apart_from_those_of_the_first(kind: str, tmp_path: Path) -> None:
+    def fine(completions: Any, **kwargs: Any) -> list[float]:
+        return [1.0] * len(completions)
+
+    async def later(completions: Any, **kwargs: Any) -> list[float]:
+        return [2.0] * len(completions)
+
+    def broken(completions: Any, **kwargs: Any) -> list[float]:
+        raise RuntimeError("no judge")
+
+    runner, trainer, records = _runner(tmp_path, fine, fine)
+    _serve(runner, trainer)
+    listed = [fine, {"ok": fine, "async": later, "error": broken}[kind]]
+    trainer.reward_funcs, runner.returned = list(listed), {}
+    runner.replace_all(trainer, 2)
+    first, second = trainer.reward_funcs
+    batch = {"prompts": ["p"] * len(CHAT), "completions": CHAT}
+    first(**batch)
+    with pytest.raises(RuntimeError, match="no judge") if kind == "error" else nullcontext():
+        asyncio.run(second(**batch)) if kind == "async" else second(**batch)
+    assert [call.function for call in _calls(records)] == [0, 1, 2, 3]
+    assert _calls(records)[-1].outcome == ("error" if kind == "error" else "ok")
+    assert set(runner.returned) == ({0} if kind == "error" else {0, 1}), "by their places in TRL's list"
+    trainer.reward_funcs = [fine]
+    runner.replace_all(trainer, 4)
+    runner.uninstall(trainer)
+    assert trainer.reward_funcs == [fine], "also where the list is shorter now"
 
 
 def test_a_signal_for_another_call_does_nothing(tmp_path: Path) -> None:
