@@ -62,6 +62,8 @@ def adapter_conflicts(checkpoint: Path, model_args: Mapping[str, Any]) -> list[t
     for key, name in _SAME.items() if adapter is not None else ():
         asked = model_args.get(name, fields[name].default if name in fields else None)
         saved = (adapter or {}).get(key)
+        if saved is None and isinstance(asked, bool):
+            saved = False  # an older PEFT does not write the option
         if asked is not None and not _equal(asked, saved):
             wrong.append((name, saved, asked))
     return wrong
@@ -93,12 +95,12 @@ def _adapter(folder: Path) -> dict[str, Any] | None:
 
 def _equal(asked: Any, saved: Any) -> bool:
     if isinstance(asked, list):
-        if asked == ["all-linear"] or not isinstance(saved, list):
+        if asked == ["all-linear"] or isinstance(saved, str):
             return True  # PEFT stores the expanded list
-        return sorted(map(str, asked)) == sorted(map(str, saved))
+        return sorted(map(str, asked)) == sorted(map(str, saved or ()))
     if isinstance(asked, str):
         return True
-    return bool(asked == saved) or (not asked and not saved)
+    return bool(asked == saved)
 
 
 def _word(value: Any) -> str:

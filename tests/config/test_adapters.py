@@ -33,6 +33,17 @@ def test_an_adapter_of_the_same_shape_fits(checkpoint: Path, more: dict[str, Any
     assert adapter_mismatch(checkpoint, {**FITS, **more}) is None
 
 
+@pytest.mark.parametrize("saved", [{}, {"use_dora": None, "use_rslora": None, "modules_to_save": None}])
+def test_an_option_that_the_adapter_does_not_name_was_off(checkpoint: Path, saved: dict[str, Any]) -> None:
+    """An adapter of an older PEFT lacks the options of a newer one."""
+    named = {key: SAVED[key] for key in ("r", "lora_alpha", "target_modules")}
+    (checkpoint / "adapter_config.json").write_text(json.dumps(named | saved))
+    off = {"use_dora": False, "use_rslora": False, "lora_modules_to_save": []}
+    assert adapter_mismatch(checkpoint, FITS | off) is None
+    for name, asked, was in (("use_dora", True, "false"), ("lora_modules_to_save", ["lm_head"], "null")):
+        assert f"--set {name}={was}" in (adapter_mismatch(checkpoint, FITS | off | {name: asked}) or "")
+
+
 @pytest.mark.parametrize(
     ("change", "fix"),
     [
