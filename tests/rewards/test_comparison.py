@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -182,8 +183,24 @@ def test_a_share_is_cut_off_and_the_best_answer_is_a_right_one() -> None:
 
 def test_the_worst_prompts_of_each_policy_are_its_own_with_its_best_and_worst_texts() -> None:
     mixed = _answers((0.0, 1.0), (1.0, 0.0))
-    found = compared(_asked([mixed, mixed], [WRONG, RIGHT], [RIGHT, WRONG]))
+    asked = _asked([mixed, mixed], [WRONG, RIGHT], [RIGHT, WRONG])
+    found = compared(asked)
     assert [(one["name"], one["row"]) for one in found["worst"]] == [("first", 1), ("second", 2)]
     assert found["worst"][0]["base"] == "text 1: (1.0, 0.0)"
     back = compared(_asked([RIGHT], [mixed]))["worst"]
     assert back[0]["policy"] == "text 0: (0.0, 1.0)"
+    assert _listed(asked) == [["prompt 1", "base", "first"], ["prompt 2", "base", "second"]]
+
+
+def test_three_of_the_worst_prompts_are_printed_and_none_of_a_policy_that_is_never_worse() -> None:
+    asked = _asked([RIGHT] * 4, [RIGHT] * 4, [WRONG] * 4)
+    texts = [word for number in (1, 2, 3) for word in (f"prompt {number}", "base", "second")]
+    assert _listed(asked) == [[*texts, "--json lists more, with whole texts"]]
+    assert len(_listed(_asked([RIGHT] * 3, [WRONG] * 3))[0]) == 3 * 3, "no more than are printed"
+
+
+def _listed(asked: Asked) -> list[list[str]]:
+    """What is printed below the heading of each policy's worst prompts, without scores and texts."""
+    _, *parts = "\n".join(report(_body(asked), 80)).split("Worse than the base on these:\n")
+    rows = [part.splitlines() for part in parts]
+    return [[re.split(" {2,}", row.strip())[0] for row in each if row] for each in rows]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from grpo_tui.core import records as r
 from grpo_tui.rewards.answer_format import (
     FORMS,
     forms_for,
@@ -25,11 +26,12 @@ from grpo_tui.rewards.samples import (
     groups_of,
     read_jsonl,
     sample_words,
+    samples_of_groups,
     save_jsonl,
     tags_of,
     with_columns_of,
 )
-from grpo_tui.store.reader import RunReader
+from grpo_tui.store.reader import RunReader, StoredGroup
 from tests.ui.recorded_run import RecordedRun
 
 
@@ -177,6 +179,23 @@ def test_a_recorded_run_gives_the_groups_of_a_step_and_the_best_and_the_worst(tm
     for found, mean in ((best, max(means)), (worst, min(means))):
         totals = [s.recorded["total"] for s in found if s.recorded is not None]
         assert sum(t for t in totals if t is not None) / len(totals) == pytest.approx(mean)
+
+
+def test_a_recorded_completion_is_scored_as_it_was_generated() -> None:
+    called = [{"role": "tool", "content": "4"}, {"role": "assistant", "content": "four"}]
+    rows = (
+        r.Completion(0, "4", (1.0,), 2.0, 0.5, 3, False),
+        r.Completion(1, "four", (None,), None, -0.5, 9, True, messages=called, masked=True),
+    )
+    where = (5, 2, 7, 0, 1, "train", 3, 3, 0.0)
+    group = StoredGroup(*where, "2 + 2?", "", {"answer": "4"}, 2.0, None, rows)
+    assert samples_of_groups([group]) == [
+        Sample(
+            "2 + 2?", completion, {"answer": "4"}, "step 3, group 2, batch 7", truncated=truncated,
+            recorded={"total": total, "advantage": advantage},
+        )
+        for completion, truncated, total, advantage in (("4", False, 2.0, 0.5), (called, True, None, -0.5))
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

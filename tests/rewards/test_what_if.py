@@ -168,11 +168,15 @@ def test_order_and_rank_correlation_are_what_they_are_called() -> None:
     assert rank_correlation([1, math.nan, 2, 3], [1, 2, 2, 3]) == pytest.approx(1)
 
 
-def test_scale_over_the_batch_is_taken_batch_by_batch(run: RecordedRun, lab: Lab) -> None:
+@pytest.mark.parametrize("place", [{"batch": 2}, {"attempt": 3}])
+def test_scale_over_the_batch_is_taken_batch_by_batch(
+    place: dict[str, int], run: RecordedRun, lab: Lab
+) -> None:
+    """A resumed run numbers its batches again, so a number alone does not tell two batches apart."""
     reader = RunReader(run.folder.database)
     groups = reader.groups()
     reader.close()
-    other = [StoredGroup(**{f: getattr(g, f) for f in g.__slots__} | {"batch": 2}) for g in groups]
+    other = [replace(group, **place) for group in groups]  # type: ignore[arg-type]
     assert lab.config is not None
     lab.config = replace(lab.config, grpo={**lab.config.grpo, "scale_rewards": "batch"})
     both = what_if(lab, [*groups, *other], recorded_weights=RECORDED)

@@ -133,3 +133,26 @@ async def test_the_base_is_switched_by_a_typed_line_as_by_the_key(
         await pilot.press("enter")
         await pilot.pause()
         assert (box.value, lines.first) == ("/with on", "mine"), "not while an answer is written"
+
+
+async def test_a_new_conversation_is_new_for_the_policy_too(
+    run: RecordedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("grpo_tui.ui.screens.chat.Chatting", Scripted)
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        app.push_screen(ChatScreen(run.folder.root, "mine", run.folder.root, beside=False))
+        await until(pilot, lambda: isinstance(app.screen, ChatScreen))
+        lines = app.screen.query_one(ChatLines)
+        app.screen.query_one(Input).value = "What is 1 + 1?"
+        await pilot.press("enter")
+        await until(pilot, lambda: lines.doing == "mine: writing")
+        await pilot.press("ctrl+n")
+        assert [turn.text for turn in lines.turns] == ["What is 1 + 1?"], "not while an answer is written"
+        await pilot.press("escape")
+        await until(pilot, lambda: not lines.doing)
+        await pilot.press("ctrl+n")
+        await until(pilot, lambda: [turn.text for turn in lines.turns] == ["did /new"])
+        await pilot.press("escape", "K")
+        assert isinstance(app.screen, ChatScreen), "no answer is left to keep"

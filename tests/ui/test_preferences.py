@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from grpo_tui.ui.preferences import DEFAULTS, PreferenceFile, config_folder
+from grpo_tui.ui.preferences import (
+    DEFAULTS,
+    FOLDER,
+    PreferenceFile,
+    config_folder,
+    forget_unsaved,
+    keep_unsaved,
+    unsaved,
+)
 from tests.ui.conftest import app_on, shown, until
 
 
@@ -58,6 +66,21 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
 def test_the_variable_names_the_folder() -> None:
     assert config_folder({"GRPO_TUI_CONFIG_DIR": "/somewhere"}) == Path("/somewhere")
     assert config_folder({}).name == "grpo-tui"
+
+
+def test_unsaved_text_is_kept_apart_for_each_file_and_replaced_as_a_whole(tmp_path: Path) -> None:
+    def texts() -> list[str | None]:
+        files = tmp_path / "a.yaml", tmp_path / "b.yaml"
+        return [kept.text if kept else None for kept in map(unsaved, files)]
+
+    assert texts() == [None, None]
+    for name, text in (("a", "max_steps: 1000\n"), ("b", "beta: 0"), ("a", "ä: 1\r\n")):
+        keep_unsaved(tmp_path / f"{name}.yaml", text)
+    assert texts() == ["ä: 1\r\n", "beta: 0"]
+    assert {path.stat().st_mode & 0o777 for path in (config_folder() / FOLDER).iterdir()} == {0o600}
+    for _ in range(2):
+        forget_unsaved(tmp_path / "a.yaml")
+        assert texts() == [None, "beta: 0"]
 
 
 async def test_the_chosen_colours_are_there_at_the_next_start() -> None:
