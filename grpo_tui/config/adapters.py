@@ -100,7 +100,7 @@ def _equal(asked: Any, saved: Any) -> bool:
         return sorted(map(str, asked)) == sorted(map(str, saved or ()))
     if isinstance(asked, str):
         return True
-    return bool(asked == saved)
+    return bool(asked == saved) or (not asked and not saved)
 
 
 def _word(value: Any) -> str:
