@@ -55,7 +55,10 @@ class Course:
         self.count += 1
         self._last.append(value)
         self._ends.append(step)
-        self.low, self.high = min(self.low, value), max(self.high, value)
+        if value < self.low:
+            self.low = value
+        if value > self.high:
+            self.high = value
         if self.count >= LEVEL and (level := self.level(LEVEL)) > self.best:
             self.best, self.best_step = level, step
 
@@ -92,7 +95,8 @@ class Course:
 
     def newest(self, values: float) -> Sequence[float]:
         """Return that many of the newest values, at most `RECENT`."""
-        return list(self._last)[max(0, len(self._last) - int(values)) :]
+        kept = list(self._last)
+        return kept[max(0, len(kept) - int(values)) :]
 
     def level(self, values: float) -> float:
         """Return the mean of that many of the newest values; NaN without any."""

@@ -13,7 +13,6 @@ from typing import NamedTuple
 from grpo_tui.core.records import Completion
 from grpo_tui.core.statistics import (
     SAME,
-    all_finite,
     repeated_share,
     scored,
     signal_of,
@@ -80,7 +79,6 @@ class FunctionFacts(NamedTuple):
     high: float
     mean: float | None
     none: int
-    repeats: Repeats = Repeats()
 
     @property
     def varies(self) -> bool:
@@ -102,6 +100,7 @@ class GroupFacts:
         repeated: Fraction of repeated four-word runs in the first text; None when that is short or was
             not checked.
         columns: Values of each function, one per completion.
+        same: Places of the completions with the same text, for each text that occurs more than once.
     """
 
     prompt: str
@@ -117,6 +116,7 @@ class GroupFacts:
     repeated: float | None
     functions: tuple[FunctionFacts, ...]
     columns: Sequence[Sequence[float | None]]
+    same: Sequence[Sequence[int]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,12 +157,10 @@ def facts_of(
     totals = [c.total for c in members]
     low, high, middle = _extent(totals)
     columns = _columns(members, len(settings.weights))
-    same = _same_texts(members)
-    functions = tuple(
-        FunctionFacts(*_extent(column), column.count(None), _repeats(column, same)) for column in columns
-    )
+    functions = tuple([FunctionFacts(*_extent(column), column.count(None)) for column in columns])
     weighted = [f for f, weight in zip(functions, settings.weights, strict=True) if weight]
-    first = members[0].text[:MOST_TEXT] if members else ""
+    texts = [c.text for c in members]
+    first = texts[0][:MOST_TEXT] if texts else ""
     return GroupFacts(
         prompt,
         _cause(members, totals, weighted),
@@ -170,20 +168,21 @@ def facts_of(
         None if middle is None else high,
         middle,
         len(members),
-        sum(c.truncated for c in members),
-        sum(_answered(c.text) for c in members if c.truncated),
-        sum(c.tokens for c in members) / max(1, len(members)),
-        any(c.text[:MOST_TEXT] != first for c in members),
+        sum([c.truncated for c in members]),
+        sum([_answered(c.text) for c in members if c.truncated]),
+        sum([c.tokens for c in members]) / max(1, len(members)),
+        any(text[:MOST_TEXT] != first for text in texts),
         repeated_share(first) if repetition and len(first) >= _SHORT else None,
         functions,
         columns,
+        _same_texts(members, texts),
     )
 
 
-def _same_texts(members: Sequence[Completion]) -> list[list[int]]:
-    """Return the places of completions with the same text, for each text that occurs more than once."""
-    if len({c.text for c in members}) == len(members):
-        return []
+def _same_texts(members: Sequence[Completion], texts: Sequence[str]) -> Sequence[Sequence[int]]:
+    # Texts with different middles differ, and hashing the middle costs less than hashing a long text.
+    if len({text[(middle := len(text) // 2) : middle + _SHORT] for text in texts}) == len(texts):
+        return ()
     places: dict[str, list[int]] = {}
     for place, completion in enumerate(members):
         if completion.text and completion.messages is None:
@@ -191,30 +190,38 @@ def _same_texts(members: Sequence[Completion]) -> list[list[int]]:
     return [one for one in places.values() if len(one) > 1]
 
 
-def _repeats(column: Sequence[float | None], same: Sequence[Sequence[int]]) -> Repeats:
-    own = [_squares([column[place] for place in one]) for one in same]
-    if not own:
-        return Repeats(0.0, 0, *_squares(column))
-    return Repeats(sum(total for total, _ in own), sum(count for _, count in own), *_squares(column))
+def repeats_of(groups: Sequence[GroupFacts], function: int) -> Repeats:
+    """Return how the scores that a function gave to equal texts of a group differ."""
+    own, everything = [], []
+    for group in groups:
+        column = group.columns[function]
+        own += [_squares([column[place] for place in one]) for one in group.same]
+        everything.append(_squares(column))
+    (total, again), (every, size) = (
+        (sum([part for part, _ in parts]), sum([count for _, count in parts])) for parts in (own, everything)
+    )
+    return Repeats(total, again, every, size)
 
 
 def _squares(values: Sequence[float | None]) -> tuple[float, int]:
     """Return the sum of squares about the mean, and the number of finite values but one."""
     kept = scored(values)
     middle = sum(kept) / len(kept) if kept else 0.0
-    return sum((value - middle) ** 2 for value in kept), max(0, len(kept) - 1)
+    return sum([(value - middle) ** 2 for value in kept]), max(0, len(kept) - 1)
 
 
 def _columns(members: Sequence[Completion], functions: int) -> Sequence[Sequence[float | None]]:
     rows = [c.rewards for c in members]
-    if rows and all(len(row) == functions for row in rows):
+    if {len(row) for row in rows} == {functions}:
         return list(zip(*rows, strict=True))
     return [[row[k] if k < len(row) else None for row in rows] for k in range(functions)]
 
 
 def _extent(values: Sequence[float | None]) -> tuple[float, float, float | None]:
     """Return lowest, highest and mean of the finite values; inf, -inf and None without any."""
-    kept = values if all_finite(values) else scored(values)
+    if values and None not in values and math.isfinite(total := sum(values)):  # type: ignore[arg-type]
+        return min(values), max(values), total / len(values)  # type: ignore[type-var, return-value]
+    kept = scored(values)
     return (min(kept), max(kept), sum(kept) / len(kept)) if kept else (math.inf, -math.inf, None)
 
 

@@ -88,13 +88,16 @@ class LiveVerdict:
         if self._doctor is None:
             return []
         if (found := self._doctor.prompt_findings()) is not None:
-            with self._reader() as reader:
-                self._of_prompts = tuple(with_prompts(reader, one) for one in found)
+            self._of_prompts = self._named(found) if found else ()
         now = (*self._doctor.open_findings(), *self._of_prompts)
         if now == self._told:
             return []
         self._told = now
         return [r.OpenFindings(time.time(), now)]
+
+    def _named(self, found: Sequence[Finding]) -> tuple[Finding, ...]:
+        with self._reader() as reader:
+            return tuple(with_prompts(reader, one) for one in found)
 
     def _judge(self, before: float) -> None:
         """Judge the steps before this one."""
@@ -141,4 +144,7 @@ class LiveVerdict:
             self._begun = max(self._begun, record.step)
 
     def _at(self, step: int) -> _Step:
-        return self._steps.setdefault(step, _Step())
+        found = self._steps.get(step)
+        if found is None:
+            found = self._steps[step] = _Step()
+        return found

@@ -8,11 +8,11 @@ from functools import partial
 
 from grpo_tui.core.findings import Severity
 from grpo_tui.core.statistics import SAME
+from grpo_tui.health.facts import Repeats
 from grpo_tui.health.state import (
     NO_SIGNAL,
     ZERO_STD,
     Found,
-    FunctionState,
     Limits,
     RunState,
     number,
@@ -98,13 +98,8 @@ def _main_cause(state: RunState, counts: dict[str, int]) -> str:
     return "equal" if cause in _EQUAL and 2 * count < sum(none.values()) else cause
 
 
-def _used(state: RunState) -> list[tuple[str, float, FunctionState]]:
-    named = zip(state.settings.names, state.settings.weights, state.functions, strict=True)
-    return [(name, weight, function) for name, weight, function in named if weight]
-
-
 def _stuck(state: RunState, limits: Limits) -> Found | None:
-    used = _used(state)
+    used = state.used
     if state.observations < limits["steps"] or not any(function.span >= SAME for _, _, function in used):
         return None
     for name, _, function in used:
@@ -118,8 +113,10 @@ def _stuck(state: RunState, limits: Limits) -> Found | None:
 
 
 def _random(state: RunState, limits: Limits) -> Found | None:
-    for name, _, function in _used(state):
-        seen = function.repeated(limits["steps"])
+    if state.again(limits["steps"]) < max(1, limits["repeats"]):
+        return None
+    for index, (name, weight) in enumerate(zip(state.settings.names, state.settings.weights, strict=True)):
+        seen = state.repeated(index, limits["steps"]) if weight else Repeats()
         if seen.again >= limits["repeats"] and seen.share >= limits["share"]:
             said = (
                 f"{name} gave different scores to {seen.again:,} completions that repeat a text of their "
@@ -130,7 +127,7 @@ def _random(state: RunState, limits: Limits) -> Found | None:
 
 
 def _drowned(state: RunState, limits: Limits) -> Found | None:
-    used = _used(state)
+    used = state.used
     if state.settings.normalized or len(used) < 2 or state.observations < limits["steps"]:
         return None
     name, weight, loud = max(used, key=lambda one: abs(one[1]) * one[2].span)
@@ -154,7 +151,7 @@ def _drowned(state: RunState, limits: Limits) -> Found | None:
 
 def _saturated(state: RunState, limits: Limits) -> Found | None:
     groups = state.causes(limits["steps"]).total() if state.observations >= limits["steps"] else 0
-    for name, _, function in _used(state) if groups else ():
+    for name, _, function in state.used if groups else ():
         if function.span < SAME or function.moved(limits["steps"]) > limits["moves"] * groups:
             continue
         level = function.course.level(limits["steps"])
@@ -168,9 +165,7 @@ def _saturated(state: RunState, limits: Limits) -> Found | None:
 
 def _format_only(state: RunState, limits: Limits) -> Found | None:
     steps = limits["steps"]
-    used = [
-        (name, one) for name, _, one in _used(state) if one.span >= SAME and one.course.count >= 2 * steps
-    ]
+    used = [(name, one) for name, _, one in state.used if one.span >= SAME and one.course.count >= 2 * steps]
     forms = [(name, one) for name, one in used if _FORMAT.search(name)]
     others = [(name, one) for name, one in used if not _FORMAT.search(name)]
     others = [(name, one) for name, one in others if CORRECT.search(name)] or others

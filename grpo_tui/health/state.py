@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 from grpo_tui.core.findings import Remedy, Severity
 from grpo_tui.core.statistics import SAME, column_covariances, mean, shares_of
 from grpo_tui.health.course import EARLY, LEVEL, RECENT, Course
-from grpo_tui.health.facts import GroupFacts, Observation, Repeats, Settings, Visits
+from grpo_tui.health.facts import GroupFacts, Observation, Repeats, Settings, Visits, repeats_of
 
 Limits = Mapping[str, float]
 T = TypeVar("T")
@@ -71,8 +71,6 @@ class FunctionState:
     varied: deque[int] = field(default_factory=lambda: deque(maxlen=RECENT))
     """For each recent observation, the number of groups in which its values differ."""
     ever_varied: bool = False
-    repeats: deque[Repeats] = field(default_factory=lambda: deque(maxlen=RECENT))
-    """For each recent observation, how the scores of equal texts differ."""
 
     @property
     def span(self) -> float:
@@ -83,26 +81,35 @@ class FunctionState:
         """Return the number of groups in the newest observations in which its values differ."""
         return sum(_newest(self.varied, steps))
 
-    def repeated(self, steps: float) -> Repeats:
-        """Return how the scores of equal texts differ over the newest observations."""
-        return Repeats(*map(sum, zip(*_newest(self.repeats, steps), strict=True)))
-
 
 @dataclass(slots=True)
-class _Covariances:
-    """Sums of `core.statistics.column_covariances` over groups, computed on demand."""
+class _Scores:
+    """What is computed on demand from the scores of some groups.
 
-    groups: Sequence[Sequence[Sequence[float | None]]]
-    sums: list[float] | None = None
+    Attributes:
+        again: Completions that repeat a text of their group.
+    """
 
-    def of(self, settings: Settings) -> list[float]:
-        if self.sums is None:
+    groups: Sequence[GroupFacts]
+    again: int
+    _covariances: list[float] | None = None
+    _repeats: dict[int, Repeats] = field(default_factory=dict)
+
+    def covariances(self, settings: Settings) -> list[float]:
+        """Return the sums of `core.statistics.column_covariances`."""
+        if self._covariances is None:
             each = [
-                column_covariances(columns, settings.weights, normalized=settings.normalized)
-                for columns in self.groups
+                column_covariances(group.columns, settings.weights, normalized=settings.normalized)
+                for group in self.groups
             ]
-            self.sums, self.groups = [sum(sums) for sums in zip(*each, strict=True)], ()
-        return self.sums
+            self._covariances = [sum(sums) for sums in zip(*each, strict=True)]
+        return self._covariances
+
+    def repeats(self, function: int) -> Repeats:
+        """Return how the scores of equal texts differ."""
+        if function not in self._repeats:
+            self._repeats[function] = repeats_of(self.groups, function)
+        return self._repeats[function]
 
 
 class Texts(NamedTuple):
@@ -122,13 +129,14 @@ class _Seen(NamedTuple):
     causes: Counter[str]
     failed: Mapping[int, int]
     texts: Texts
-    covariances: _Covariances
+    scores: _Scores
 
 
 class RunState:
     """Everything the rules look at. Memory is bounded, except for `prompts` that are given.
 
     Attributes:
+        used: Name, weight and state of each function with a weight.
         courses: Metrics by TRL's key, `phase/NAME` for the seconds of a phase, and `NO_SIGNAL`.
         low, high: Lowest and highest total of the run.
         prompts: Totals by prompt key.
@@ -140,6 +148,8 @@ class RunState:
         self.settings = settings
         self.courses: dict[str, Course] = {}
         self.functions = [FunctionState() for _ in settings.weights]
+        named = zip(settings.names, settings.weights, self.functions, strict=True)
+        self.used = [(name, weight, function) for name, weight, function in named if weight]
         self.observations = 0
         self.first_step: int | None = None
         self.step = 0
@@ -161,6 +171,12 @@ class RunState:
         """Return the course of a metric, empty when it was never logged."""
         return self.courses.get(key) or _EMPTY
 
+    def _track(self, key: str) -> Course:
+        found = self.courses.get(key)
+        if found is None:
+            found = self.courses[key] = Course()
+        return found
+
     def texts(self, steps: float) -> Texts:
         """Return the counts over the newest observations."""
         newest = (one.texts for one in _newest(self._seen, steps))
@@ -168,8 +184,17 @@ class RunState:
 
     def contributions(self, steps: float) -> list[float | None]:
         """Return each function's contribution to the variance within groups of the newest observations."""
-        found = (one.covariances.of(self.settings) for one in _newest(self._seen, steps))
+        found = (one.scores.covariances(self.settings) for one in _newest(self._seen, steps))
         return shares_of([sums for sums in found if sums], len(self.functions))
+
+    def again(self, steps: float) -> int:
+        """Return how many completions of the newest observations repeat a text of their group."""
+        return sum([one.scores.again for one in _newest(self._seen, steps)])
+
+    def repeated(self, function: int, steps: float) -> Repeats:
+        """Return how a function's scores of equal texts differ over the newest observations."""
+        found = (one.scores.repeats(function) for one in _newest(self._seen, steps))
+        return Repeats(*map(sum, zip(*found, strict=True)))
 
     def causes(self, steps: float) -> Counter[str]:
         """Count groups of the newest observations by cause, `some` for those with a signal."""
@@ -240,41 +265,41 @@ class RunState:
             counted.update(causes)
             if len(self._seen) >= width:
                 counted.subtract(self._seen[-width].causes)
-        covariances = _Covariances([group.columns for group in step.groups])
-        self._seen.append(_Seen(step.first_step, causes, step.failed, _texts_of(step.groups), covariances))
+        again = sum([len(one) - 1 for group in step.groups for one in group.same])
+        scores = _Scores(step.groups, again)
+        self._seen.append(_Seen(step.first_step, causes, step.failed, _texts_of(step.groups), scores))
         if causes:
             lost = 1 - causes["some"] / causes.total()
-            self.courses.setdefault(NO_SIGNAL, Course()).add(step.step, lost)
+            self._track(NO_SIGNAL).add(step.step, lost)
         self.had_signal = self.had_signal or causes["some"] > 0
         for key, value in self._values(step).items():
-            self.courses.setdefault(key, Course()).add(step.step, value, missing=key in step.missing)
+            self._track(key).add(step.step, value, missing=key in step.missing)
         entropy = self.course("entropy")
         if self._half is None and entropy.level(LEVEL) < entropy.start / 2:
             self._half = self.observations, self.course("reward").level(LEVEL)
         for phase, seconds in step.seconds.items():
-            self.courses.setdefault(f"phase/{phase}", Course()).add(step.step, seconds)
+            self._track(f"phase/{phase}").add(step.step, seconds)
         if self.course("reward").best_step == step.step:
             self.at_best = {key: one.level(LEVEL) for key, one in self.courses.items()}
         held = step.values.get("eval_reward")
         if held is not None and math.isfinite(held):
             self.evaluations.append((step.step, held, self.course("reward").level(10)))
         for index, function in enumerate(self.functions):
-            _see_function(function, step, index)
+            _see_function(function, step, index, self._seen[-1].texts.size)
 
     def _values(self, step: Observation) -> dict[str, float]:
         """Return the metrics, computing from the groups those that were not logged."""
         values = dict(step.values)
-        if step.groups:
+        if (repeated := mean(group.repeated for group in step.groups)) is not None:
+            values["repeated"] = repeated
+        if self.settings.from_groups and step.groups:
             totals = mean(group.mean for group in step.groups)
             size = sum(group.size for group in step.groups)
-            if self.settings.from_groups and totals is not None:
+            if totals is not None:
                 values["reward"] = totals
-            if self.settings.from_groups and self.settings.has_tokens and size:
+            if self.settings.has_tokens and size:
                 values["completions/clipped_ratio"] = sum(group.truncated for group in step.groups) / size
                 values["completions/mean_length"] = sum(g.tokens for g in step.groups) / len(step.groups)
-            repeated = mean(group.repeated for group in step.groups)
-            if repeated is not None:
-                values["repeated"] = repeated
         return values
 
     def _cause(self, group: GroupFacts) -> str:
@@ -307,26 +332,25 @@ def _newest(kept: deque[T], steps: float) -> Iterable[T]:
 def _texts_of(groups: Sequence[GroupFacts]) -> Texts:
     return Texts(
         len(groups),
-        sum(group.repeated is not None for group in groups),
-        sum(group.size for group in groups),
-        sum(group.truncated for group in groups),
-        sum(group.answered for group in groups),
+        sum([group.repeated is not None for group in groups]),
+        sum([group.size for group in groups]),
+        sum([group.truncated for group in groups]),
+        sum([group.answered for group in groups]),
     )
 
 
-def _see_function(function: FunctionState, step: Observation, index: int) -> None:
+def _see_function(function: FunctionState, step: Observation, index: int, size: int) -> None:
     facts = [group.functions[index] for group in step.groups]
-    function.varied.append(sum(one.varies for one in facts))
-    size = sum(group.size for group in step.groups)
+    varied = sum([one.varies for one in facts])
+    function.varied.append(varied)
     if not size:
         return
-    none = sum(one.none for one in facts)
+    none = sum([one.none for one in facts])
     function.abstained.add(step.step, none / size)
     function.values += size - none
-    function.low = min(function.low, *(one.low for one in facts))
-    function.high = max(function.high, *(one.high for one in facts))
-    function.repeats.append(Repeats(*map(sum, zip(*(one.repeats for one in facts), strict=True))))
-    function.ever_varied = function.ever_varied or function.varied[-1] > 0
-    middle = mean(one.mean for one in facts)
+    function.low = min(function.low, *[one.low for one in facts])
+    function.high = max(function.high, *[one.high for one in facts])
+    function.ever_varied = function.ever_varied or varied > 0
+    middle = mean([one.mean for one in facts])
     if middle is not None:
         function.course.add(step.step, middle)
