@@ -140,6 +140,8 @@ SAME = {
     "pane.runs": "runs",
     "pane.rewards": "rewards",
     "pane.config": "check",
+    "results.fork": "train",
+    "results.race": "race",
 }
 
 

@@ -21,7 +21,7 @@ from grpo_tui.ui.screens.reading import TextScreen
 from grpo_tui.ui.screens.results import ModelList, PromptList, ResultsScreen
 from grpo_tui.ui.starting import Ended
 from tests.foreign import foreign_run
-from tests.ship.folders import checkpoint
+from tests.ship.folders import checkpoint, model
 from tests.ui.conftest import app_on, opened, shown, until
 from tests.ui.kept_comparison import child_of, keep_comparison, waiting_child
 from tests.ui.recorded_run import NOW, RecordedRun, recorded
@@ -398,9 +398,15 @@ async def test_a_race_of_branches_is_started_in_the_background(
     remember(run.folder.root)
     asked: list[tuple[list[str], str]] = []
 
-    def start_run(words: list[str], done: str, command: str) -> tuple[bool, str]:
+    answers = [
+        (False, "Name the settings of a branch, such as --branch 'learning_rate=1e-5'"),
+        (False, "[--timeout S] RUN[@STEP] grpo-tui race: error: argument --steps: must be at least 1, not 0"),
+        (True, "forking from checkpoint-40; training in demo-add-40-control"),
+    ]
+
+    def start_run(words: list[str], *, command: str) -> tuple[bool, str]:
         asked.append((words, command))
-        return (True, done) if len(asked) == 2 else (False, "no setting is changed")
+        return answers[len(asked) - 1]
 
     monkeypatch.setattr("grpo_tui.ui.starting.start_run", start_run)
     app = app_on(run.folder.root)
@@ -409,16 +415,48 @@ async def test_a_race_of_branches_is_started_in_the_background(
         await pilot.press("X")
         await until(pilot, lambda: "race from step 40: which settings help?" in shown(app))
         await pilot.press("enter")
-        await until(pilot, lambda: said(app, "No race was started: no setting is changed"))
-        await pilot.press("X")
-        await until(pilot, lambda: "race from step 40: which settings help?" in shown(app))
+        await until(pilot, lambda: "Name the settings of a branch, such as" in shown(app))
+        assert "--branch" not in shown(app)
+        assert app.screen.query_one(Input).value.strip() == "steps=50 |", "what was typed is kept"
+        app.screen.query_one(Input).value = "steps=0 | beta=0.1"
+        await pilot.press("enter")
+        await until(pilot, lambda: "No race was started: steps: must be at least 1, not 0" in shown(app))
+        assert app.screen.query_one(Input).value == "steps=0 | beta=0.1"
         app.screen.query_one(Input).value = "steps=20 | learning_rate=1e-6| warm: beta=0.04 optimizer=new |"
         await pilot.press("enter")
         started = "The race runs in the background. Its comparison comes up here."
         await until(pilot, lambda: said(app, started))
     at = f"{run.folder.root}@40"
     branches = ["--branch", "learning_rate=1e-6", "--branch", "warm: beta=0.04 optimizer=new"]
-    assert asked == [([at, "--steps", "50"], "race"), ([at, "--steps", "20", *branches], "race")]
+    assert asked == [
+        ([at, "--steps", "50"], "race"),
+        ([at, "--steps", "0", "--branch", "beta=0.1"], "race"),
+        ([at, "--steps", "20", *branches], "race"),
+    ]
+
+
+@pytest.mark.parametrize("key", ["F", "X"])
+async def test_for_the_final_model_the_checkpoint_of_its_step_is_taken(key: str) -> None:
+    """Without one, the newest checkpoint is named."""
+    root = recorded(Path("runs") / "done", "finished").folder.root
+    checkpoint(root, 40)
+    model(root)
+    app = app_on(root)
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await results(pilot)
+        models = screen.query_one(ModelList)
+        await until(pilot, lambda: models.count == 2)
+        final = models.rows[0].step
+        models.focus()
+        await pilot.press(key)
+        none = f"The final model is of step {final}, and of that step none is kept. The newest is of step 40"
+        await until(pilot, lambda: mentioned(app, none))
+        checkpoint(root, final)
+        await until(pilot, lambda: models.count == 3)
+        assert models.selected is not None
+        assert models.selected.path == root
+        await pilot.press(key)
+        await until(pilot, lambda: f" from step {final}: " in shown(app))
 
 
 @pytest.mark.parametrize(("key", "title"), [("F", "fork from step "), ("X", "race from step ")])

@@ -95,6 +95,12 @@ class FieldDialog(Dialog[Answer]):
         """Replace the hint, for example with an error."""
         self.query_one("#word", DialogText).tell(list(lines))
 
+    def tell_wrapped(self, sign: str, word: str, role: str) -> None:
+        """Replace the hint with a sentence on as many lines as it needs, after a sign."""
+        room = max(20, min(self.app.size.width, 76) - 8)
+        rows = wrapped(one_line(word), room)
+        self.tell(*([Span(f" {' ' if n else sign} {row}", role)] for n, row in enumerate(rows)))
+
 
 class YesNo(Dialog[bool]):
     """A yes-or-no question. `yes` and `no` say in a word what each answer does."""
@@ -333,10 +339,16 @@ class StopDialog(MenuDialog):
 
 
 class WordsDialog(FieldDialog[str]):
-    """Words on one line. Empty input is a valid answer."""
+    """Words on one line. Empty input is a valid answer. `refusal` says why these words were not taken."""
 
-    def __init__(self, title: str, words: str, hint: str) -> None:
+    def __init__(self, title: str, words: str, hint: str, refusal: str = "") -> None:
         super().__init__(title, one_line(words), one_line(hint), id="words")
+        self._refusal = refusal
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        if self._refusal:
+            self.tell_wrapped("✗", self._refusal, "bad")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         self.dismiss(event.value)
@@ -385,18 +397,13 @@ class PathDialog(FieldDialog[Path]):
         path = Path(text).expanduser()
         wrong = self._check(path) if text else "type the name of a file"
         if wrong:
-            self._say("✗", wrong, "bad")
+            self.tell_wrapped("✗", wrong, "bad")
         elif self._replaces and path.exists() and self._warned != text:
             self._warned = text
             word = f"it already exists. Press enter again to replace {one_line(path.name, 24)}"
-            self._say("⚠", word, "attention")
+            self.tell_wrapped("⚠", word, "attention")
         else:
             self.dismiss(path)
-
-    def _say(self, sign: str, word: str, role: str) -> None:
-        room = max(20, min(self.app.size.width, 76) - 8)
-        rows = wrapped(one_line(word), room)
-        self.tell(*([Span(f" {' ' if n else sign} {row}", role)] for n, row in enumerate(rows)))
 
 
 class ResumeDialog(YesNo):

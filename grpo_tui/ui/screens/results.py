@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable
 from functools import partial
@@ -42,6 +43,8 @@ OPTIMIZER = "optimizer="
 """Begins the word for `--optimizer` among the settings of a fork."""
 STEPS = "steps="
 """Begins the word for `--steps` among the branches of a race."""
+OPTIONS = re.compile(r"^.* error: (argument )?|--branch |--(?=steps\b)")
+"""What a refusal of `race` says of its command line, which the dialog does not have."""
 SIGNS = {"better": ("✓", "good"), "worse": ("✗", "bad"), "not shown": ("●", "attention")}
 MARKS_AT = 34
 """First cell of a model's marks, after its figures."""
@@ -539,11 +542,20 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
         self.ask(WordsDialog(title, "", hint), lambda words: self._fork(chosen, words, free))
 
     def _checkpoint(self, done: str) -> Model | None:
-        """Return the selected or newest checkpoint. Says why if there is none."""
+        """Return the selected or newest checkpoint, and for the final model that of its step.
+
+        Says why if there is none.
+        """
         chosen = self._chosen(but=self._root)
-        if chosen is not None and chosen.usable and chosen.path != self._root:
+        said = f"Only a complete checkpoint can be {done}."
+        if chosen is not None and chosen.path == self._root:
+            kept = [one for one in self.query_one(ModelList).rows if one.usable and one.path != self._root]
+            said += f" The final model is of step {chosen.step:,}, and of that step none is kept."
+            said += f" The newest is of step {kept[0].step:,}: select it." if kept else ""
+            chosen = next((one for one in kept if one.step == chosen.step), None)
+        if chosen is not None and chosen.usable:
             return chosen
-        self.app.notify(f"Only a complete checkpoint can be {done}.", severity="warning")
+        self.app.notify(said, severity="warning")
         return None
 
     def _fork(self, model: Model, words: str, free: Path) -> None:
@@ -580,13 +592,16 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
 
     def action_results_race(self) -> None:
         """Ask for the branches of a race from the selected or newest checkpoint, and start it."""
-        from grpo_tui.ui.screens.dialogs import WordsDialog
-
         chosen = self._checkpoint("raced from")
         if chosen is not None:
-            hint = "branches between bars: learning_rate=1e-6 | temperature=1.1 beta=0.02"
-            title = f"race from step {chosen.step:,}: which settings help?"
-            self.ask(WordsDialog(title, f"{STEPS}50 | ", hint), lambda words: self._race(chosen, words))
+            self._ask_race(chosen, f"{STEPS}50 | ")
+
+    def _ask_race(self, model: Model, words: str, refusal: str = "") -> None:
+        from grpo_tui.ui.screens.dialogs import WordsDialog
+
+        hint = "branches between bars: learning_rate=1e-6 | temperature=1.1 beta=0.02"
+        title = f"race from step {model.step:,}: which settings help?"
+        self.ask(WordsDialog(title, words, hint, refusal), lambda typed: self._race(model, typed))
 
     def _race(self, model: Model, words: str) -> None:
         from grpo_tui.rewards.consent import needed_to_resume
@@ -602,15 +617,21 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
             steps = part.startswith(STEPS)
             asked += ["--steps", part.removeprefix(STEPS)] if steps else ["--branch", part]
         self.app.notify(f"Starting a race from step {model.step:,} …")
-        told = "The race runs in the background. Its comparison comes up here."
-        self.in_thread("fork", partial(start_run, asked, told, "race"), self._raced)
+        raced = partial(self._raced, model, words)
+        self.in_thread("fork", partial(start_run, asked, command="race"), raced)
 
-    def _raced(self, ended: tuple[bool, str]) -> None:
+    def _raced(self, model: Model, words: str, ended: tuple[bool, str]) -> None:
+        """Say that the race runs. A refusal comes up in the dialog, with what was typed."""
         started, said = ended
         if started:
-            self.app.notify(said, timeout=20)
+            told = "The race runs in the background. Its comparison comes up here."
+            self.app.notify(told, timeout=20)
+            return
+        said = f"No race was started: {OPTIONS.sub('', said)}"
+        if self.app.screen is self:
+            self._ask_race(model, words, said)
         else:
-            self.app.notify(f"No race was started: {said}", severity="error", timeout=20)
+            self.app.notify(said, severity="error", timeout=20)
 
     # -- exporting -------------------------------------------------------------------------------
 
