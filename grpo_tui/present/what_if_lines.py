@@ -22,11 +22,10 @@ def what_if_lines(found: WhatIf, width: int, most: int = MOST_GROUPS) -> list[Li
 
 def _functions(found: WhatIf, width: int) -> list[Line]:
     name_w = max(12, min(32, width - 48))
-    what = "completions that get another score" if width >= name_w + 57 else "get another score"
-    head = f"  {'function':{name_w}}{'then':>9}{'now':>9}   {what}"
+    head = f"  {'function':{name_w}}{'then':>9}{'now':>9}   scores that change"
     lines: list[Line] = [[(head, "dim")]]
     for turn in found.functions:
-        words, role = plural(turn.changed, "completion"), "text" if turn.changed else "dim"
+        words, role = plural(turn.changed, "score"), "text" if turn.changed else "dim"
         if turn.failure:
             words, role = one_line(turn.failure, max(10, width - name_w - 24)), "bad"
         elif turn.now is None:
@@ -47,13 +46,13 @@ def _sums(found: WhatIf, width: int) -> list[Line]:
     groups = len(found.groups)
     rank = MISSING if found.correlation is None else fixed(found.correlation, 3)
     told = [
-        (found.changed, f" of {plural(found.completions, 'completion')} get another total"),
+        (found.changed, f" of {plural(found.completions, 'completion')} change their total"),
         (found.reordered, f" of {plural(groups, 'group')} change order"),
-        (found.alive, " that taught nothing would teach, "),
+        (found.alive, " groups would start to teach, "),
     ]
     lines: list[Line] = [[("  ", "text"), (f"{count:,}", "strong"), (words, "text")] for count, words in told]
-    lines[-1] += [(f"{found.dead:,}", "strong"), (" would no longer teach", "text")]
-    hint = ("   1 is the same order, 0 none", "dim")
+    lines[-1] += [(f"{found.dead:,}", "strong"), (" would stop", "text")]
+    hint = ("   1: same order, 0: unrelated", "dim")
     lines.append([("  rank correlation of the advantages ", "text"), (rank, "strong"), hint])
     for note in found.notes:
         rows = wrapped(one_line(note), max(20, width - 5))
@@ -67,7 +66,7 @@ def _groups(found: WhatIf, width: int, most: int) -> list[Line]:
         return [[("  No group changes.", "good")]]
     lines: list[Line] = [[(f"  {'group':>8}{'step':>8}{'then':>8}{'now':>8}  prompt", "dim")]]
     for turn in turned[:most]:
-        words, role = FATES.get(turn.fate, ("another order", "attention") if turn.reordered else ("", "dim"))
+        words, role = FATES.get(turn.fate, ("new order", "attention") if turn.reordered else ("", "dim"))
         room = max(8, width - 36 - cell_len(words) - 3)
         lines.append(
             [

@@ -48,6 +48,7 @@ class GroupTurn:
 
     Attributes:
         before, now: totals, None where no function scored.
+        advantages_before, advantages_now: empty for probe prompts, which are not trained on.
         reordered: whether two completions swap their order.
         fate: `alive` if only the new advantages are nonzero, `dead` if only the old ones were, else empty.
     """
@@ -171,7 +172,6 @@ def what_if(
     batches = None if alone else [(group.attempt, group.batch) for group in groups]
     totals, advantages = _aggregated(lab, groups, scored, weights, mode, batches)
     turns = _groups(groups, totals, advantages)
-    old = [c.advantage for group in groups for c in group.completions]
     return WhatIf(
         functions=_functions(groups, scored.functions),
         groups=tuple(sorted(turns, key=_rank)),
@@ -180,7 +180,10 @@ def what_if(
         reordered=sum(turn.reordered for turn in turns),
         alive=sum(turn.fate == "alive" for turn in turns),
         dead=sum(turn.fate == "dead" for turn in turns),
-        correlation=rank_correlation(old, advantages),
+        correlation=rank_correlation(
+            [a for turn in turns for a in turn.advantages_before],
+            [a for turn in turns for a in turn.advantages_now],
+        ),
         notes=(
             *(
                 f"{f.info.name} gives no scores: {f.failure.text}"
@@ -267,6 +270,7 @@ def _groups(
         before = tuple(c.total for c in group.completions)
         now = tuple(totals[at : at + size])
         masked = [c.masked for c in group.completions]  # scoring does not change truncation
+        trained = group.mode != "probe"
         taught = group.signal == "some"
         teaches = signal_of(now, advantages[at : at + size], masked) == "some"
         turns.append(
@@ -276,11 +280,11 @@ def _groups(
                 one_line(prompt_text(group.prompt).strip(), 200),
                 before,
                 now,
-                tuple(c.advantage for c in group.completions),
-                tuple(advantages[at : at + size]),
+                tuple(c.advantage for c in group.completions) if trained else (),
+                tuple(advantages[at : at + size]) if trained else (),
                 tuple(n for n in range(size) if not _same(before[n], now[n])),
                 _reordered(before, now),
-                "" if taught == teaches else "alive" if teaches else "dead",
+                "" if taught == teaches or not trained else "alive" if teaches else "dead",
             )
         )
         at += size

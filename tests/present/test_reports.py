@@ -205,24 +205,24 @@ TURNED = WhatIf(
 
 
 WHAT_IF = [
-    "  function                             then      now   completions that get another score",
-    "  same                                 1.00     1.00   0 completions",
-    "  moved                                0.25     0.75   1 completion",
+    "  function                             then      now   scores that change",
+    "  same                                 1.00     1.00   0 scores",
+    "  moved                                0.25     0.75   1 score",
     "  gone                                 0.50        –   only in the run",
     "  fresh                                   –     0.12   is new",
     "  broken                               0.30        –   ValueError: no",
     "",
-    "  21 of 1,500 completions get another total",
+    "  21 of 1,500 completions change their total",
     "  32 of 5 groups change order",
-    "  43 that taught nothing would teach, 54 would no longer teach",
-    "  rank correlation of the advantages 0.875   1 is the same order, 0 none",
+    "  43 groups would start to teach, 54 would stop",
+    "  rank correlation of the advantages 0.875   1: same order, 0: unrelated",
     "  ⚠ a note a note a note a note a note a note a note a note a note a note a note a note a note a",
     "    note a note a note",
     "",
     "     group    step    then     now  prompt",
     "        11   1,001    1.50    3.50  alive?   ▲ would teach",
     "        12       2    1.00    0.25  dead?   ▼ would teach nothing",
-    "        13       3    1.50    1.75  turned?   another order",
+    "        13       3    1.50    1.75  turned?   new order",
     "        14       4    1.50    1.75  moved?",
 ]
 
@@ -232,8 +232,8 @@ def test_what_would_turn_is_told_by_function_in_sum_and_by_group() -> None:
     assert said(what_if_lines(TURNED, 100, 3))[-2:] == [WHAT_IF[-2], "  and 1 more"]
     still = said(what_if_lines(replace(TURNED, groups=TURNED.groups[4:], correlation=None), 100))
     assert still[-1] == "  No group changes."
-    assert "  rank correlation of the advantages –   1 is the same order, 0 none" in still
-    assert said(what_if_lines(TURNED, 68))[0].endswith("now   get another score")
+    assert "  rank correlation of the advantages –   1: same order, 0: unrelated" in still
+    assert said(what_if_lines(TURNED, 68))[0].endswith("now   scores that change")
 
 
 # -- tokens -----------------------------------------------------------------------------------------------

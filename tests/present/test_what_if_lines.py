@@ -23,7 +23,7 @@ def test_every_sentence_is_said_whole(width: int) -> None:
     texts = ["".join(text for text, _ in line) for line in lines]
     assert max(map(cell_len, texts)) <= width
     said = " ".join(" ".join(texts).split())
-    assert "get another score" in said
-    assert "12,345 that taught nothing would teach, 12,345 would no longer teach" in said
-    assert "1 is the same order, 0 none" in said
+    assert "scores that change" in said
+    assert "12,345 groups would start to teach, 12,345 would stop" in said
+    assert "1: same order, 0: unrelated" in said
     assert NOTE in said

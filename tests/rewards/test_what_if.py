@@ -94,6 +94,18 @@ def test_nothing_turns_while_nothing_has_changed(run: RecordedRun, lab: Lab, tmp
     assert "No group changes." in what_if_lines(found, 80)[-1][0][0]
 
 
+def test_probe_prompts_count_in_no_advantage(run: RecordedRun, lab: Lab, tmp_path: Path) -> None:
+    reader = RunReader(run.folder.database)
+    stored = reader.groups()[0]
+    reader.close()
+    rows = tuple(replace(c, advantage=0.0) for c in stored.completions)  # as they are recorded
+    probes = r.Group(0, stored.prompt, stored.columns, rows)
+    run.write(r.GenerationBatch(2, 2, 0, "probe", 1, 1, run.at(1), (probes,)))
+    found = _tried(run, lab, tmp_path / "rewards.py")
+    assert found.correlation == pytest.approx(1.0)
+    assert found.to_json()["groups"] == []
+
+
 def test_a_changed_reward_turns_groups_and_each_is_told(run: RecordedRun, lab: Lab, tmp_path: Path) -> None:
     write(tmp_path, REWARDS.replace("text.strip() == gold", "int(text.strip() in '57')"))
     found = _tried(run, lab, tmp_path / "rewards.py")
