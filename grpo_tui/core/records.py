@@ -60,11 +60,15 @@ class Fact:
 
 SKIPPED = "grpo_tui/step_skipped"
 """Metric of a step that was skipped because its gradient was NaN or infinite."""
+LEFT_OUT = "grpo_tui/importance_left_out"
+"""Metric: fraction of the importance weights for vLLM that are 0, by TRL's mode of completions or tokens."""
+EFFECTIVE = "grpo_tui/importance_effective"
+"""Metric: Kish's effective sample size of these weights, as a fraction of their number."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetricRow:
-    """One row of `log_history`, exactly as TRL logged it."""
+    """One row of `log_history`, exactly as TRL logged it. Keys in `grpo_tui/` are added."""
 
     attempt: int
     step: int

@@ -6,7 +6,7 @@ import math
 from statistics import median
 
 from grpo_tui.core.findings import Remedy
-from grpo_tui.core.records import SKIPPED
+from grpo_tui.core.records import EFFECTIVE, LEFT_OUT, SKIPPED
 from grpo_tui.core.statistics import SAME, mean
 from grpo_tui.health.course import EARLY, RECENT
 from grpo_tui.health.state import CLIPPED, Found, Limits, RunState, number, percent
@@ -224,17 +224,27 @@ def _clipped(state: RunState, limits: Limits) -> Found | None:
 
 
 def _mismatch(state: RunState, limits: Limits) -> Found | None:
-    course, weights, steps = state.course(MISMATCH), state.course(WEIGHT), limits["steps"]
-    level, weight = course.middle(steps), weights.middle(steps)
-    if course.count < steps or not level >= limits["level"]:
-        return None
+    steps = limits["steps"]
+    course, weights, lost, effective = (state.course(key) for key in (MISMATCH, WEIGHT, LEFT_OUT, EFFECTIVE))
+    level, weight, part, size = (one.middle(steps) for one in (course, weights, lost, effective))
     other = level >= limits["other"]
-    if not (other or weight <= limits["weight"] or level >= limits["ratio"] * course.start):
+    parted = level >= limits["level"] and (
+        other or weight <= limits["weight"] or level >= limits["ratio"] * course.start
+    )
+    wasted = lost.count >= steps and (part >= limits["left_out"] or size <= limits["effective"])
+    if not (wasted or (parted and course.count >= steps)):
         return None
     said = f"On average, vLLM and the trainer differ by {number(level)} in the log-probability of a token"
     said += f", and the mean importance weight is {number(weight)}." if weights.count else "."
-    evidence = {MISMATCH: level, **({WEIGHT: weight} if weights.count else {})}
-    return Found(said, evidence, severity="error" if other else None, changed=course)
+    if lost.count:
+        said += (
+            f" {percent(part)} of the weights are 0, and the effective sample size is {percent(size)} of "
+            "the batch."
+        )
+    told = {MISMATCH: level, WEIGHT: weight, LEFT_OUT: part, EFFECTIVE: size}
+    evidence = {key: value for key, value in told.items() if not math.isnan(value)}
+    changed = course if parted else lost if part >= limits["left_out"] else effective
+    return Found(said, evidence, severity="error" if other else None, changed=changed)
 
 
 def _gradient_nan(state: RunState, limits: Limits) -> Found | None:

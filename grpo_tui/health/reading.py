@@ -14,11 +14,12 @@ from itertools import pairwise
 
 from grpo_tui.core.exchange import mapping
 from grpo_tui.core.findings import RULES, Finding
-from grpo_tui.core.records import SKIPPED
+from grpo_tui.core.records import EFFECTIVE, LEFT_OUT, SKIPPED
 from grpo_tui.core.stages import stage_start
 from grpo_tui.core.statistics import finite, is_number
 from grpo_tui.health.doctor import Doctor
 from grpo_tui.health.facts import GroupFacts, Observation, Settings, Visits, facts_of
+from grpo_tui.health.policy_rules import MISMATCH, WEIGHT
 from grpo_tui.health.state import CLIPPED, ZERO_STD
 from grpo_tui.store.read_health import (
     failed_calls,
@@ -38,10 +39,13 @@ PAGE = 64
 KEYS = (
     "reward", "reward_std", "entropy", "kl", "grad_norm", "learning_rate", "step_time", "eval_reward",
     "completions/mean_length", "completions/clipped_ratio", ZERO_STD, CLIPPED, SKIPPED,
+    MISMATCH, WEIGHT, LEFT_OUT, EFFECTIVE,
 )  # fmt: skip
-_OPTIONAL = frozenset({"kl", "eval_reward", ZERO_STD, CLIPPED, SKIPPED})
-"""Logged only with `beta` above 0, with evaluation, by some losses, and after a gradient that is NaN. What
-`frac_reward_zero_std` says is counted in the groups when they were recorded."""
+_OPTIONAL = frozenset(
+    {"kl", "eval_reward", ZERO_STD, CLIPPED, SKIPPED, MISMATCH, WEIGHT, LEFT_OUT, EFFECTIVE}
+)
+"""Logged only with `beta` above 0, evaluation, some losses or vLLM, and after a gradient that is NaN.
+What `frac_reward_zero_std` says is counted in the groups when they were recorded."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from grpo_tui.core.records import Completion, GenerationBatch, Group, Mode, Record
+from grpo_tui.core.records import (
+    EFFECTIVE,
+    LEFT_OUT,
+    Completion,
+    GenerationBatch,
+    Group,
+    Mode,
+    Record,
+)
 from grpo_tui.core.text import written_text
 from grpo_tui.rewards.contract import copied
 from grpo_tui.train import compat
@@ -56,12 +64,19 @@ class Capture:
         self._numbers = itertools.count(0)
         self._scored: _Scored | None = None
         self._own: list[list[bool]] = []
+        self._weights: list[tuple[float, float]] = []
         self.newest_prompt: Any = None
         """First prompt of the newest batch, for `sample` without a prompt."""
 
     def next_number(self) -> int:
         """Return a batch number for completions that TRL did not generate."""
         return next(self._numbers)
+
+    def figures(self) -> dict[str, float]:
+        """Return metrics of the batches since the last call: what importance sampling leaves of them."""
+        taken, self._weights = self._weights, []
+        means = [sum(values) / len(taken) for values in zip(*taken, strict=True)]
+        return dict(zip((LEFT_OUT, EFFECTIVE), means, strict=False))
 
     def install(self) -> None:
         """Wrap the trainer's methods."""
@@ -112,6 +127,8 @@ class Capture:
                 self._put(batch)
                 self.newest_prompt = self._scored.prompts[0]
                 self._scored = None
+                if mode == "train" and not rank:
+                    self._weights += _importance(output)
             return output
 
         return generate_and_score
@@ -195,6 +212,25 @@ class Capture:
             Group(number, scored.prompts[member[number]], scored.columns[member[number]], tuple(rows))
             for number, rows in groups.items()
         )
+
+
+def _importance(output: Any) -> list[tuple[float, float]]:
+    """Return the fraction of the weights for vLLM that are 0, and their effective sample size; empty without.
+
+    `importance_sampling_ratio` has the shape (B, 1), one per completion, or (B, T), one per token. Masking
+    sets a weight to 0. TRL logs the minimum, mean and maximum.
+    """
+    weights = output.get("importance_sampling_ratio")
+    if weights is None:
+        return []
+    if weights.shape[1] > 1:
+        weights = weights[(output["completion_mask"] * output.get("tool_mask", 1)).bool()]
+    weights = weights.detach().double().flatten()
+    whole, squares = float(weights.sum()), float((weights**2).sum())
+    if not len(weights) or not math.isfinite(squares):
+        return []
+    effective = whole**2 / (len(weights) * squares) if squares else 0.0
+    return [(float((weights == 0).double().mean()), effective)]
 
 
 def _number(value: Any, fallback: float | None) -> float | None:

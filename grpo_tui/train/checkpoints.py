@@ -528,7 +528,7 @@ class Checkpoints:
 
 
 class RecordingCallback(TrainerCallback):
-    """Records what TRL logs."""
+    """Records what TRL logs, and adds `figures` of ours."""
 
     def __init__(
         self,
@@ -537,9 +537,10 @@ class RecordingCallback(TrainerCallback):
         attempt: int,
         checkpoints: Checkpoints,
         settings: LiveSettings,
+        figures: Callable[[], dict[str, float]],
     ) -> None:
         self._put, self._phases, self._attempt, self._checkpoints = put, phases, attempt, checkpoints
-        self._settings = settings
+        self._settings, self._figures = settings, figures
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Record the planned number of steps, which is known once the data loader exists."""
@@ -555,4 +556,6 @@ class RecordingCallback(TrainerCallback):
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         """Record an entry of `log_history`."""
         if logs and state.is_world_process_zero:
-            self._put(MetricRow(self._attempt, int(state.global_step), time.time(), dict(logs)))
+            self._put(
+                MetricRow(self._attempt, int(state.global_step), time.time(), {**logs, **self._figures()})
+            )

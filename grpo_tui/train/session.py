@@ -168,7 +168,9 @@ class Session:
         self.capture.install()
         self.checkpoints.install()
         self.controller.install()
-        callback = RecordingCallback(self.put, self.phases, self.attempt, self.checkpoints, self.settings)
+        callback = RecordingCallback(
+            self.put, self.phases, self.attempt, self.checkpoints, self.settings, self.capture.figures
+        )
         compat.add_callback_first(trainer, callback)
         self.callbacks.append(callback)
         self._guard_gradients(trainer)

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from grpo_tui.core.findings import RULES, Finding
+from grpo_tui.core.records import EFFECTIVE, LEFT_OUT
 from grpo_tui.health.doctor import Doctor
 from grpo_tui.health.facts import GroupFacts, Observation, Settings
+from grpo_tui.health.policy_rules import MISMATCH, WEIGHT
 from tests.health.test_rules import FAULTS, MIXED, NO_SIGNAL, ONE, TWO, Metrics, group, learns_form
 
 Groups = Callable[[int], Sequence[GroupFacts]]
@@ -394,6 +396,23 @@ def test_a_steady_difference_to_vllm_counts_by_the_weight_that_is_lost(
     found = Scene(30, lambda *_: {f"sampling/{key}/mean": value for key, value in values.items()})
     told = found.told("policy.mismatch")
     assert (told.severity if told is not None else None) == severity
+
+
+@pytest.mark.parametrize(
+    ("left_out", "effective", "named"),
+    [(0.5, 0.5, True), (0.499, 0.5, False), (0.0, 0.3, True), (0.0, 0.301, False)],
+)
+def test_an_ordinary_difference_to_vllm_counts_when_its_weights_leave_out_the_batch(
+    left_out: float, effective: float, named: bool
+) -> None:
+    values = {MISMATCH: 0.012, WEIGHT: 0.9, LEFT_OUT: left_out, EFFECTIVE: effective}
+    before = values | {LEFT_OUT: 0.0, EFFECTIVE: 1.0}
+    told = Scene(30, lambda step, _: values if step > 10 else before).told("policy.mismatch")
+    assert (told is not None) == named
+    if told is not None:
+        assert (told.severity, told.first_step) == ("warning", 11)
+        assert told.message.endswith(f"{100 * left_out:.3g} % of the weights are 0, and the effective sample "
+                                     f"size is {100 * effective:.3g} % of the batch.")  # fmt: skip
 
 
 def level(step: int, chance: random.Random) -> dict[str, float]:
