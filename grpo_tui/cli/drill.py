@@ -33,7 +33,7 @@ from grpo_tui.store.live import RankState, read_rank
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import RunReader
-from grpo_tui.store.status import ENDED, Status, read_status
+from grpo_tui.store.status import ENDED, Status, paused_itself, read_status
 from grpo_tui.store.trials import DRILL_FACT, STAGES
 from grpo_tui.supervisor import launch
 from grpo_tui.supervisor.leftovers import send
@@ -77,12 +77,6 @@ def drill(parsed: Any, prepare: Prepare, real: Path, config: RunConfig) -> int:
     if parsed.json:
         print_json({"ok": ok, "drills": [asdict(result) for result in results]})
     return OK if ok else FAILED
-
-
-def paused_itself(status: Status) -> str:
-    """Return why a trial has paused itself; empty when it has not."""
-    reasons = [alert["message"] for alert in status.alerts if alert["id"] == "run.paused-itself"]
-    return str(reasons[0]) if reasons and status.state == "paused" else ""
 
 
 def _why(status: Status) -> _EndedError:

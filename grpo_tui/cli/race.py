@@ -20,7 +20,7 @@ from typing import Any
 
 from grpo_tui.cli import start
 from grpo_tui.cli.compare import INTERRUPTED, run_comparison
-from grpo_tui.cli.errors import FAILED, OK, USAGE, CommandError, reported
+from grpo_tui.cli.errors import FAILED, OK, REFUSED, USAGE, CommandError, reported
 from grpo_tui.cli.headless import POLL_S, say
 from grpo_tui.cli.plain import print_json, print_text, show_progress, terminal_width
 from grpo_tui.cli.score import wanted_config
@@ -31,11 +31,11 @@ from grpo_tui.core.text import one_line
 from grpo_tui.present.race_text import CONTROL, START, Branch, Race, report
 from grpo_tui.ship.compare import CompareOptions
 from grpo_tui.ship.policies import PolicyError, resolve
-from grpo_tui.store.checkpoints import TRAINER_STATE, Verdict, judge, newest_usable
+from grpo_tui.store.checkpoints import TRAINER_STATE, Verdict, held, judge, newest_usable
 from grpo_tui.store.json_file import read_object
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.mailbox import Mailbox
-from grpo_tui.store.status import read_status
+from grpo_tui.store.status import paused_itself, read_status
 
 OPTIMIZER = "optimizer="
 """Begins the word for `--optimizer` among the settings of a branch."""
@@ -51,7 +51,10 @@ class Wanted:
 
 
 def race(parsed: Any) -> int:
-    """`grpo-tui race RUN[@STEP]`. Exit 0, 1 when a branch is worse than the control, 2 when one failed."""
+    """`grpo-tui race RUN[@STEP]`. Exit 0, 1 when a branch is worse than the control, 2 when one failed.
+
+    Exit 3 when one was stopped.
+    """
     if parsed.json and parsed.detach:
         raise CommandError("--json and --detach cannot be combined. Leave one out")
     wanted = branches_of(parsed)
@@ -64,8 +67,8 @@ def race(parsed: Any) -> int:
     jobs = [_job(parsed, folder, verdict, one, until) for one in wanted]
     places = places_of(parsed.gpus, config, given.launcher)
     own = partial(print, file=sys.stderr, flush=True) if parsed.json else say
-    series = Series(jobs, places, _stop, own)
-    with only_one(Path(f"{folder.root}@{verdict.step}"), "branches"):
+    series = Series(jobs, places, _stop, own, _given_up)
+    with only_one(Path(f"{folder.root}@{verdict.step}"), "branches"), held(verdict.path):
         if not parsed.detach:
             series.train()
             return _told(parsed, series, Race(folder.root, verdict.step, until, ()), wanted, config)
@@ -201,6 +204,11 @@ def _complete(root: Path, until: int) -> bool:
     return look.state == "finished" or (path.is_dir() and judge(path).usable)
 
 
+def _given_up(root: Path) -> str:
+    """Return why a branch paused itself. Nobody resumes it while the race waits."""
+    return paused_itself(read_status(root))
+
+
 def _stop(live: Sequence[Path], code: int) -> None:
     """Save and stop the branches that train, and wait until they have ended."""
     for root in live:
@@ -242,13 +250,14 @@ def _told(parsed: Any, series: Series, found: Race, wanted: Sequence[Wanted], co
         print_json(found.to_json())
     else:
         print_text(report(found, terminal_width()))
-    if any(one.end == "failed" for one in branches):
-        return USAGE
+    for end, code in (("failed", USAGE), ("stopped", REFUSED)):
+        if any(one.end == end for one in branches):
+            return code
     return FAILED if any(one["word"] == "worse" for one in (body or {}).get("verdict", ())) else OK
 
 
 def _ended(series: Series, job: Job, one: Wanted) -> Branch:
-    end, why = series.ends.get(job.name, "not started"), series.failed.get(job.name, "")
+    end, why = series.ends.get(job.name, "not started"), series.why.get(job.name, "")
     if end == "failed" and job.begun:
         error = read_status(job.root).error or {}
         why = str(error.get("cause") or error.get("message") or why)

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,11 @@ from grpo_tui.cli.saved_run import saved_run
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.present.seed_sets import settings_apart
+from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder, state_folder
+from grpo_tui.store.mailbox import Mailbox
+from grpo_tui.store.read_health import rule_that_stopped
+from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import spec_or_none
 from grpo_tui.store.status import read_status
 
@@ -133,18 +137,20 @@ class Series:
     Attributes:
         leave: Called with the folders of live runs and the exit code when the user leaves.
         say: Prints a line.
+        given_up: Returns why a live run is stopped and counts as failed; empty to wait for it.
         ends: How each job ended, by name. Jobs that were not started are missing.
         left: Exit code if a run was stopped or the user left, else 0.
-        failed: Why a job could not be started, by name.
+        why: Why a job could not be started, was given up, or was stopped by a rule of its config, by name.
     """
 
     jobs: Sequence[Job]
     places: Places
     leave: Callable[[Sequence[Path], int], object]
     say: Callable[[str], None] = say
+    given_up: Callable[[Path], str] = lambda root: ""
     ends: dict[str, str] = field(default_factory=dict)
     left: int = OK
-    failed: dict[str, str] = field(default_factory=dict)
+    why: dict[str, str] = field(default_factory=dict)
     _checked: bool = False
     _waiting: list[Job] = field(default_factory=list)
     _running: dict[str, tuple[Job, Follower]] = field(default_factory=dict)
@@ -178,6 +184,7 @@ class Series:
                 except CommandError as error:
                     code = self._not_trained(job, error)
                 if code is None:
+                    self._give_up(job)
                     continue
                 del self._running[place]
                 free.append(place)
@@ -225,13 +232,23 @@ class Series:
 
     def _not_trained(self, job: Job, error: CommandError) -> int:
         complain(str(error))
-        self.failed[job.name] = str(error)
+        self.why[job.name] = str(error)
         return FAILED
 
+    def _give_up(self, job: Job) -> None:
+        if job.begun and job.name not in self.why and (why := self.given_up(job.root)):
+            self.why[job.name] = why
+            Mailbox(RunFolder(job.root).commands).submit("stop_now")
+
     def _ended(self, job: Job, code: int) -> None:
-        end = "complete" if job.complete() else "stopped" if code == REFUSED else "failed"
-        self.ends[job.name] = end
-        if end == "stopped":
+        """Note how a run ended. One that the user stopped ends the series, unlike one that a rule stopped."""
+        stopped = code == REFUSED and job.name not in self.why
+        rule = _rule_that_stopped(job.root) if stopped else None
+        self.ends[job.name] = "complete" if job.complete() else "stopped" if stopped else "failed"
+        if self.ends[job.name] == "stopped":
+            if rule is not None:
+                self.why[job.name] = rule
+                return
             self.left = code
             self._waiting.clear()
 
@@ -278,6 +295,12 @@ class Series:
             self.say(f"{job.name}: {end}   {one_line(str(job.root))}")
         if len(self.ends) < len(self.jobs) or self.left:
             self.say("Run the same command again to continue.")
+
+
+def _rule_that_stopped(root: Path) -> str | None:
+    with suppress(RunDatabaseError), closing(RunReader(RunFolder(root).database)) as reader:
+        return rule_that_stopped(reader)
+    return None
 
 
 def _marked(say: Callable[[str], None], mark: str, text: str) -> None:

@@ -102,7 +102,7 @@ def report(race: Race, width: int) -> Iterator[str]:
     yield ""
     for one in race.branches:
         if one.why:
-            yield from wrapped(f"{one.name} failed: {one_line(one.why)}", width)
+            yield from wrapped(f"{one.name} {one.end}: {one_line(one.why)}", width)
     if race.body is not None:
         for verdict in race.body["verdict"]:
             yield from wrapped(sentence(race.body, verdict), width)

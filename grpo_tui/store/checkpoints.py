@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 import stat
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -169,6 +171,43 @@ def newest_usable(folder: RunFolder, before: int | None = None) -> tuple[Verdict
             return verdict, passed
         passed.append(verdict)
     return None, passed
+
+
+@contextmanager
+def held(checkpoint: Path) -> Iterator[None]:
+    """Keep a checkpoint from the rotation of a live run meanwhile, if its folder can be written to.
+
+    The lock of a process that was killed is gone with it.
+    """
+    path = _hold_of(checkpoint)
+    try:
+        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
+        fcntl.flock(file, fcntl.LOCK_SH)
+    except OSError:  # of another user, or without locks
+        yield
+        return
+    with file:
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def is_held(checkpoint: Path) -> bool:
+    """Return whether a process holds a checkpoint."""
+    try:
+        with open_regular(_hold_of(checkpoint)) as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _hold_of(checkpoint: Path) -> Path:
+    """Return the file beside a checkpoint that is locked while it is held."""
+    return checkpoint.with_name(f".{checkpoint.name}.held")
 
 
 def remove(checkpoint: Path) -> None:

@@ -40,6 +40,8 @@ STALL_FACTOR = 20.0
 """A run is stalled after this many usual durations of its phase without a finished step."""
 STALL_AT_LEAST_S = 30.0
 STALL_UNKNOWN_S = 300.0
+PAUSED_ITSELF = "run.paused-itself"
+"""Id of an alert: the run, or a rule of its config, has paused it."""
 MASKED = "loss.masked"
 """Id of an alert: the loss leaves out every completion of the newest step."""
 REPLACED = "replaced"
@@ -169,6 +171,12 @@ def final_step(root: Path, status: Status | None = None) -> int | None:
     except RunDatabaseError:
         return None
     return status.step if status.state == "finished" else None
+
+
+def paused_itself(status: Status) -> str:
+    """Return why a run has paused itself, or a rule has; empty when it has not."""
+    reasons = [alert["message"] for alert in status.alerts if alert["id"] == PAUSED_ITSELF]
+    return str(reasons[0]) if reasons and status.state == "paused" else ""
 
 
 def _before_database(
@@ -344,7 +352,7 @@ def _alerts(rank: RankState | None, step: int) -> tuple[Mapping[str, Any], ...]:
         )
     for name, text, remedy in (
         ("process.held", held, "continue the process"),
-        ("run.paused-itself", rank.note if rank else "", "put it right, then resume"),
+        (PAUSED_ITSELF, rank.note if rank else "", "put it right, then resume"),
         (
             "store.cannot-write",
             rank.trouble if rank else "",

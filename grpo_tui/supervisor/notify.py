@@ -26,7 +26,7 @@ from grpo_tui.store.layout import RunFolder, where
 from grpo_tui.store.read_health import closed_findings, explained, rule_that_stopped
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import RunSpec
-from grpo_tui.store.status import ENDED, Status, read_status
+from grpo_tui.store.status import ENDED, PAUSED_ITSELF, Status, read_status
 
 LOOK_S = 3.0
 LAST_LOOK_S = 10.0
@@ -34,7 +34,6 @@ LAST_LOOK_S = 10.0
 QUIET_S = 3600.0
 """Minimum time between two messages about the same rule."""
 LONGEST = 1000
-PAUSED = "run.paused-itself"
 LOST = "policy.gradient-nan"
 """A finding that itself reports the pause."""
 
@@ -126,8 +125,8 @@ class Notifier:
             if finding.severity in self._severities and self._is_new(key):
                 title = f"{root.name}: {finding.severity} at step {finding.first_step}"
                 yield key, _message(root, status, title, finding.message, finding.id, finding.severity)
-        itself = next((alert for alert in status.alerts if alert["id"] == PAUSED), None)
-        key, known = f"{PAUSED}@{status.step}", any(finding.id == LOST for finding in status.findings)
+        itself = next((alert for alert in status.alerts if alert["id"] == PAUSED_ITSELF), None)
+        key, known = f"{PAUSED_ITSELF}@{status.step}", any(finding.id == LOST for finding in status.findings)
         if itself is None or not self._severities or known or not self._is_new(key):
             return
         if self._paused != key:  # the finding that explains a pause may be recorded a moment later
@@ -135,7 +134,7 @@ class Notifier:
         else:
             title = f"{root.name}: paused at step {status.step}"
             text, _ = explained(str(itself["message"]), status.findings)
-            yield key, _message(root, status, title, text, PAUSED, "error")
+            yield key, _message(root, status, title, text, PAUSED_ITSELF, "error")
 
     def _is_new(self, key: str) -> bool:
         rule = key.partition("@")[0]

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from transformers import TrainerCallback
 
 from grpo_tui.core.records import CheckpointSaved, MetricRow, Record, TotalSteps
-from grpo_tui.store.checkpoints import BEST, MARKER, STATE_FILE, judge
+from grpo_tui.store.checkpoints import BEST, MARKER, STATE_FILE, is_held, judge
 from grpo_tui.store.json_file import read_object, write_json
 from grpo_tui.train import compat
 from grpo_tui.train.data_place import Place, without_seen
@@ -236,7 +236,9 @@ class Checkpoints:
         # of a later step, left from before a resume, and deletes it before it is complete.
         compat.keep_from_rotation(
             str(self._trainer.args.output_dir),
-            is_kept=lambda path: path.resolve() in (*self._kept, self._best) or path.name in self._references,
+            is_kept=lambda path: (
+                path.resolve() in (*self._kept, self._best) or path.name in self._references or is_held(path)
+            ),
             is_newest=lambda path: path.resolve() == self._saving,
         )
 

@@ -14,7 +14,8 @@ from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import read_spec
-from tests.processes.runs import SMALL, grpo_tui
+from grpo_tui.store.status import read_status
+from tests.processes.runs import PACED, SMALL, grpo_tui
 
 SETTINGS = (*SMALL, "save_steps=2", "max_steps=6", "lr_scheduler_type=linear", "grpo_tui.holdout=8")
 
@@ -68,3 +69,24 @@ def test_branches_keep_the_schedule_a_failure_has_its_row_and_complete_ones_are_
     assert newest is not None
     assert newest.step == 6, "a branch goes on to the end of the plan"
     assert read_spec(RunFolder(control).spec).stop_after is None
+
+
+def test_a_branch_that_a_rule_stops_or_pauses_does_not_hold_up_the_others(tmp_path: Path) -> None:
+    run, rule = tmp_path / "first", "grpo_tui.on=[{when: 'reward > -9', do: %s}]"
+    more = ("max_steps=200", f"grpo_tui.rewards.0.source={PACED}", rule % "stop")
+    settings = [word for pair in (*SMALL, *more) for word in ("--set", pair)]
+    grpo_tui("train", DEMO_CONFIG, "--run-dir", run, *settings, check=3)
+    branches = ("--branch", "ruled: learning_rate=0.001", "--branch", f'paused: "{rule % "pause"}"')
+    done = grpo_tui("race", run, "--steps", "150", "--no-control", *branches, check=2)
+    told = " ".join(done.stdout.split())
+    assert "ruled stopped: reward is " in told
+    assert "paused failed: grpo_tui.on paused the run: reward is " in told
+    assert [read_status(path).state for path in sorted(run.parent.glob("first-*-*"))] == [
+        "stopped",
+        "stopped",
+    ]
+    body = json.loads(
+        grpo_tui("race", run, "--steps", "150", "--no-control", *branches[:2], "--json", check=3).stdout
+    )
+    (ruled,) = body["branches"]
+    assert (ruled["end"], ruled["error"].split(" is ")[0]) == ("stopped", "reward")

@@ -6,6 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from grpo_tui.core.commands import Outcome
 from grpo_tui.demo.rewards import correctness, format_reward
-from grpo_tui.store.checkpoints import MARKER
+from grpo_tui.store.checkpoints import MARKER, held
 from grpo_tui.store.json_file import read_object, write_json
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.mailbox import Mailbox
@@ -469,6 +470,23 @@ def test_a_checkpoint_a_person_asked_for_is_never_rotated_away(tmp_path: Path) -
     run_recorded(run, resume=run / "checkpoint-1", max_steps=4, **arguments)
     assert left() == ["checkpoint-2", "checkpoint-4"]
     assert (read_object(run / "checkpoint-2" / MARKER) or {})["requested"] is True
+
+
+def test_a_checkpoint_that_is_held_is_rotated_away_only_afterwards(tmp_path: Path) -> None:
+    arguments = {"save_strategy": "steps", "save_steps": 1, "save_total_limit": 1}
+    left: list[list[str]] = []
+    with ExitStack() as stack:
+
+        def at_safe_point(session: Session, trainer: Any) -> None:
+            left.append(sorted(path.name for path in tmp_path.glob("*checkpoint-*")))
+            if trainer.state.global_step == 1:
+                stack.enter_context(held(tmp_path / "checkpoint-1"))
+            elif trainer.state.global_step == 3:
+                stack.close()
+
+        run_recorded(tmp_path, at_safe_point=at_safe_point, max_steps=4, **arguments)
+    assert left[2] == [".checkpoint-1.held", "checkpoint-1", "checkpoint-3"]
+    assert left[3] == ["checkpoint-4"]
 
 
 def test_a_whole_run_of_plain_trl_has_the_same_train_loss(
