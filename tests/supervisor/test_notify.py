@@ -28,10 +28,10 @@ from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import RankFile
 from grpo_tui.store.spec import RunSpec
-from grpo_tui.store.status import Status, read_status
+from grpo_tui.store.status import PAUSED_ITSELF, Status, read_status
 from grpo_tui.store.writer import Writer
 from grpo_tui.supervisor import launch, notify, notify_child
-from grpo_tui.supervisor.notify import PAUSED, Notifier, notify_of
+from grpo_tui.supervisor.notify import Notifier, notify_of
 from tests import PATIENCE_S
 
 SECRET = "/services/T0/s3cret"
@@ -181,7 +181,7 @@ def test_a_finding_is_told_once_also_after_a_resume_and_an_end_is_told_at_the_en
     rank.update(attempt=1, phase="wait", step=3, note="two aborts in a row")
     paused = server.next()
     assert (paused["finding"], paused["state"], paused["message"]) == (
-        PAUSED,
+        PAUSED_ITSELF,
         "paused",
         "two aborts in a row",
     )
