@@ -95,7 +95,7 @@ def sample_words(sample: Sample) -> str:
 def read_jsonl(path: Path) -> list[Sample]:
     """Read `{"prompt", "completion", <columns>}` objects, one per line, or one list of them.
 
-    The key `grpo_tui` holds what is not a column of the data: `{"tags": […], "kind": "…"}`.
+    The key `grpo_tui` holds what is not a column: `{"tags": […], "kind": "…", "truncated": true}`.
 
     Raises:
         SampleError: the file or a line of it cannot be used.
@@ -143,11 +143,13 @@ def _from_row(row: Any, place: str) -> Sample:
     ours = row.get(OURS)
     if ours is None:
         return Sample(row["prompt"], row["completion"], columns)
-    known = isinstance(ours, dict) and isinstance(ours.get("kind", ""), str)
-    tags = ours.get("tags", []) if isinstance(ours, dict) else None
-    if not known or not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
-        raise SampleError(f'{place}: {OURS} is {{"tags": ["a", "b"], "kind": "…"}}, not {ours!r}')
-    return Sample(row["prompt"], row["completion"], columns, kind=ours.get("kind", ""), tags=tuple(tags))
+    found: Any = ours if isinstance(ours, dict) else {"kind": None}
+    kind, cut, tags = found.get("kind", ""), found.get("truncated", False), found.get("tags", [])
+    known = isinstance(kind, str) and isinstance(cut, bool) and isinstance(tags, list)
+    if not known or not all(isinstance(tag, str) for tag in tags):
+        shape = '{"tags": ["a", "b"], "kind": "…", "truncated": true}'
+        raise SampleError(f"{place}: {OURS} is {shape}, not {ours!r}")
+    return Sample(row["prompt"], row["completion"], columns, kind=kind, truncated=cut, tags=tuple(tags))
 
 
 def save_jsonl(samples: Iterable[Sample], path: Path) -> None:
@@ -159,7 +161,7 @@ def save_jsonl(samples: Iterable[Sample], path: Path) -> None:
     with path.open("w", encoding="utf-8", errors="replace") as file:
         for sample in samples:
             row = {**sample.columns, "prompt": sample.prompt, "completion": sample.completion}
-            ours = {"tags": list(sample.tags), "kind": sample.kind}
+            ours = {"tags": list(sample.tags), "kind": sample.kind, "truncated": sample.truncated}
             if kept := {key: value for key, value in ours.items() if value}:
                 row[OURS] = kept
             file.write(json.dumps(finite_json(row), ensure_ascii=False, default=str) + "\n")

@@ -74,6 +74,7 @@ def test_a_file_of_another_editor_or_one_list_is_read_too(text: str, tmp_path: P
         ('[{"prompt": "p"', "it begins as a list, but is not valid JSON"),
         ('{"prompt": "p", "completion": "c", "grpo_tui": {"tags": "a"}}', ":1: grpo_tui is"),
         ('{"prompt": "p", "completion": "c", "grpo_tui": 3}', ":1: grpo_tui is"),
+        ('{"prompt": "p", "completion": "c", "grpo_tui": {"truncated": 1}}', ":1: grpo_tui is"),
         ("\n", "holds no sample"),
     ],
 )
@@ -90,10 +91,11 @@ def test_tags_are_kept_in_the_file_and_are_no_column_of_the_data(tmp_path: Path)
         Sample("p", "c", {"answer": "4", "tags": ["a dataset's own"]}, tags=("hard", "odd")),
         Sample("p", [{"role": "assistant", "content": "d\u2028e"}], {"answer": "4"}, kind="gold"),
         Sample("p", "f"),
+        Sample("p", "cut at", {"truncated": False}, truncated=True),
     ]
     save_jsonl(samples, file)
     assert read_jsonl(file) == samples
-    assert [sample_words(sample) for sample in samples] == ["#hard #odd", "gold", ""]
+    assert [sample_words(sample) for sample in samples] == ["#hard #odd", "gold", "", ""]
     assert tags_of(" #hard, odd hard #") == ("hard", "odd")
 
 
