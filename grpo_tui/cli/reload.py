@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +32,10 @@ def reload(parsed: Any) -> int:
         raise CommandError(
             f"the run is {look.state}. `grpo-tui train {root} --resume` reads the current files", REFUSED
         )
-    config, listed, note = _wanted(root)
+    config, listed = _wanted(root)
     with reported(LabError), Lab(limit_s=parsed.timeout) as lab:
         told("", "loading torch…")
         found = check_reload(lab, root, config, listed, most_groups=parsed.groups, tell=told)
-    found = replace(found, notes=(*found.notes, note)) if note else found
     told("", "")
     if parsed.check and parsed.json:
         print_json(found.to_json())
@@ -52,19 +50,27 @@ def reload(parsed: Any) -> int:
     return send(root, "reload", args, parsed.wait, as_json=parsed.json)
 
 
-def _wanted(root: Path) -> tuple[RunConfig, RunConfig | None, str]:
-    """Return a run's config, the same with the list of its config file if that is another, and a note."""
+def _wanted(root: Path) -> tuple[RunConfig, RunConfig | None]:
+    """Return a run's config, and the same with the list of its config file if that is another.
+
+    Raises:
+        CommandError: The file cannot be read, so the list that is wanted is not known.
+    """
     folder, spec, whole = saved_run(root)
     config = RunConfig.from_json(spec.config, folder.root)  # of the stage that trains
     file = config.path
     if file is None or not file.is_file():
-        return config, None, ""
+        return config, None
     found = inspect_config(file, spec.rewards_set, world_size=None)
     if found.config is None:
         first = errors_of(found.findings)[0]
-        return config, None, f"its list of rewards is not read: {describe(first, file)}"
+        raise CommandError(
+            f"the rewards were not reloaded: {file.name} cannot be read, so its list of rewards is not "
+            f"known:\n  {describe(first, file)}\nFix the file and reload again",
+            REFUSED,
+        )
     if same_list(found.config, whole):
-        return config, None, ""
+        return config, None
     if spec.stage is not None:
         resume = f"grpo-tui train {shell_word(file)} --run-dir {shell_word(folder.root)} --resume"
         raise CommandError(
@@ -72,7 +78,7 @@ def _wanted(root: Path) -> tuple[RunConfig, RunConfig | None, str]:
             f"starts. Stop the run and resume it: `{resume}`",
             REFUSED,
         )
-    return config, with_list(config, listed_in(found.config)), ""
+    return config, with_list(config, listed_in(found.config))
 
 
 def _refused(reasons: Sequence[str], *, early: bool, can_be_forced: bool) -> str:

@@ -64,6 +64,8 @@ def adapter_conflicts(checkpoint: Path, model_args: Mapping[str, Any]) -> list[t
         saved = (adapter or {}).get(key)
         if saved is None and isinstance(asked, bool):
             saved = False  # an older PEFT does not write the option
+        if key == "modules_to_save":
+            asked = asked or []  # PEFT adds none by itself
         if asked is not None and not _equal(asked, saved):
             wrong.append((name, saved, asked))
     return wrong

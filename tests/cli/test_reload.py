@@ -259,10 +259,12 @@ def test_a_list_that_cannot_be_loaded_or_read_is_refused_in_words(
     file.write_text(f"{text}    - {{name: short, source: 'rewards.py:brief'}}\n")
     assert main(["reload", str(run)]) == 3
     assert "short: " in capsys.readouterr().err
-    file.write_text(f"{text}  rewards: 3\n")
-    main(["reload", str(run), "--check", "--json"])
-    notes = json.loads(capsys.readouterr().out)["notes"]
-    assert any("its list of rewards is not read: my.yaml:" in note for note in notes), notes
+    refused = "not reloaded: my.yaml cannot be read, so its list of rewards is not known:\n  my.yaml:"
+    for broken, words in (("  rewards: 3", ["--check", "--json"]), ("    - 'gone.py:brief'", ["--force"])):
+        file.write_text(f"{text}{broken}\n")
+        assert main(["reload", str(run), *words]) == 3
+        assert refused in (said := capsys.readouterr().err)
+        assert ("gone.py" in said) == ("gone.py" in broken)
     Path("brief.py").write_text(ADDED)
     file.write_text(f"{text}    - {{name: short, source: 'brief.py:brief'}}\n")
     spec = read_spec(run / "run.json")

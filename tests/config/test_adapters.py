@@ -44,6 +44,13 @@ def test_an_option_that_the_adapter_does_not_name_was_off(checkpoint: Path, save
         assert f"--set {name}={was}" in (adapter_mismatch(checkpoint, FITS | off | {name: asked}) or "")
 
 
+def test_modules_that_the_adapter_saved_whole_must_be_named_again(checkpoint: Path) -> None:
+    (checkpoint / "adapter_config.json").write_text(json.dumps({**SAVED, "modules_to_save": ["lm_head"]}))
+    assert adapter_mismatch(checkpoint, {**FITS, "lora_modules_to_save": ["lm_head"]}) is None
+    for none in ({}, {"lora_modules_to_save": None}, {"lora_modules_to_save": []}):
+        assert "--set lora_modules_to_save=[lm_head]" in (adapter_mismatch(checkpoint, FITS | none) or "")
+
+
 @pytest.mark.parametrize(
     ("change", "fix"),
     [
