@@ -27,6 +27,8 @@ ALIASES = {
     "when": "until",
 }
 """Common wrong names of the keys."""
+SHARDING = ("deepspeed", "fsdp")
+"""What saves a model in parts: a key of the config, or in lower case accelerate's `distributed_type`."""
 CHOICES = {"reference": ("base", "stage start"), "optimizer": ("kept", "new")}
 """Values of the keys that take one of two, the default first."""
 LENGTHS = ("max_steps", "num_train_epochs")
@@ -89,20 +91,28 @@ def start_findings(settings: Settings, path: KeyPath, stage: Stage) -> Iterator[
     Args:
         settings: The config as the stage trains it.
     """
-    why = {}
+    if by := next((name for name in SHARDING if settings.get(name)), None):
+        yield from sharded_start(settings, path, stage, by)
+    elif stage.reference == "stage start" and not settings.number("beta"):
+        why = "the KL is not computed with beta 0. Set beta in this stage"
+        yield _not_possible(settings, path, stage, "reference", why)
+
+
+def sharded_start(settings: Settings, path: KeyPath, stage: Stage, by: str) -> Iterator[Finding]:
+    """Yield what contradicts how a stage begins when `by`, one of `SHARDING`, shards the model."""
     if stage.reference == "stage start":
-        sharded = next((name for name in ("deepspeed", "fsdp") if settings.get(name)), None)
-        if not settings.number("beta"):
-            why["reference"] = "the KL is not computed with beta 0. Set beta in this stage"
-        elif sharded:
-            why["reference"] = f"{sharded} saves the model in parts, which cannot be loaded as a reference"
-    if stage.optimizer == "new" and settings.get("deepspeed"):
-        why["optimizer"] = "DeepSpeed loads the optimizer together with the model"
-    for key, reason in why.items():
-        name, value, line = one_line(stage.name, 40), getattr(stage, key), settings.document.line(*path, key)
-        said = f"stage {name}: `{key}: {value}` is not possible: {reason}, or leave out {key}"
-        field = ".".join(map(str, (*path, key)))
-        yield Finding("section.conflict", "error", field, line, said, Fix(field, None))
+        why = f"{by} saves the model in parts, which cannot be loaded as a reference"
+        yield _not_possible(settings, path, stage, "reference", why)
+    if stage.optimizer == "new" and by == "deepspeed":
+        why = "DeepSpeed loads the optimizer together with the model"
+        yield _not_possible(settings, path, stage, "optimizer", why)
+
+
+def _not_possible(settings: Settings, path: KeyPath, stage: Stage, key: str, why: str) -> Finding:
+    name, value, line = one_line(stage.name, 40), getattr(stage, key), settings.document.line(*path, key)
+    said = f"stage {name}: `{key}: {value}` is not possible: {why}, or leave out {key}"
+    field = ".".join(map(str, (*path, key)))
+    return Finding("section.conflict", "error", field, line, said, Fix(field, None))
 
 
 def _ends(values: SectionValues, path: KeyPath, item: Mapping[str, Any]) -> bool:

@@ -35,6 +35,7 @@ from grpo_tui.config.rules import row_findings
 from grpo_tui.config.rules_sharded import mismatches
 from grpo_tui.config.rules_vllm import server_address, server_command
 from grpo_tui.config.settings import Settings
+from grpo_tui.config.stages_reader import SHARDING, sharded_start
 from grpo_tui.config.trl_fields import source_root
 from grpo_tui.config.yaml_edit import get_value
 from grpo_tui.core.findings import Finding
@@ -231,6 +232,7 @@ def launch_findings(settings: Settings, launcher: Sequence[str], machine: Machin
         chosen = "CUDA_VISIBLE_DEVICES" in machine.environment
         return [*found, *row_findings(settings, "launch-alone", chosen=chosen, gpus=len(machine.gpus))]
     found += _deepspeed(settings, file)
+    found += _stages(settings, file)
     found += _mixed_precision(settings, file, launcher)
     if settings.world_size != 1:
         found += row_findings(settings, "launch-several", launcher=launcher)
@@ -315,6 +317,14 @@ def _deepspeed(s: Settings, file: Mapping[str, Any]) -> Iterator[Finding]:
             return
     if isinstance(body, dict):
         yield from mismatches(s, body)
+
+
+def _stages(s: Settings, file: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield stages that cannot begin as they say, because the launcher's file shards the model."""
+    by = str(file.get("distributed_type", "")).lower()
+    if by in SHARDING and not any(s.get(name) for name in SHARDING):  # else the config's check says so
+        for place, stage in enumerate(s.section.stages):
+            yield from sharded_start(s, ("grpo_tui", "stages", place), stage, by)
 
 
 def _mixed_precision(s: Settings, file: Mapping[str, Any], launcher: Sequence[str]) -> Iterator[Finding]:

@@ -213,7 +213,10 @@ def _items(value: Any) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """Number of steps and values compared, and what differs first: (step, key, in the bundle, here)."""
+    """Number of steps and values compared, and what differs first: (step, key, in the bundle, here).
+
+    The evaluation before training, at step 0, has values and is no step.
+    """
 
     steps: int
     values: int
@@ -247,14 +250,15 @@ def verify(
     With `exact` every bit counts, else values are compared to rounding.
     """
     expected, found = _by_step(there, last_step), _by_step(here, last_step)
-    values = 0
-    for count, (step, row) in enumerate(expected.items(), 1):
+    count = values = 0
+    for step, row in expected.items():
+        count += step > 0
         for key, value in row.items():
             values += 1
             other = found.get(step, {}).get(key, "not logged")
             if not _equal(value, other, exact=exact):
                 return Verified(count, values, (step, key, value, other))
-    return Verified(len(expected), values, None)
+    return Verified(count, values, None)
 
 
 def _by_step(

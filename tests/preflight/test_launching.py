@@ -22,10 +22,12 @@ from tests.preflight.test_rules import BASE
 TWO = "accelerate launch --num_processes 2"
 
 
-def found(folder: Path, words: str, gpus: int = 2, world: int | None = 2, **change: Any) -> list[Finding]:
+def found(
+    folder: Path, words: str, gpus: int = 2, world: int | None = 2, stages: Any = None, **change: Any
+) -> list[Finding]:
     (folder / "rows.jsonl").write_text('{"prompt": "q", "solution": "1"}\n' * 40)
     file = folder / "c.yaml"
-    section = {**BASE["grpo_tui"], "launcher": words}
+    section = {**BASE["grpo_tui"], "launcher": words, **({"stages": stages} if stages else {})}
     file.write_text(yaml.safe_dump({**BASE, **change, "grpo_tui": section}))
     start = Launch(tuple(words.split()), folder / "run")
     checked = static_check(inspect_config(file, world_size=world), start, machine(*[A100] * gpus))
@@ -175,6 +177,24 @@ def test_a_server_of_vllm_needs_a_gpu_that_does_not_train(tmp_path: Path) -> Non
 
     assert told(2) == [("warning", "colocate")]
     assert told(3) == []
+
+
+@pytest.mark.parametrize("kind", ["FSDP", "DEEPSPEED"])
+def test_a_stage_cannot_begin_as_it_says_when_accelerates_config_shards_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(machine_findings, "installed", lambda name: True)
+    stages: list[dict[str, Any]] = [
+        {"name": "a", "steps": 4},
+        {"name": "b", "steps": 4, "reference": "stage start", "optimizer": "new", "set": {"beta": 0.1}},
+    ]
+    words = accelerate_file(tmp_path, distributed_type=kind)
+    told = {one.field: one for one in found(tmp_path, words, stages=stages) if one.id == "section.conflict"}
+    why = told.pop("grpo_tui.stages.1.reference")
+    assert why.severity == "error"
+    assert f"stage b: `reference: stage start` is not possible: {kind.lower()} saves the" in why.message
+    assert list(told) == (["grpo_tui.stages.1.optimizer"] if kind == "DEEPSPEED" else [])
+    assert why.line is not None
 
 
 def test_deepspeed_in_accelerates_config_has_to_be_installed(

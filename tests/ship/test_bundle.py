@@ -359,3 +359,6 @@ def test_values_are_compared_bit_for_bit_or_to_rounding() -> None:
     assert verify(there, [*same, (3, {"loss": 0.2501})], None, exact=False).differs is not None
     found = verify(there, same, 2, exact=True)
     assert (found.steps, found.values) == (2, 2)
+    before = (0, {"evaluate/pass@1": 0.5})
+    found = verify([before, *there], [before, *same], 2, exact=True)
+    assert (found.steps, found.values) == (2, 3), "the evaluation before training is no step"
