@@ -100,9 +100,10 @@ _DIGITS = 12
 
 
 class UserCodeError(Exception):
-    """The user's file cannot be used. `file` and `line` give the place, None where unknown."""
+    """The user's file cannot be used, for `reason`. `file` and `line` are the place, None where unknown."""
 
     def __init__(self, message: str, file: str | None = None, line: int | None = None) -> None:
+        self.reason = message
         self.file = file
         self.line = line
         place = f"{file}:{line}: " if file and line else f"{file}: " if file else ""
@@ -214,7 +215,9 @@ def _failure(error: BaseException, file: Path | None, doing: str) -> BaseExcepti
     if isinstance(error, (KeyboardInterrupt, GeneratorExit)):
         return error
     if isinstance(error, SyntaxError):
-        return UserCodeError(f"{error.msg}", error.filename or (str(file) if file else None), error.lineno)
+        code = f": `{error.text.strip()}`" if error.text and error.text.strip() else ""
+        place = error.filename or (str(file) if file else None)
+        return UserCodeError(f"{error.msg}{code}", place, error.lineno)
     frames = [f for f in traceback.extract_tb(error.__traceback__) if "importlib" not in f.filename]
     frames = [f for f in frames if f.filename != __file__]
     own = [f for f in frames if file is not None and f.filename == str(file)] or frames
@@ -236,7 +239,12 @@ def _attribute(module: ModuleType, name: str, place: str) -> Any:
     found: Any = module
     for part in name.split("."):
         if not hasattr(found, part):
-            own = [n for n, v in vars(found).items() if callable(v) and not n.startswith("_")]
+            home = getattr(found, "__name__", "")
+            own = [
+                n
+                for n, v in vars(found).items()
+                if callable(v) and not n.startswith("_") and getattr(v, "__module__", home) == home
+            ]
             near = difflib.get_close_matches(part, own, n=1)
             hint = (
                 f"Did you mean {near[0]}?" if near else f"It has {', '.join(sorted(own)) or 'no functions'}"

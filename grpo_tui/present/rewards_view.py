@@ -114,7 +114,12 @@ class Circumstances:
 
 @dataclass(frozen=True, slots=True)
 class RewardsView:
-    """A report as the pane lays it out. `text_w` is the longest completion in a row, in characters."""
+    """A report as the pane lays it out.
+
+    Attributes:
+        text_w: Longest completion in a row, in characters.
+        failing_changed: Whether a function fails that did not before, or the reverse.
+    """
 
     report: Report
     about: Circumstances
@@ -124,6 +129,7 @@ class RewardsView:
     changed: int
     digits: int
     text_w: int
+    failing_changed: bool = False
 
     def counts(self) -> tuple[int, int]:
         """Return the number of errors and of warnings."""
@@ -164,7 +170,12 @@ def rewards_view(
         changed=sum(len(values) for values in differs.values()),
         digits=_digits(report, report.aggregate.totals),
         text_w=max((len(row.text) for row in rows), default=0),
+        failing_changed=before is not None and _failing(before) != _failing(report),
     )
+
+
+def _failing(report: Report) -> set[str]:
+    return {result.info.name for result in report.scored.functions if result.failure is not None}
 
 
 def _columns(
@@ -176,6 +187,7 @@ def _columns(
         known = [s for s in result.scores if s is not None and math.isfinite(s)]
         digits = _digits(report, result.scores) if known else 2
         changes = [changed_text(was[k], result.scores[i], digits) for i, was in differs.items() if k in was]
+        place = result.info if result.info.file else result.failure  # of the error when it cannot be loaded
         found.append(
             FunctionColumn(
                 name=one_line(result.info.name, 60),
@@ -190,8 +202,8 @@ def _columns(
                 high=max(known, default=None),
                 histogram=histogram(known),
                 like=alike[k],
-                file=result.info.file or "",
-                line=result.info.line,
+                file="" if place is None else place.file or "",
+                line=None if place is None else place.line,
                 changed_w=max(map(len, changes), default=0),
             )
         )

@@ -72,6 +72,7 @@ class RewardLoadError(ValueError):
     def __init__(self, name: str, message: str) -> None:
         super().__init__(f"reward {name}: {message}")
         self.name = name
+        self.reason = message
 
 
 @dataclass(frozen=True, slots=True)

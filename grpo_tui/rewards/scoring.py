@@ -208,6 +208,25 @@ def _findings(results: Sequence[FunctionScore], scored: Scored, data: Dataset) -
         found += value_findings(
             result, scored.samples, alone=len(results) == 1, prompt_tail=scored.prompt_tail
         )
+    return _loads_joined(found)
+
+
+def _loads_joined(findings: Sequence[Finding]) -> list[Finding]:
+    """Return the findings with one for all functions that cannot be loaded for the same reason."""
+    reasons = [
+        f.message.partition(" cannot be loaded: ")[2] if f.id == "rewards.load" else "" for f in findings
+    ]
+    found = []
+    for at, (finding, reason) in enumerate(zip(findings, reasons, strict=True)):
+        if reason and reason in reasons[:at]:
+            continue
+        names = [
+            f"'{f.field}'" for f, other in zip(findings, reasons, strict=True) if reason and other == reason
+        ]
+        if len(names) > 1:
+            listed = f"{', '.join(names[:-1])} and {names[-1]}"
+            finding = replace(finding, message=f"rewards {listed} cannot be loaded: {reason}")
+        found.append(finding)
     return found
 
 

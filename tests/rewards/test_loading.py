@@ -46,6 +46,8 @@ class Mute:
 
 
 NUMBER = 3
+
+from pathlib import Path
 """
 
 
@@ -246,6 +248,7 @@ def test_a_folder_or_hub_name_stays_a_reward_model(folder: Path) -> None:
     ("rewards", "base", "word"),
     [
         ("mine.py:god", "", r"mine\.py: there is no god in it\. Did you mean good"),
+        ("mine.py:zzz", "", r"there is no zzz in it\. It has AsyncJudge, Judge, Mute, good, slow$"),
         ("mine.py:NUMBER", "", "is of type int, not a function"),
         ("mine.py:Mute", "", "no __call__"),
         ("{source: 'mine.py:Judge', params: {scor: 1}}", "", "no parameter scor; did you mean score"),

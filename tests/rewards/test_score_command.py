@@ -87,6 +87,25 @@ def test_a_failed_function_is_exit_1_and_stands_in_the_table(
     assert out.index("2+2?") < out.index("perhaps") < out.index("3+4?"), "samples stand by their prompt"
 
 
+def test_one_broken_file_is_reported_once_with_its_line_and_the_weights_of_the_config(
+    file: Path, samples: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file.write_text(file.read_text() + "\ndef half(:\n")
+    line = file.read_text().count("\n")
+    config = file.parent / "c.yaml"
+    config.write_text(
+        f"model_name_or_path: m\nuse_cpu: true\nbf16: false\ngrpo_tui:\n  dataset: {samples}\n"
+        f"  rewards:\n  - {{name: one, source: '{file}:correct', weight: 2}}\n"
+        f"  - {{name: two, source: '{file}:broken', weight: 0.5}}\n"
+    )
+    assert main(["score", str(config), "--samples", str(samples), "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    why = f"invalid syntax: `def half(:` ({file.name}:{line})"
+    (found,) = [f["message"] for f in told["findings"] if f["id"] == "rewards.load"]
+    assert found == f"rewards 'one' and 'two' cannot be loaded: {why}"
+    assert [f["weight"] for f in told["functions"]] == [2.0, 0.5]
+
+
 def test_rows_of_the_demos_config_are_scored_with_gold_and_wrong_answers(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -100,7 +100,12 @@ async def test_a_saved_file_is_scored_at_once_and_shows_what_has_changed(file: P
         assert "3 scores changed" in shown(app)
         assert "1.00→3.00" in shown(app)  # until the next change
         file.write_text(REWARDS + "\nx = = 1\n")
-        await until(pilot, lambda: "invalid syntax" in shown(app))
+        await until(pilot, lambda: "invalid syntax: `x = = 1` (rewards.py" in shown(app))
+        assert "rewards 'right' and 'short' cannot be loaded" in shown(app)
+        assert "no score changed" not in shown(app)
+        assert screen.scored is not None
+        places = {(column.file, column.line) for column in screen.scored.columns}  # what `e` opens
+        assert places == {(str(file), REWARDS.count("\n") + 2)}
         file.write_text(REWARDS)
         await until(pilot, lambda: "invalid syntax" not in shown(app) and "failed" not in shown(app))
 

@@ -142,9 +142,8 @@ def source_findings(result: FunctionScore) -> Iterator[Finding]:
 
 def _failure(result: FunctionScore, failure: Failure, samples: Sequence[Sample]) -> Finding:
     rule, verb = _FAILED[failure.kind]
-    if failure.kind in ("returned", "load"):
-        own = failure.text if failure.kind == "load" else failure.message
-        return Finding(rule, "error", result.info.name, failure.line or result.info.line, own)
+    if failure.kind == "returned":
+        return Finding(rule, "error", result.info.name, failure.line or result.info.line, failure.message)
     text = f"{verb}: {failure.text}" if verb else failure.text
     if failure.sample is not None:
         words = one_line(completion_text(samples[failure.sample].completion), 80)

@@ -22,7 +22,14 @@ from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.user_code import FILE_MODULES, UserCodeError, forget_module, installed_folders, within
 from grpo_tui.rewards.checks.source_text import RewardSource
 from grpo_tui.rewards.lab_child.calls import Ready, captured, place_of
-from grpo_tui.rewards.loading import LoadedReward, RewardLoadError, each_reward, is_async, is_model
+from grpo_tui.rewards.loading import (
+    LoadedReward,
+    RewardLoadError,
+    each_reward,
+    is_async,
+    is_model,
+    weights_of,
+)
 
 
 class RewardModels:
@@ -186,14 +193,16 @@ class Rewards:
         self._modules.forget()
         self.ready = []
         descriptions = []
-        for index, (name, load) in enumerate(each_reward(config)):
+        rewards = zip(each_reward(config), weights_of(config), strict=True)
+        for index, ((name, load), weight) in enumerate(rewards):
             if left_out and index in left_out:
                 self.ready.append(None)
-                descriptions.append({**_unloaded(name), "index": index, "failure": dict(left_out[index])})
+                failure = dict(left_out[index])
+                descriptions.append({**_unloaded(name, weight), "index": index, "failure": failure})
                 continue
             tell(index)
             with captured() as printed:
-                ready, description = self._one(index, name, load, config)
+                ready, description = self._one(name, weight, load, config)
             self.ready.append(ready)
             descriptions.append({**description, "index": index})
             if description.get("failure") and printed.text:
@@ -201,9 +210,9 @@ class Rewards:
         return descriptions
 
     def _one(
-        self, index: int, name: str, load: Callable[[], LoadedReward], config: RunConfig
+        self, name: str, weight: float, load: Callable[[], LoadedReward], config: RunConfig
     ) -> tuple[Ready | None, dict[str, Any]]:
-        description = _unloaded(name)
+        description = _unloaded(name, weight)
         try:
             reward = load()
             ready = self._made_ready(reward, load, config)
@@ -262,12 +271,14 @@ class Rewards:
         else:
             place = place_of(error, self._modules.is_own)
         kind = "" if isinstance(error, RewardLoadError) else type(error).__name__
-        message = message_of(error) if not kind else f"{kind}: {message_of(error)}"
+        message = f"{kind}: {message_of(error)}"
+        if isinstance(error, RewardLoadError):
+            message = cause.reason if isinstance(cause, UserCodeError) and cause.line else error.reason
         return {"kind": "load", "type": kind, "message": message, "file": place[0], "line": place[1]}
 
 
-def _unloaded(name: str) -> dict[str, Any]:
-    return {"name": name, "weight": 1.0, "kind": "", "source": name}
+def _unloaded(name: str, weight: float) -> dict[str, Any]:
+    return {"name": name, "weight": weight, "kind": "", "source": name}
 
 
 def folders_of(config: RunConfig) -> set[str]:

@@ -394,7 +394,7 @@ class RewardsSummary(LinePane):
             left.append(Span(f"   {view.about.reason}", "text"))
         if view.changed:
             left.append(Span(f"   {plural(view.changed, 'score')} changed, old→new", "accent"))
-        elif view.about.reason.endswith("saved"):
+        elif view.about.reason.endswith("saved") and not view.failing_changed:
             left.append(Span("   no score changed", "dim"))
         return left
 
