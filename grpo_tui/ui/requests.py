@@ -35,18 +35,27 @@ class ConfigRequest:
 def config_of_run(root: Path) -> Path | None:
     """Return the config file a run was started with; None when none is recorded or it no longer exists."""
     from grpo_tui.rewards.consent import note_named
-    from grpo_tui.store.layout import RunFolder
-    from grpo_tui.store.spec import read_spec
 
+    path = recorded_path(root)
     try:
-        named = read_spec(RunFolder(root).spec).config.get("path")
-        path = Path(named) if isinstance(named, str) else None
         if path is None or not path.is_file():
             return None
     except (OSError, ValueError):
         return None
     note_named(path, root)
     return path
+
+
+def recorded_path(root: Path) -> Path | None:
+    """Return the path of the config that a run was started with, whether or not it still exists."""
+    from grpo_tui.store.layout import RunFolder
+    from grpo_tui.store.spec import read_spec
+
+    try:
+        named = read_spec(RunFolder(root).spec).config.get("path")
+    except (OSError, ValueError):
+        return None
+    return Path(named) if isinstance(named, str) and named else None
 
 
 @dataclass(frozen=True, slots=True)

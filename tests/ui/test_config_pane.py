@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,10 +13,13 @@ from typing import Any
 import pytest
 from textual.widgets import Input
 
+from grpo_tui.cli import main
 from grpo_tui.config.resolve import load_config
 from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.preflight.report import Preflight
 from grpo_tui.present.config_view import Snapshot
+from grpo_tui.present.formatting import from_here
+from grpo_tui.store.spec import RunSpec
 from grpo_tui.ui import preferences
 from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.config_worker import ConfigCheck
@@ -30,7 +34,7 @@ from grpo_tui.ui.screens.rewards import RewardsScreen
 from grpo_tui.ui.widgets.config_form import ConfigForm, FormField
 from grpo_tui.ui.widgets.yaml_area import YamlArea
 from tests.ui.acts import Acts
-from tests.ui.conftest import shown, until
+from tests.ui.conftest import app_on, opened, shown, until
 from tests.ui.open_configs import (
     CONFIG,
     app_with,
@@ -726,6 +730,25 @@ async def test_while_a_config_is_read_its_name_shows_and_not_that_none_is_open()
         await until(pilot, lambda: "Opening toy.yaml …" in shown(app))
         assert "begins a config" not in shown(app)
         assert "open a file" not in shown(app)
+
+
+async def test_of_a_config_of_the_open_run_that_is_gone_it_says_which_and_how_it_comes_back(
+    run: RecordedRun,
+) -> None:
+    path = config_file(name="my.yaml")
+    RunSpec(load_config(path).to_json()).write(run.folder.spec)
+    path.unlink()
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await pilot.press("2")
+        await until(pilot, lambda: "begins a config from a preset" in shown(app))
+        said = " ".join(shown(app).split())
+        assert "The open run was started from my.yaml, which is gone. Its record holds the config:" in said
+        command = f"grpo-tui export {from_here(run.folder.root)} --format config -o my.yaml"
+        assert command in said
+    assert main(shlex.split(command)[1:]) == 0
+    assert load_config("my.yaml").grpo["max_steps"] == 20
 
 
 async def test_without_a_config_it_says_how_one_is_opened() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
@@ -16,7 +17,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from grpo_tui.core.findings import Finding
-from grpo_tui.core.text import one_line
+from grpo_tui.core.text import one_line, shell_word, wrapped
 from grpo_tui.present.config_view import (
     NO_FIELD,
     FieldHelp,
@@ -27,11 +28,12 @@ from grpo_tui.present.config_view import (
     form_rows,
     notes,
 )
+from grpo_tui.present.formatting import from_here
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.config_worker import ConfigWorker
 from grpo_tui.ui.messages import ConfigEvaluated, DiskChanged
 from grpo_tui.ui.paint import Line, Span
-from grpo_tui.ui.requests import ConfigRequest, config_of_run
+from grpo_tui.ui.requests import ConfigRequest, config_of_run, recorded_path
 from grpo_tui.ui.screens.config_dialogs import FindingsScreen, ValueDialog
 from grpo_tui.ui.screens.config_files import ConfigFiles
 from grpo_tui.ui.screens.config_start import ConfigStart
@@ -73,6 +75,15 @@ UNREAD: list[Line] = [(), [Span("   Fix the text to see the fields: ", "dim"),
                           Span("tab", "key", "screen.config_other")]]  # fmt: skip
 
 
+def gone_lines(root: Path, path: Path) -> list[Line]:
+    """Say that the config file of a run is gone, and how to get it back from the run's record."""
+    said = f"The open run was started from {from_here(path)}, which is gone. Its record holds the config:"
+    back = f"grpo-tui export {shell_word(from_here(root))} --format config -o {shell_word(path.name)}"
+    rows = [(row, "attention") for row in wrapped(one_line(said), 74)]
+    rows += [(row, "key") for row in wrapped(one_line(back), 74)]
+    return [(), *([Span(f"   {row}", role)] for row, role in rows)]
+
+
 class ConfigScreen(KeepsStyles, Screen[None], Shell):
     """A config as form and text."""
 
@@ -87,6 +98,8 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         self._found: set[str] | None = None
         self._asked = False
         """The app was asked which file to open. Until then the pane stays empty."""
+        self._gone: list[Line] = []
+        """Says that the config file of the open run no longer exists."""
         self.files, self.start = ConfigFiles(self), ConfigStart(self)
         self.draft: Draft | None = None
         self.request: ConfigRequest | None = None
@@ -122,9 +135,12 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         """Open what the app was asked for. If nothing is open, open the config of the open run."""
         self._on_view(self.shell.view)
         request, folder = self.shell.take_config_request(), self.shell.run_folder
+        self._gone = []
         if request is None and self.draft is None and folder is not None:
             of_run = config_of_run(folder.root)
             request = ConfigRequest(of_run, of_run=True) if of_run is not None else None
+            if of_run is None and (path := recorded_path(folder.root)) is not None:
+                self._gone = gone_lines(folder.root, path)
         self._asked = True
         if request is not None:
             self.files.open_request(request)
@@ -191,7 +207,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
 
     def _waits(self) -> list[Line]:
         if self.draft is None:
-            return EMPTY if self._asked else []
+            return [*self._gone, *EMPTY] if self._asked else []
         return UNREAD if self.state is not None else []
 
     def chosen_name(self) -> str | None:
