@@ -355,3 +355,32 @@ def test_a_reward_that_hangs_on_the_second_rank_alone_is_aborted_there_and_one_t
     pids = [s.pid for r in (0, 1) if (s := read_rank(RunFolder(run).rank(r)))]
     assert len(pids) == 2
     until(lambda: all(map(gone, pids)), "the end of both ranks")
+
+
+def test_a_fork_on_two_ranks_continues_with_the_prompts_that_one_rank_has_not_seen(
+    run: Path, tmp_path: Path
+) -> None:
+    """One rank answers 2 prompts a step, two answer 4, in the order of one epoch."""
+    held, fork = tmp_path / "rows.jsonl", tmp_path / "fork"
+    held.write_text("".join(f"{json.dumps(row)}\n" for row in all_rows()[:24]))
+    config = tmp_path / "one.yaml"
+    places = {"task": DEMO_DIR / "task.py", "rewards": DEMO_DIR / "rewards.py", "steps": 3}
+    more = {"extra": _extra(tmp_path, "    return [0.5] * len(completions)\n"), "evaluate": ""}
+    text = CONFIG.format(model=DEMO_MODEL, **places, **more).replace("ddp_backend: gloo\n", "")
+    config.write_text(text.replace(f"{DEMO_DIR / 'task.py'}:train_rows", str(held)))
+    grpo_tui("train", config, "--run-dir", run, "--set", "save_strategy=steps", "--set", "save_steps=3")
+    words = ("--set", "max_steps=7", "--set", "ddp_backend=gloo")
+    grpo_tui(
+        "train", run, "--resume", "3", "--run-dir", fork, *words, "--launcher", f"accelerate launch {LAUNCH}"
+    )
+
+    def prompts(folder: Path, steps: range) -> list[set[str]]:
+        with closing(RunReader(RunFolder(folder).database)) as reader:
+            groups = [group for group in reader.groups(limit=1000) if group.mode == "train"]
+        return [{group.prompt_key for group in groups if group.step == step} for step in steps]
+
+    seen = [*prompts(run, range(1, 4)), *prompts(fork, range(4, 8))]
+    assert [len(one) for one in seen] == [2, 2, 2, 4, 4, 4, 4]
+    assert len(set().union(*seen)) == 22, "none comes twice"
+    log = (fork / "train.log").read_text()
+    assert "the data continues with the prompts of this epoch that were not seen yet" in log
