@@ -40,6 +40,7 @@ IMPLIED: Mapping[str, tuple[str, ...]] = {
     "signal.masked": ("policy.truncation", "policy.no-end-token", "signal.reward-stuck"),
     "signal.constant": ("signal.reward-stuck",),
     "signal.prompt-only": ("signal.all-wrong", "signal.all-correct", "signal.equal"),
+    "machine.slow-step": ("machine.throughput",),
     "signal.not-finite": ("policy.gradient-nan", "signal.constant", "signal.equal", "signal.unscored"),
 }  # fmt: skip
 """Findings that follow from another one and are hidden while that one is open."""

@@ -139,6 +139,7 @@ class Observation:
         groups: Training groups; a sample of them in a long run.
         seconds: Time per step by phase.
         failed: Number of failed reward calls by function index.
+        ranks: Time per step in which each rank generated, when there are several.
     """
 
     first_step: int
@@ -148,6 +149,7 @@ class Observation:
     groups: tuple[GroupFacts, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
     failed: Mapping[int, int] = field(default_factory=dict)
+    ranks: Mapping[int, float] = field(default_factory=dict)
 
 
 def facts_of(

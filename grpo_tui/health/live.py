@@ -19,14 +19,18 @@ from grpo_tui.core.findings import Finding
 from grpo_tui.core.statistics import is_number
 from grpo_tui.health.doctor import Doctor
 from grpo_tui.health.facts import Observation, Settings, facts_of
+from grpo_tui.health.machine_rules import GPU_MEMORY, GPU_RETRIES, MEMORY
 from grpo_tui.health.reading import KEYS, doctor_before
 from grpo_tui.store.layout import RunFolder, where
+from grpo_tui.store.live import Hardware, RankState, read_hardware, read_rank
 from grpo_tui.store.read_health import with_prompts
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.values import to_column
 from grpo_tui.store.writer import prompt_key
 
 REPETITION = 2
+SAMPLE_S = 2.0
+"""Interval at which the state of the machine is read. The supervisor writes it as often."""
 
 
 @dataclass(slots=True)
@@ -38,6 +42,7 @@ class _Step:
     prompts: dict[tuple[int, int], str] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     failed: Counter[int] = field(default_factory=Counter)
+    ranks: dict[int, float] = field(default_factory=dict)
 
     def log(self, values: Mapping[str, Any]) -> None:
         for key in KEYS:
@@ -54,7 +59,14 @@ class _Step:
             for place, (at, completions) in enumerate(zip(self.groups, members, strict=True))
         )
         return Observation(
-            number, number, self.values, frozenset(self.missing), groups, self.seconds, dict(self.failed)
+            number,
+            number,
+            self.values,
+            frozenset(self.missing),
+            groups,
+            self.seconds,
+            dict(self.failed),
+            self.ranks,
         )
 
 
@@ -76,6 +88,7 @@ class LiveVerdict:
         self._judged = -1
         self._told: tuple[Finding, ...] | None = None
         self._of_prompts: tuple[Finding, ...] = ()
+        self._looked_at, self._memory = -math.inf, dict[str, float]()
 
     def __call__(self, records: Sequence[Any]) -> list[r.Record]:
         """Take records that were written. Return the open findings when they changed."""
@@ -109,7 +122,17 @@ class LiveVerdict:
             if self._doctor is None:
                 with self._reader() as reader:
                     self._doctor = doctor_before(reader, number)
+            step.values |= self._machine()
             self._doctor.see(step.observed(number, self._doctor.state.settings))
+
+    def _machine(self) -> dict[str, float]:
+        """Return how full memory is, as the supervisor and the first rank report it."""
+        now = time.monotonic()
+        if now - self._looked_at >= SAMPLE_S:
+            self._looked_at = now
+            hardware, rank = read_hardware(self._folder.hardware), read_rank(self._folder.rank(0))
+            self._memory = memory_of(hardware, rank) if hardware is not None and rank is not None else {}
+        return self._memory
 
     def _reader(self) -> closing[RunReader]:
         name = where(self._folder.root) or self._folder.root
@@ -121,9 +144,13 @@ class LiveVerdict:
             self._begun = max(self._begun, record.step)
         elif isinstance(record, r.SettingChanged) and self._doctor is not None:
             self._doctor.changes.append(record)  # earlier changes were read when the doctor was created
-        elif isinstance(record, r.PhaseSpan) and not record.rank and record.step > self._judged:
-            seconds = self._at(record.step).seconds
-            seconds[record.phase] = seconds.get(record.phase, 0.0) + record.duration_s
+        elif isinstance(record, r.PhaseSpan) and record.step > self._judged:
+            if record.phase == r.ALONE:
+                ranks = self._at(record.step).ranks
+                ranks[record.rank] = ranks.get(record.rank, 0.0) + record.duration_s
+            elif not record.rank:
+                seconds = self._at(record.step).seconds
+                seconds[record.phase] = seconds.get(record.phase, 0.0) + record.duration_s
         elif isinstance(record, r.RewardCall) and record.outcome != "ok":
             self._failed.setdefault(record.batch, Counter())[record.function - self._first_function] += 1
         elif isinstance(record, r.RewardFunctionInfo) and record.index > self._last_function:
@@ -148,3 +175,16 @@ class LiveVerdict:
         if found is None:
             found = self._steps[step] = _Step()
         return found
+
+
+def memory_of(hardware: Hardware, rank: RankState) -> dict[str, float]:
+    """Return how full the machine's memory is, and that of the rank's GPU if it has one."""
+    found: dict[str, float] = {}
+    if hardware.ram_used_bytes is not None and hardware.ram_total_bytes:
+        found[MEMORY] = hardware.ram_used_bytes / hardware.ram_total_bytes
+    own = (rank.gpu or "").upper()
+    for gpu in hardware.gpus if own else ():
+        used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
+        if used is not None and total and own in (gpu.pci_bus_id.upper(), gpu.uuid.upper()):
+            found |= {GPU_MEMORY: used / total, GPU_RETRIES: float(rank.cache_releases)}
+    return found

@@ -1,14 +1,23 @@
-"""Rules about the cost of a step: its time, and the reward functions."""
+"""Rules about the cost of a step: its time, the reward functions, memory and ranks."""
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import pairwise
+from statistics import median
+
 from grpo_tui.health.state import Found, Limits, RunState, number, percent
 
+LENGTH, LONGEST = "completions/mean_length", "completions/max_length"
+MEMORY, GPU_MEMORY = "memory", "gpu_memory"
+"""Fraction in use of the memory of the machine or its container, and of the first rank's GPU."""
+GPU_RETRIES = "cache_releases"
+"""How often torch has released its cached GPU memory, since its process began."""
 PHASES = ("generate", "reward", "update")
 
 
 def _slow_step(state: RunState, limits: Limits) -> Found | None:
-    time, length, steps = state.course("step_time"), state.course("completions/mean_length"), limits["steps"]
+    time, length, steps = state.course("step_time"), state.course(LENGTH), limits["steps"]
     now = time.middle(steps)
     if time.count < limits["least"] or now < max(limits["seconds"], limits["ratio"] * time.start):
         return None
@@ -66,8 +75,72 @@ def _reward_fails(state: RunState, limits: Limits) -> Found | None:
     return None
 
 
+def _throughput(state: RunState, limits: Limits) -> Found | None:
+    steps, busy = limits["steps"], [state.course(f"phase/{name}") for name in ("generate", "update")]
+    lengths = [one for one in (state.course(LENGTH), state.course(LONGEST)) if one.count]
+    if min(one.count for one in (*busy, *lengths[:1])) < limits["least"] or not lengths:
+        return None
+    now, start = sum(one.middle(steps) for one in busy), sum(one.start for one in busy)
+    if now < max(limits["seconds"], limits["ratio"] * start):
+        return None
+    # Shorter completions do not make a step shorter in proportion, so only longer ones count.
+    grown = max(1.0, *(one.middle(steps) / max(1.0, one.start) for one in lengths))
+    if now < limits["ratio"] * grown * start:
+        return None
+    most = max(busy, key=lambda one: one.middle(steps) - one.start)
+    said = f"Generating and updating take {number(now)} s a step, {number(start)} s at the start"
+    said += f", while completions are {number(grown)} times as long." if grown > 1 else "."
+    reward = state.course("phase/reward")
+    everything = all(one.middle(steps) >= limits["ratio"] * one.start for one in (*busy, reward) if one.count)
+    evidence = {
+        "seconds": now,
+        "seconds_start": start,
+        "length_ratio": grown,
+        "per_token": now / start / grown,
+    }
+    return Found(said, evidence, severity="info" if reward.count and everything else None, changed=most)
+
+
+def _memory(state: RunState, limits: Limits) -> Found | None:
+    steps, gpu, retries = limits["steps"], state.course(GPU_MEMORY), state.course(GPU_RETRIES)
+    counts, level = retries.newest(steps + 1), gpu.middle(steps)
+    released = sum(after > before for before, after in pairwise(counts))
+    if released >= limits["retries"] and level >= limits["share"]:
+        said = (
+            f"{percent(level)} of the GPU's memory is in use, and in {released} of the last {steps:g} steps "
+            "torch had to release its cache before it could allocate more."
+        )
+        return Found(said, {GPU_MEMORY: level, "steps": released}, since=retries.above(counts[0], steps))
+    memory = state.course(MEMORY)
+    level = memory.middle(steps)
+    if memory.count < limits["least"] or level < limits["share"] or level - memory.start < limits["rise"]:
+        return None
+    said = f"{percent(level)} of the machine's memory is in use, {percent(memory.start)} at the start."
+    return Found(said, {MEMORY: level, f"{MEMORY}_start": memory.start}, changed=memory)
+
+
+def _lagging_rank(state: RunState, limits: Limits) -> Found | None:
+    seen, time = state.ranks(limits["steps"]), state.course("step_time").middle(limits["steps"])
+    if len(seen) < limits["least"]:
+        return None
+    rank, count = Counter(max(one, key=one.__getitem__) for one in seen).most_common(1)[0]
+    if count < limits["share"] * len(seen):
+        return None
+    its = median(one.get(rank, 0.0) for one in seen)
+    others = median(median(s for other, s in one.items() if other != rank) for one in seen)
+    if its < limits["ratio"] * others or its - others < max(limits["seconds"], limits["part"] * time):
+        return None
+    said = (
+        f"Rank {rank} generates for {number(its)} s a step, the others for {number(others)} s and then wait."
+    )
+    return Found(said, {"rank": rank, "seconds": its, "others": others, "step_time": time})
+
+
 RULES = {
     "machine.slow-step": _slow_step,
+    "machine.throughput": _throughput,
     "machine.slow-reward": _slow_reward,
     "machine.reward-fails": _reward_fails,
+    "machine.memory": _memory,
+    "machine.lagging-rank": _lagging_rank,
 }

@@ -13,18 +13,21 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from grpo_tui.core.exchange import mapping
-from grpo_tui.core.findings import RULES, Finding
+from grpo_tui.core.findings import RULES, Finding, errors_first
 from grpo_tui.core.records import EFFECTIVE, LEFT_OUT, SKIPPED
 from grpo_tui.core.stages import stage_start
 from grpo_tui.core.statistics import finite, is_number
 from grpo_tui.health.doctor import Doctor
 from grpo_tui.health.facts import GroupFacts, Observation, Settings, Visits, facts_of
+from grpo_tui.health.machine_rules import LONGEST
 from grpo_tui.health.policy_rules import MISMATCH, WEIGHT
 from grpo_tui.health.state import CLIPPED, ZERO_STD
 from grpo_tui.store.read_health import (
     failed_calls,
+    open_findings,
     phase_seconds,
     prompt_ranges,
+    rank_seconds,
     training_groups,
     with_prompts,
 )
@@ -36,13 +39,15 @@ STRETCHES = 1_024
 MOST_GROUPS = 1_024
 """Groups whose completions are read, evenly spaced in a longer run."""
 PAGE = 64
+NOT_RECORDED = frozenset({"machine.memory"})
+"""Rules about what is seen only while the run trains. Their findings are recorded."""
 KEYS = (
     "reward", "reward_std", "entropy", "kl", "grad_norm", "learning_rate", "step_time", "eval_reward",
     "completions/mean_length", "completions/clipped_ratio", ZERO_STD, CLIPPED, SKIPPED,
-    MISMATCH, WEIGHT, LEFT_OUT, EFFECTIVE,
+    MISMATCH, WEIGHT, LEFT_OUT, EFFECTIVE, LONGEST,
 )  # fmt: skip
 _OPTIONAL = frozenset(
-    {"kl", "eval_reward", ZERO_STD, CLIPPED, SKIPPED, MISMATCH, WEIGHT, LEFT_OUT, EFFECTIVE}
+    {"kl", "eval_reward", ZERO_STD, CLIPPED, SKIPPED, MISMATCH, WEIGHT, LEFT_OUT, EFFECTIVE, LONGEST}
 )
 """Logged only with `beta` above 0, evaluation, some losses or vLLM, and after a gradient that is NaN.
 What `frac_reward_zero_std` says is counted in the groups when they were recorded."""
@@ -71,8 +76,9 @@ def diagnose(reader: RunReader) -> Diagnosis:
     known = doctor.state.courses
     unknown = tuple(key for key in KEYS if key not in known and key not in _OPTIONAL)
     off = tuple(name for name in RULES if limits.get(name, {}) is None)
-    findings = tuple(with_prompts(reader, finding) for finding in doctor.findings())
-    return Diagnosis(findings, doctor.state.step, unknown, off)
+    found = [with_prompts(reader, finding) for finding in doctor.findings()]
+    found += [one for one in open_findings(reader) if one.id in NOT_RECORDED and one.id not in off]
+    return Diagnosis(tuple(errors_first(found)), doctor.state.step, unknown, off)
 
 
 def begin(reader: RunReader, before: int | None = None) -> tuple[Doctor, Iterator[Observation]]:
@@ -165,6 +171,9 @@ def _observations(
     seconds: dict[int, dict[str, float]] = defaultdict(dict)
     for place, phase, spent in phase_seconds(reader, first, width):
         seconds[place][phase] = spent / width
+    ranks: dict[int, dict[int, float]] = defaultdict(dict)
+    for place, rank, spent in rank_seconds(reader, first, width):
+        ranks[place][rank] = spent / width
     failed: dict[int, dict[int, int]] = defaultdict(dict)
     for step, function, count in failed_calls(reader):
         failed[(step - first) // width][function - settings.first_function] = count
@@ -179,7 +188,7 @@ def _observations(
             waiting = next(facts, None)
         yield Observation(
             first + place * width, end, values.get(place, {}), frozenset(missing.get(place, ())), tuple(here),
-            seconds.get(place, {}), failed.get(place, {}),
+            seconds.get(place, {}), failed.get(place, {}), ranks.get(place, {}),
         )  # fmt: skip
 
 

@@ -128,6 +128,7 @@ class _Seen(NamedTuple):
     first_step: int
     causes: Counter[str]
     failed: Mapping[int, int]
+    ranks: Mapping[int, float]
     texts: Texts
     scores: _Scores
 
@@ -212,6 +213,10 @@ class RunState:
                 found.update(one.failed)
         return found
 
+    def ranks(self, steps: float) -> list[Mapping[int, float]]:
+        """Return the seconds that each rank generated, of the newest observations with several ranks."""
+        return [one.ranks for one in _newest(self._seen, steps) if len(one.ranks) > 1]
+
     def window_start(self, steps: float) -> int:
         """Return the first step of the newest observations."""
         return self.first(lambda seen: True, steps) or self.step
@@ -267,7 +272,9 @@ class RunState:
                 counted.subtract(self._seen[-width].causes)
         again = sum([len(one) - 1 for group in step.groups for one in group.same])
         scores = _Scores(step.groups, again)
-        self._seen.append(_Seen(step.first_step, causes, step.failed, _texts_of(step.groups), scores))
+        self._seen.append(
+            _Seen(step.first_step, causes, step.failed, step.ranks, _texts_of(step.groups), scores)
+        )
         if causes:
             lost = 1 - causes["some"] / causes.total()
             self._track(NO_SIGNAL).add(step.step, lost)

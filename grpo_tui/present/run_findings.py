@@ -29,6 +29,9 @@ _CHARTS = {
     "policy.held-out": "eval_reward",
     "machine.slow-step": "step_time",
     "machine.slow-reward": "step_time",
+    "machine.throughput": "grpo_tui/tokens_per_second",
+    "machine.memory": "step_time",
+    "machine.lagging-rank": "step_time",
 }
 """Rule to the metric that shows its finding. For other rules about the signal it is `FLAT`, else the reward.
 """

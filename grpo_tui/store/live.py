@@ -107,6 +107,8 @@ class RankState:
     """True once everything of the attempt was written, as far as possible."""
     lost: Mapping[str, int] = field(default_factory=dict)
     """Number of records by kind that the recorder could not write before it ended."""
+    cache_releases: int = 0
+    """How often torch released its cached GPU memory because an allocation had failed."""
     gpu: str | None = None
     """PCI bus id of its GPU as NVML spells it, or its UUID; None on the CPU."""
 

@@ -11,6 +11,7 @@ from typing import Any
 from grpo_tui.core.conditions import ON
 from grpo_tui.core.exchange import rebuilt
 from grpo_tui.core.findings import SEVERITIES, Finding, Remedy, errors_first
+from grpo_tui.core.records import ALONE
 from grpo_tui.core.text import one_line, prompt_text, shell_word
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.replay import replay_of
@@ -82,6 +83,18 @@ def phase_seconds(reader: RunReader, first_step: int, width: int) -> list[tuple[
     rows = reader.all(
         "SELECT (step - :first) / :width, phase, sum(duration_s) FROM phase"
         " WHERE rank = 0 AND step >= :first GROUP BY 1, 2",
+        first=first_step,
+        width=width,
+    )
+    return [(row[0], row[1], row[2]) for row in rows]
+
+
+def rank_seconds(reader: RunReader, first_step: int, width: int) -> list[tuple[int, int, float]]:
+    """Return the seconds in which each rank generated, as (stretch, rank, seconds)."""
+    rows = reader.all(
+        "SELECT (step - :first) / :width, rank, sum(duration_s) FROM phase"
+        " WHERE phase = :phase AND step >= :first GROUP BY 1, 2",
+        phase=ALONE,
         first=first_step,
         width=width,
     )

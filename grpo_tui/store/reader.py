@@ -451,14 +451,16 @@ class RunReader(RunFile):
 
     def last_phase(self) -> tuple[str, float] | None:
         """Return the newest phase of the first rank and when it began; None without any."""
-        row = self.one("SELECT phase, started_at FROM phase WHERE rank = 0 ORDER BY id DESC LIMIT 1")
+        row = self.one(
+            "SELECT phase, started_at FROM phase WHERE rank = 0 AND phase != 'alone' ORDER BY id DESC LIMIT 1"
+        )
         return None if row is None else (str(row[0]), float(row[1]))
 
     def phase_shares(self, spans: int = 60) -> dict[str, float]:
         """Return the fraction of time per phase over the newest spans, without loading and waiting."""
         rows = self.all(
             "SELECT phase, sum(duration_s) AS total FROM (SELECT phase, duration_s FROM phase"
-            " WHERE phase NOT IN ('load', 'wait') ORDER BY id DESC LIMIT ?) GROUP BY phase",
+            " WHERE phase NOT IN ('load', 'wait', 'alone') ORDER BY id DESC LIMIT ?) GROUP BY phase",
             spans,
         )
         whole = sum(row["total"] for row in rows)

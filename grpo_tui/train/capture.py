@@ -14,12 +14,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpo_tui.core.records import (
+    ALONE,
     EFFECTIVE,
     LEFT_OUT,
     Completion,
     GenerationBatch,
     Group,
     Mode,
+    PhaseSpan,
     Record,
 )
 from grpo_tui.core.text import written_text
@@ -81,6 +83,8 @@ class Capture:
     def install(self) -> None:
         """Wrap the trainer's methods."""
         compat.wrap(self._trainer, "_generate", self._around_generate)
+        if self._trainer.accelerator.num_processes > 1:
+            compat.wrap(self._trainer, "_generate_single_turn", self._around_turn)
         compat.wrap(self._trainer, "_calculate_rewards", self._around_rewards)
         compat.wrap(self._trainer, "_generate_and_score_completions", self._around_generation)
 
@@ -93,6 +97,20 @@ class Capture:
             return output
 
         return generate
+
+    def _around_turn(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Time what a rank generates by itself: `_generate` ends when all ranks have."""
+
+        def generate_single_turn(*args: Any, **kwargs: Any) -> Any:
+            began_at = time.time()
+            output = original(*args, **kwargs)
+            trainer, took_s = self._trainer, max(0.0, time.time() - began_at)
+            if compat.mode(trainer) == "train":
+                rank, step = int(trainer.accelerator.process_index), int(trainer.state.global_step) + 1
+                self._put(PhaseSpan(self._attempt, rank, ALONE, step, began_at, took_s))
+            return output
+
+        return generate_single_turn
 
     def _around_rewards(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def calculate_rewards(inputs: Any, prompts: Any, completions: Any, ids: Any) -> Any:

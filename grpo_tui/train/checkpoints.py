@@ -29,6 +29,7 @@ from grpo_tui.store.checkpoints import BEST, MARKER, STATE_FILE, is_held, judge
 from grpo_tui.store.json_file import read_object, write_json
 from grpo_tui.train import compat
 from grpo_tui.train.data_place import Place, without_seen
+from grpo_tui.train.devices import cache_releases
 from grpo_tui.train.phases import PhaseClock
 from grpo_tui.train.ranks import Ranks
 
@@ -561,3 +562,5 @@ class RecordingCallback(TrainerCallback):
             self._put(
                 MetricRow(self._attempt, int(state.global_step), time.time(), {**logs, **self._figures()})
             )
+            if releases := cache_releases(args.device):
+                self._phases.tell(cache_releases=releases)

@@ -23,6 +23,7 @@ from grpo_tui.train.stage_schedule import STAGE_START, counted_from, later
 NEEDED = {
     "_calculate_rewards": "recording of rewards",
     "_generate_and_score_completions": "recording of generations",
+    "_generate_single_turn": "the time that each rank generates",
     "_generate": "telling what a model wrote from what its tools returned",
     "_maybe_log_save_evaluate": "pause, checkpoint, stop, sample, tokens and set",
     "_save_checkpoint": "checkpoint on demand and exact resume",
@@ -120,9 +121,8 @@ def last_step_of_batch(trainer: Any) -> int:
     """Return the last optimizer step planned to use the batch generated now."""
     accumulation = max(1, int(trainer.args.gradient_accumulation_steps))
     every = generate_every(trainer)
-    done = trainer._step % accumulation
-    left = every - trainer._step % every
-    last = int(trainer.state.global_step) + math.ceil((done + left) / accumulation)
+    left = trainer._step % accumulation + every - trainer._step % every
+    last = int(trainer.state.global_step) + math.ceil(left / accumulation)
     return min(last, int(trainer.state.max_steps)) if trainer.state.max_steps > 0 else last
 
 

@@ -73,6 +73,15 @@ def gpu_of(device: Any) -> str | None:
         return None
 
 
+def cache_releases(device: Any) -> int:
+    """Return how often torch has released its cached GPU memory because an allocation had failed."""
+    if getattr(device, "type", "") != "cuda":
+        return 0
+    import torch
+
+    return int(torch.cuda.memory_stats(device).get("num_alloc_retries", 0))
+
+
 FACT = "peak_memory"
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 _RESET_PEAK = "5"

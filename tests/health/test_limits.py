@@ -14,6 +14,7 @@ from grpo_tui.core.findings import RULES, Finding
 from grpo_tui.core.records import EFFECTIVE, LEFT_OUT
 from grpo_tui.health.doctor import Doctor
 from grpo_tui.health.facts import GroupFacts, Observation, Settings
+from grpo_tui.health.machine_rules import GPU_MEMORY, GPU_RETRIES, LENGTH, LONGEST, MEMORY
 from grpo_tui.health.policy_rules import MISMATCH, WEIGHT
 from tests.health.test_rules import FAULTS, MIXED, NO_SIGNAL, ONE, TWO, Metrics, group, learns_form
 
@@ -39,6 +40,7 @@ class Scene:
     settings: Settings = ONE
     seconds: Callable[[int], dict[str, float]] = lambda _: {}
     failed: Callable[[int], dict[int, int]] = lambda _: {}
+    ranks: Callable[[int], dict[int, float]] = lambda _: {}
 
     def told(self, rule: str, **limits: float) -> Finding | None:
         """What one rule says at the end, with other limits."""
@@ -49,7 +51,16 @@ class Scene:
             missing = frozenset(key for key, value in values.items() if not math.isfinite(value))
             groups = tuple(self.groups(step))
             doctor.see(
-                Observation(step, step, values, missing, groups, self.seconds(step), self.failed(step))
+                Observation(
+                    step,
+                    step,
+                    values,
+                    missing,
+                    groups,
+                    self.seconds(step),
+                    self.failed(step),
+                    self.ranks(step),
+                )
             )
         return next((found for found in doctor.findings() if "It ended at" not in found.message), None)
 
@@ -105,8 +116,18 @@ SCENES: dict[str, Scene] = {
         lambda step, _: {"step_time": slow(step)},
         seconds=lambda step: {"generate": 1.0, "reward": slow(step) - 1.5, "update": 0.5},
     ),
+    "machine.throughput": Scene(
+        120,
+        lambda step, _: {LENGTH: 100.0 + step / 4, LONGEST: 400.0},
+        seconds=lambda step: {"generate": 1 + step / 40, "reward": 0.5, "update": 1.0},
+    ),
     "machine.slow-reward": Scene(15, lambda *_: {"step_time": 5.0}, seconds=lambda _: {"reward": 3.0}),
     "machine.reward-fails": Scene(60, groups=falling_silent, settings=TWO),
+    "machine.lagging-rank": Scene(
+        30,
+        lambda *_: {"step_time": 8.0},
+        ranks=lambda step: {0: 4.0, 1: 4.1, 2: 6.0 if step % 10 else 3.0, 3: 4.2},
+    ),
 }
 
 TOLD: dict[str, tuple[str, str]] = {
@@ -265,6 +286,13 @@ TOLD: dict[str, tuple[str, str]] = {
         "warning: step 40..80",
         "A step takes 5 s, 2 s at the start. Most of it is reward: 0.5 to 3.5 s.",
     ),
+    "machine.throughput": (
+        "warning: step 52..120",
+        (
+            "Generating and updating take 4.51 s a step, 2.08 s at the start, while completions are 1.24 "
+            "times as long."
+        ),
+    ),
     "machine.slow-reward": (
         "warning: step 1..15",
         "Rewards take 3 s of a step of 5 s (60 %).",
@@ -272,6 +300,17 @@ TOLD: dict[str, tuple[str, str]] = {
     "machine.reward-fails": (
         "warning: step 30..60",
         "correct returned None for 75 % of the completions, 0 % at the start.",
+    ),
+    "machine.memory": (
+        "warning: step 5..40",
+        (
+            "97 % of the GPU's memory is in use, and in 4 of the last 20 steps torch had to release its "
+            "cache before it could allocate more."
+        ),
+    ),
+    "machine.lagging-rank": (
+        "warning: step 1..30",
+        "Rank 2 generates for 6 s a step, the others for 4.1 s and then wait.",
     ),
 }
 """Severity, the completions concerned and the settings to change; then what is said after the title."""
@@ -342,6 +381,16 @@ LIMITS: dict[str, dict[str, tuple[float, float]]] = {
     "policy.learning-rate-low": {"least": (198, 199), "share": (1.0, 1.001)},
     "policy.held-out": {"evaluations": (7, 8), "spread": (0.375, 0.3755), "errors": (35.66, 35.71)},
     "machine.slow-step": {"least": (78, 79), "ratio": (2.5, 2.501), "seconds": (5.0, 5.005)},
+    "machine.throughput": {"least": (118, 119), "ratio": (1.738, 1.739), "seconds": (4.462, 4.463)},
+    "machine.memory": {"steps": (13, 12), "share": (0.97, 0.971), "retries": (4, 5)},
+    "machine.lagging-rank": {
+        "steps": (15, 14),
+        "least": (20, 21),
+        "share": (0.9, 0.901),
+        "ratio": (1.463, 1.464),
+        "seconds": (1.899, 1.901),
+        "part": (0.2374, 0.2376),
+    },
     "machine.reward-fails": {"share": (0.75, 0.751), "rise": (0.75, 0.751)},
     "machine.slow-reward": {"steps": (13, 14), "share": (0.6, 0.601), "seconds": (3.0, 3.004)},
 }
@@ -413,6 +462,63 @@ def test_an_ordinary_difference_to_vllm_counts_when_its_weights_leave_out_the_ba
         assert (told.severity, told.first_step) == ("warning", 11)
         assert told.message.endswith(f"{100 * left_out:.3g} % of the weights are 0, and the effective sample "
                                      f"size is {100 * effective:.3g} % of the batch.")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        (lambda step: {MEMORY: 0.7 + step / 180}, True),
+        (lambda step: {MEMORY: min(0.89, 0.7 + step / 200)}, False),
+        (lambda step: {MEMORY: 0.85 + step / 500}, False),
+        (lambda _: {MEMORY: 0.97, GPU_MEMORY: 0.99, GPU_RETRIES: 4.0}, False),
+        (lambda step: {GPU_MEMORY: 0.89, GPU_RETRIES: float(step)}, False),
+        (lambda step: {GPU_MEMORY: 0.99, GPU_RETRIES: float(step // 15)}, False),
+    ],
+)
+def test_memory_that_is_full_counts_only_with_a_second_sign(
+    values: Callable[[int], dict[str, float]], named: bool
+) -> None:
+    found = Scene(50, lambda step, _: values(step)).told("machine.memory")
+    assert (found is not None) == named
+    if found is not None:
+        assert found.message.endswith("92.5 % of the machine's memory is in use, 71.7 % at the start.")
+
+
+@pytest.mark.parametrize(
+    ("grows", "severity"),
+    [("generate", "warning"), ("update", "warning"), ("reward", None), ("generate update reward", "info")],
+)
+def test_only_generating_and_updating_count_as_throughput(grows: str, severity: str | None) -> None:
+    def seconds(step: int) -> dict[str, float]:
+        return {name: 1 + step / 20 * (name in grows) for name in ("generate", "reward", "update")}
+
+    scene = Scene(120, lambda *_: {LENGTH: 100.0, LONGEST: 300.0}, seconds=seconds)
+    found = scene.told("machine.throughput")
+    assert (found.severity if found is not None else None) == severity
+
+
+@pytest.mark.parametrize("longer", [LENGTH, LONGEST])
+def test_completions_that_become_longer_or_shorter_do_not_lower_the_throughput(longer: str) -> None:
+    usual = {LENGTH: 100.0, LONGEST: 300.0}
+    grows = Scene(
+        120,
+        lambda step, _: usual | {longer: usual[longer] * (1 + step / 50)},
+        seconds=lambda step: {"generate": 1 + step / 50, "update": 1 + step / 60},
+    )
+    assert grows.told("machine.throughput") is None
+    shrinks = replace(
+        grows, metrics=lambda step, _: {LENGTH: 200.0 - step}, seconds=lambda _: {"generate": 2, "update": 2}
+    )
+    assert shrinks.told("machine.throughput") is None
+
+
+def test_a_rank_that_is_slowest_by_turns_does_not_lag() -> None:
+    turns = Scene(60, ranks=lambda step: {n: 2.0 + 3.0 * (step % 4 == n) for n in range(4)})
+    assert turns.told("machine.lagging-rank") is None
+    short = Scene(60, ranks=lambda _: {0: 0.1, 1: 0.5})
+    assert short.told("machine.lagging-rank") is None
+    alone = Scene(60, ranks=lambda _: {0: 9.0})
+    assert alone.told("machine.lagging-rank") is None
 
 
 def level(step: int, chance: random.Random) -> dict[str, float]:

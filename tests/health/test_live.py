@@ -16,12 +16,14 @@ import pytest
 from grpo_tui.cli.look import describe
 from grpo_tui.cli.main import main
 from grpo_tui.core import records as r
+from grpo_tui.health import live
 from grpo_tui.health.doctor import Doctor
 from grpo_tui.health.facts import Settings
 from grpo_tui.health.live import LiveVerdict
 from grpo_tui.health.reading import begin, diagnose, doctor_before
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.live import Gpu, Hardware, RankFile, write_hardware
 from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.recorder import Recorder
@@ -76,6 +78,55 @@ class Training:
     def end(self) -> None:
         self.write([r.AttemptEnded(self.attempt, 1.0, "finished", self.step)])
         self.writer.close()
+
+
+def machine(ram: int, gpu: int) -> Hardware:
+    """A machine with two GPUs, of which the second is the run's."""
+    gpus = (Gpu(0, pci_bus_id="A", memory_used_bytes=99, memory_total_bytes=100),
+            Gpu(1, pci_bus_id="B", memory_used_bytes=gpu, memory_total_bytes=100))  # fmt: skip
+    return Hardware(at=0.0, ram_used_bytes=ram, ram_total_bytes=200, gpus=gpus)
+
+
+@pytest.mark.parametrize(
+    ("ram", "gpu", "releases", "told"),
+    [
+        (2, 0, 0, "97.5 % of the machine's memory is in use, 54 % at the start."),
+        (0, 45, 1, "95 % of the GPU's memory is in use, and in 19 of the last 20 steps torch"),
+        (0, 35, 1, ""),
+        (0, 45, 0, ""),
+    ],
+)
+def test_memory_is_judged_while_the_run_trains_and_told_by_doctor(
+    training: Training, monkeypatch: pytest.MonkeyPatch, ram: int, gpu: int, releases: int, told: str
+) -> None:
+    """`ram` and `releases` are added at each step, `gpu` once."""
+    monkeypatch.setattr(live, "SAMPLE_S", 0.0)
+    rank = RankFile(training.folder.rank(0), 1)
+    for step in range(1, 61):
+        rank.update(gpu="b", cache_releases=releases * step)
+        write_hardware(training.folder.hardware, machine(min(195, 100 + ram * step), 50 + gpu))
+        training.go("mixed", 1)
+    rank.close()
+    training.end()
+    with closing(RunReader(training.folder.database)) as reader:
+        messages = [one.message for one in diagnose(reader).findings if one.id == "machine.memory"]
+    assert len(messages) == (told != "")
+    assert told in "".join(messages)
+    assert ("machine.memory" in training.ids()) == (told != "")
+
+
+def test_a_rank_that_lags_is_named_by_what_each_rank_recorded(training: Training) -> None:
+    for step in range(1, 31):
+        training.write([r.PhaseSpan(1, n, r.ALONE, step, 0.0, 2.0 + 2.0 * (n == 1)) for n in range(3)])
+        training.go("mixed", 1)
+    assert training.ids() == ["machine.lagging-rank"]
+    training.end()
+    with closing(RunReader(training.folder.database)) as reader:
+        (finding,) = diagnose(reader).findings
+        assert reader.phase_shares() == {"update": 1.0}
+        assert reader.last_phase() == ("update", 0.0)
+    assert "Rank 1 generates for 4 s a step, the others for 2 s" in finding.message
+    assert (finding.first_step, finding.evidence["rank"]) == (1, 1)
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from grpo_tui.core.findings import RULES, Finding
 from grpo_tui.core.records import Completion
 from grpo_tui.health.doctor import CHECKS, IMPLIED, Doctor
 from grpo_tui.health.facts import GroupFacts, Observation, Settings, facts_of
+from grpo_tui.health.machine_rules import GPU_MEMORY, GPU_RETRIES
 from grpo_tui.health.state import RunState
 
 TWO = Settings(weights=(1.0, 1.0), names=("format", "correct"), beta=0.04, total_steps=400)
@@ -235,6 +236,14 @@ FAULTS: dict[str, tuple[int, Metrics]] = {
         lambda step, _: {"learning_rate": max(0.0, 1e-5 * (1 - step / 80))},
     ),
     "policy.learning-rate-low": (200, lambda step, chance: {"reward": chance.gauss(0.5, 0.1)}),
+    "machine.memory": (
+        40,
+        lambda step, chance: {
+            "reward": step / 60 + chance.gauss(0, 0.05),
+            GPU_MEMORY: 0.97,
+            GPU_RETRIES: float(step // 5),
+        },
+    ),
     "policy.held-out": (
         120,
         lambda step, chance: {
