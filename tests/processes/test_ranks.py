@@ -30,6 +30,7 @@ from grpo_tui.store.checkpoints import BEST, MARKER
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import read_rank
 from grpo_tui.store.mailbox import Mailbox
+from grpo_tui.store.read_health import rank_seconds
 from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import read_spec
@@ -192,6 +193,8 @@ def test_two_ranks_equal_plain_trl_and_every_completion_of_both_is_stored(run: P
     groups = [group for group in reader.iter_groups() if group.mode == "train"]
     assert {(g.rank, g.step) for g in groups} == {(rank, step) for rank in (0, 1) for step in (1, 2, 3, 4)}
     assert reader.completion_count() == 4 * 16 + 3 * 5 * 2
+    alone = rank_seconds(reader, 1, 1)
+    assert [(step, rank) for step, rank, _ in alone] == [(step, rank) for step in range(4) for rank in (0, 1)]
     assert sorted({g.index for g in groups if g.step == 1}) == [0, 1, 2, 3], (
         "groups are numbered over all ranks"
     )
