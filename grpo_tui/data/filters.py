@@ -20,6 +20,7 @@ from grpo_tui.config.section import AnswerSpec, Filters
 from grpo_tui.core.answers import extract
 from grpo_tui.core.prompt_memory import prompt_hash
 from grpo_tui.data.sources import DataError
+from grpo_tui.data.transformers_import import import_transformers
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -261,6 +262,7 @@ def load_tokenizer(config: RunConfig, *, fetch: bool = True) -> Any:
     Raises:
         NoTokenizerError: it is not available.
     """
+    import_transformers()
     from transformers import AutoProcessor
 
     try:

@@ -20,6 +20,7 @@ import psutil
 from grpo_tui.children.serving import Send, serve_alone
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.text import one_line
+from grpo_tui.data.transformers_import import import_transformers
 from grpo_tui.preflight.child.model import on_meta
 from grpo_tui.rewards.lab_child.loaded import init_arguments
 from grpo_tui.ship.merging import DTYPES, DifferentError, MergeError, refuse_no_room
@@ -224,6 +225,7 @@ def _refuse_base(base: str, dtype: str, arguments: Mapping[str, Any], folder: Pa
 
 
 def _model_config(model: str, arguments: Mapping[str, Any]) -> Any:
+    import_transformers()
     from transformers import AutoConfig
 
     names = ("revision", "trust_remote_code")

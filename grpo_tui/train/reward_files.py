@@ -293,7 +293,8 @@ class RewardFiles:
         names: Sequence[str],
         wanted: Mapping[str, str] | None = None,
     ) -> Loaded:
-        files = {str(Path(file).resolve()) for file in self._user.files()}
+        modules = self._user.modules()
+        files = {str(Path(str(module.__file__)).resolve()) for module in modules.values()}
         hashes = {file: file_hash(file) for file in sorted(files)} | dict(wanted or {})
         own = {str(Path(r.origin_file).resolve()) for r in rewards if r.origin_file} & files
         first = hashes if self._first is None else self._first
@@ -304,7 +305,7 @@ class RewardFiles:
             label = f"{', '.join(_spelled(*one) for one in named)} ({label})"
             if label in self._known and not same_list(config, self._known[label].config):
                 label += f" #{len(self._known)}"  # other parameters
-        return Loaded(label, config, tuple(names), tuple(rewards), self._user.modules(), hashes)
+        return Loaded(label, config, tuple(names), tuple(rewards), modules, hashes)
 
 
 def _refuse_edited(wanted: Mapping[str, str]) -> None:

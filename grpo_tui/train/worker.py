@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpo_tui.config.section import OnRule
 from grpo_tui.core.stages import DONE, END
+from grpo_tui.data.transformers_import import import_transformers
 from grpo_tui.present.formatting import plural
 from grpo_tui.store.checkpoints import reference_of
 from grpo_tui.store.connection import RunDatabaseError
@@ -163,6 +164,7 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder, early: list[int])
         print(f"grpo-tui: {finding.severity}: {finding.message}", flush=True)
 
     with _no_collector():
+        import_transformers()
         importlib.import_module("trl.trainer.grpo_trainer")
         from grpo_tui.train.build import build_trainer, reward_sources
         from grpo_tui.train.devices import FACT, PeakMemory

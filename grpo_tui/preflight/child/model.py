@@ -16,6 +16,7 @@ from typing import Any
 
 from grpo_tui.config.plan.model import Linear, ModelShape, shape_of
 from grpo_tui.config.run_config import RunConfig
+from grpo_tui.data.transformers_import import import_transformers
 from grpo_tui.preflight.child.hub import Hub
 from grpo_tui.preflight.facts import LinearKind, LoraMatch, ModelFacts, Whereabouts
 from grpo_tui.rewards.lab_child.loaded import init_arguments
@@ -67,6 +68,7 @@ def _adapter_base(where: Whereabouts) -> str | None:
 
 
 def _described(config: RunConfig, facts: ModelFacts, arguments: Mapping[str, Any]) -> ModelFacts:
+    import_transformers()
     from transformers import AutoConfig
 
     source = facts.where.path or facts.where.name

@@ -17,6 +17,7 @@ from typing import Any
 
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.text import one_line
+from grpo_tui.data.transformers_import import import_transformers
 from grpo_tui.rewards.lab_child.loaded import init_arguments, mixed_of
 from grpo_tui.store.json_file import read_object
 
@@ -128,6 +129,8 @@ def at_once(config: RunConfig) -> int:
 
 def _model(config: RunConfig, on_gpu: bool) -> Any:
     import torch
+
+    import_transformers()
     import transformers
 
     arguments = init_arguments(config)

@@ -16,6 +16,7 @@ from grpo_tui.children.forker import fork_children
 from grpo_tui.children.serving import Send, message_of
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.user_code import forget_module
+from grpo_tui.data.transformers_import import import_transformers
 from grpo_tui.rewards.contract import RewardContractError, copied
 from grpo_tui.rewards.lab_child.advantages import DatasetRows, Tokens, aggregate, chat_maker, read_parquet
 from grpo_tui.rewards.lab_child.calls import (
@@ -187,6 +188,8 @@ def trainer_state(config: RunConfig, step: int) -> Any:
 
 def _imports() -> None:
     import torch  # noqa: F401
+
+    import_transformers()
     from transformers import TrainerState  # noqa: F401
 
 

@@ -12,6 +12,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -130,6 +131,20 @@ def score(
 _OURS = "grpo_tui"
 
 
+def _resolver() -> Callable[[str], str]:
+    """Return an `os.path.realpath` that looks at each folder once: TRL alone imports 3,000 modules."""
+
+    @cache
+    def resolved(path: str) -> str:
+        folder, base = os.path.split(path)
+        if folder in ("", path) or base in ("", ".", ".."):
+            return os.path.realpath(path)
+        whole = os.path.join(resolved(folder), base)
+        return os.path.realpath(whole) if os.path.islink(whole) else whole
+
+    return resolved
+
+
 class UserModules:
     """Modules that belong to the user, without those in `kept` that the child itself needs."""
 
@@ -147,10 +162,12 @@ class UserModules:
 
     def is_own(self, file: str) -> bool:
         """Return whether a source file is the user's."""
-        resolved = str(Path(file).resolve())
-        if any(within(resolved, folder) for folder in installed_folders()):
-            return False
-        return any(within(resolved, root) for root in self.roots)
+        return self._owns(os.path.realpath(file))
+
+    def _owns(self, resolved: str) -> bool:
+        return any(within(resolved, root) for root in self.roots) and not any(
+            within(resolved, folder) for folder in installed_folders()
+        )
 
     def forget(self) -> None:
         """Unload the user's modules."""
@@ -160,12 +177,13 @@ class UserModules:
 
     def _loaded(self) -> list[tuple[str, str]]:
         found = []
+        resolved = _resolver()
         for name, module in sys.modules.copy().items():  # an import may change it
             file = getattr(module, "__file__", None)
             if not isinstance(file, str) or not file.endswith(".py") or name in self._kept:
                 continue
             ours = name == _OURS or name.startswith(f"{_OURS}.")
-            own = not ours and name != "__main__" and self.is_own(file)
+            own = not ours and name != "__main__" and self._owns(resolved(file))
             if name.startswith(FILE_MODULES) or own:
                 found.append((name, file))
         return found

@@ -1,0 +1,52 @@
+"""Which loaded modules are the user's, however their files are reached."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from grpo_tui.rewards.lab_child.loaded import UserModules
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project" / "deep"
+    folder.mkdir(parents=True)
+    for name in ("mine", "theirs"):
+        (folder / f"{name}.py").write_text("")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "linked.py").symlink_to(folder / "mine.py")
+    (tmp_path / "folder").symlink_to(folder.parent)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("file", "own"),
+    [
+        ("project/deep/mine.py", True),
+        ("folder/deep/mine.py", True),
+        ("project/deep/../deep/mine.py", True),
+        ("elsewhere/linked.py", True),
+        ("elsewhere/other.py", False),
+        ("project/deep/mine.so", False),
+        ("projected/mine.py", False),
+    ],
+)
+@pytest.mark.parametrize("relative", [False, True])
+def test_a_file_is_the_users_where_it_really_lies(
+    project: Path, monkeypatch: pytest.MonkeyPatch, file: str, own: bool, relative: bool
+) -> None:
+    monkeypatch.chdir(project)
+    user = UserModules(kept=("kept_there",))
+    user.roots = {str((project / "project").resolve())}
+    for name in ("found_there", "kept_there"):
+        module = ModuleType(name)
+        module.__file__ = file if relative else f"{project}/{file}"
+        monkeypatch.setitem(sys.modules, name, module)
+    assert list(user.modules()) == ["found_there"] * own
+    assert user.files() == [sys.modules["found_there"].__file__] * own
+    if file.endswith(".py"):
+        assert user.is_own(str(sys.modules["found_there"].__file__)) is own
