@@ -21,10 +21,11 @@ from grpo_tui.store.status import Status, read_status
 from grpo_tui.supervisor import take_lock
 from tests import PATIENCE_S
 
-SMALL = ("per_device_train_batch_size=16", "num_generations=4", "save_steps=1000", "max_completion_length=20")
-"""Settings that make a step of the shipped demo take some 60 ms."""
+_BATCHES = ("per_device_train_batch_size=16", "num_generations=4", "save_steps=1000")
+SMALL = (*_BATCHES, "max_completion_length=20")
+"""Settings that make a step of the shipped demo take some 100 ms."""
 PACED = f"{Path(__file__).with_name('paced.py')}:correctness"
-LIVING = (*SMALL, "max_steps=4000", f"grpo_tui.rewards.0.source={PACED}")
+LIVING = (*_BATCHES, "max_completion_length=8", "max_steps=4000", f"grpo_tui.rewards.0.source={PACED}")
 """And those of a run that goes on until it is stopped, and leaves the machine to others between its steps."""
 STEERING = ("abort-reward", "checkpoint", "pause", "resume", "sample", "set", "stop", "tokens")
 

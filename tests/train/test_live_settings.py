@@ -19,7 +19,7 @@ from grpo_tui.store.reader import RunReader
 from grpo_tui.train.session import Session
 from grpo_tui.train.settable import SETTABLE
 from grpo_tui.train.settings import LiveSettings, Refused
-from tests.train.tiny import make_trainer, run_recorded
+from tests.train.tiny import FIRST_LAYER, make_trainer, run_recorded
 
 pytestmark = pytest.mark.slow
 
@@ -40,6 +40,7 @@ BASE: dict[str, Any] = {
     "max_completion_length": 8,
     "beta": 0.04,
     "learning_rate": 3e-3,
+    "model_init_kwargs": FIRST_LAYER,
     "max_steps": 8,
     "save_strategy": "steps",
     "save_steps": 2,

@@ -26,7 +26,7 @@ from grpo_tui.store.reader import RunReader
 from grpo_tui.store.search import Search
 from grpo_tui.store.spec import RunSpec, read_spec
 from grpo_tui.train.session import Session
-from tests.train.tiny import run_recorded
+from tests.train.tiny import FIRST_LAYER, run_recorded
 
 pytestmark = pytest.mark.slow
 
@@ -67,6 +67,7 @@ BASE: dict[str, Any] = {
     "num_iterations": 2,
     "max_completion_length": 8,
     "learning_rate": 3e-3,
+    "model_init_kwargs": FIRST_LAYER,
     "max_steps": 8,
     "save_strategy": "steps",
     "save_steps": 2,
