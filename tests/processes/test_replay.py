@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from grpo_tui.core.records import SettingChanged
 from grpo_tui.present.replay import start_replay
 from grpo_tui.present.run_state import DeltaReader, RunState
 from grpo_tui.present.train_view import TrainView
@@ -17,7 +18,7 @@ from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.replay import end
 from grpo_tui.store.status import Status, read_status
-from tests.processes.runs import at_step, command, left, start, state
+from tests.processes.runs import at_step, command, left, start, state, until
 
 pytestmark = pytest.mark.slow
 
@@ -34,12 +35,18 @@ def look(root: Path, held: Status | None = None) -> tuple[TrainView, Status]:
     return folded.view(status, 0.0), status
 
 
+def recorded_settings(root: Path) -> list[SettingChanged]:
+    with closing(RunReader(RunFolder(root).database)) as reader:
+        return list(reader.settings())
+
+
 def test_the_state_of_a_real_run_at_a_step_is_the_one_that_was_read_there(run: Path, tmp_path: Path) -> None:
     start(run, "save_steps=2")
     at_step(run, 3)
     command(run, "pause")
     step = state(run, "paused").step
     command(run, "set", "reward_weights=[3,1,1]")
+    until(lambda: recorded_settings(run), "the record of the setting")
     held = state(run, "paused")
     copy = tmp_path / "copy"
     copy.mkdir()
