@@ -151,7 +151,7 @@ def _until(config: RunConfig, verdict: Verdict, steps: int) -> int:
         return verdict.step + steps
     if total <= verdict.step:
         raise CommandError(
-            f"the run ends at step {total}, so no step is left to race. Name an earlier RUN@STEP"
+            f"the run ends at step {total}, so no step is left to race. Race from an earlier checkpoint"
         )
     return min(verdict.step + steps, total)
 

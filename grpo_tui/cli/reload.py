@@ -15,6 +15,7 @@ from grpo_tui.cli.steer import is_text, send
 from grpo_tui.config.resolve import inspect_config
 from grpo_tui.config.reward_list import listed_in, same_list, with_list
 from grpo_tui.config.run_config import RunConfig, describe
+from grpo_tui.config.stages import with_rewards
 from grpo_tui.core.findings import errors_of
 from grpo_tui.core.text import shell_word
 from grpo_tui.present.reload_lines import reload_lines
@@ -71,14 +72,18 @@ def _wanted(root: Path) -> tuple[RunConfig, RunConfig | None]:
         )
     if same_list(found.config, whole):
         return config, None
+    listed = listed_in(found.config)
     if spec.stage is not None:
         resume = f"grpo-tui train {shell_word(file)} --run-dir {shell_word(folder.root)} --resume"
-        raise CommandError(
-            f"{file.name} lists other rewards than this run, and a run with stages takes its list when it "
-            f"starts. Stop the run and resume it: `{resume}`",
-            REFUSED,
-        )
-    return config, with_list(config, listed_in(found.config))
+        try:
+            with_rewards(whole, spec.stage.place, listed)
+        except ValueError as error:
+            raise CommandError(
+                f"{file.name} lists other rewards than this run, but {error}. Stop the run and resume it: "
+                f"`{resume}`",
+                REFUSED,
+            ) from error
+    return config, with_list(config, listed)
 
 
 def _refused(reasons: Sequence[str], *, early: bool, can_be_forced: bool) -> str:

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from grpo_tui.config.resolve import inspect_stage, startable
+from grpo_tui.config.reward_list import about_rewards, with_list
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.trl_fields import load_fields
+from grpo_tui.core.findings import errors_of
 from grpo_tui.core.stages import StageNow
 
 
@@ -68,6 +70,26 @@ def next_stage(now: StageNow, step: int, because: str, *, size: int | None = 1) 
     """
     base = RunConfig.from_json(now.base)
     return _begun(base, (*now.starts, step), because, size=size, force=False)
+
+
+def with_rewards(base: RunConfig, place: int, listed: Mapping[str, Any]) -> RunConfig:
+    """Return a run's config with another list of rewards, while the stage at `place` trains.
+
+    Args:
+        listed: The list, as `reward_list.listed_in` gives it.
+
+    Raises:
+        ValueError: That stage has a list of its own, or a later stage cannot train with the new one.
+    """
+    stages = base.section.stages
+    own = about_rewards([f"{key}=" for key in stages[place].set])
+    if own:
+        raise ValueError(f"stage {stages[place].name} sets {own[0].rstrip('=')}")
+    new = with_list(base, listed)
+    for later in range(place, len(stages)):
+        if wrong := errors_of(inspect_stage(new, later, world_size=None).findings):
+            raise ValueError(f"stage {stages[later].name} cannot train with them: {wrong[0].message}")
+    return new
 
 
 def settings_changed(base: RunConfig, place: int) -> list[tuple[str, Any, Any]]:

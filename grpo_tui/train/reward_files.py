@@ -183,7 +183,7 @@ class RewardFiles:
         try:
             self._keep(config)
         except (OSError, ValueError) as error:
-            problem = f"run.json cannot be written: {error}"
+            problem = str(error) if isinstance(error, ValueError) else f"run.json cannot be written: {error}"
         if problem := "".join(self._ranks.of_each(problem)):
             raise Refused(problem)
 

@@ -202,9 +202,18 @@ class Session:
 
     def _keep_config(self, config: RunConfig) -> None:
         """Let a resume, and every reader, find the rewards that are about to score."""
-        if self.rank == 0:
-            replace(read_spec(self.folder.spec), config=config.to_json()).write(self.folder.spec)
-            self.fact("config", config.to_record())
+        if self.rank:
+            return
+        from grpo_tui.config.reward_list import listed_in
+        from grpo_tui.config.run_config import RunConfig
+        from grpo_tui.config.stages import with_rewards
+
+        spec = read_spec(self.folder.spec)
+        if (stage := spec.stage) is not None:
+            base = with_rewards(RunConfig.from_json(stage.base), stage.place, listed_in(config))
+            stage = replace(stage, base=base.to_json())
+        replace(spec, config=config.to_json(), stage=stage).write(self.folder.spec)
+        self.fact("config", config.to_record())
 
     def _guard_gradients(self, trainer: Any) -> None:
         from grpo_tui.train.gradient_guard import GradientGuard

@@ -106,8 +106,8 @@ def _follow_with_next(session: Session, spec: RunSpec) -> None:
     from grpo_tui.config.run_config import RunConfig
     from grpo_tui.config.stages import next_stage
 
-    now, step, early = spec.stage, session.step, session.controller.stage_ended
-    assert now is not None
+    now, step, early = read_spec(session.folder.spec).stage, session.step, session.controller.stage_ended
+    assert now is not None  # as read again: a reload may have changed the rewards of all stages
     why = early
     if why is None:
         until = RunConfig.from_json(now.base).section.stages[now.place].until

@@ -16,6 +16,7 @@ from grpo_tui.cli import main, reload, steer
 from grpo_tui.config.resolve import inspect_config, inspect_saved
 from grpo_tui.config.reward_list import about_rewards, same_list, with_list
 from grpo_tui.config.run_config import RunConfig
+from grpo_tui.config.section import Stage
 from grpo_tui.core import records as r
 from grpo_tui.core.commands import Command, Outcome
 from grpo_tui.core.stages import StageNow
@@ -268,12 +269,18 @@ def test_a_list_that_cannot_be_loaded_or_read_is_refused_in_words(
     Path("brief.py").write_text(ADDED)
     file.write_text(f"{text}    - {{name: short, source: 'brief.py:brief'}}\n")
     spec = read_spec(run / "run.json")
-    stage = StageNow(("one",), (0,), 5, 0, dict(spec.config))
-    replace(spec, stage=stage).write(run / "run.json")
-    assert main(["reload", str(run)]) == 3
-    said = capsys.readouterr().err
-    assert "a run with stages takes its list when it starts" in said
-    assert "my.yaml --run-dir" in said
+    config = RunConfig.from_json(spec.config)
+    for own, why in (
+        ({"grpo_tui.rewards.0.weight": 1}, "but stage one sets grpo_tui.rewards.0.weight. Stop the run"),
+        ({}, "but stage two cannot train with them: grpo_tui.rewards"),
+    ):
+        later = Stage("two", {"grpo_tui.rewards.2.weight": 1}, steps=5)
+        stages = (Stage("one", own, steps=5), later)
+        base = replace(config, section=replace(config.section, stages=stages)).to_json()
+        replace(spec, stage=StageNow(("one", "two"), (0,), 5, 5, base)).write(run / "run.json")
+        assert main(["reload", str(run)]) == 3
+        assert why in (said := capsys.readouterr().err)
+        assert "my.yaml --run-dir" in said
     assert sent == []
 
 

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from grpo_tui.core.stages import DONE, stage_from
-from grpo_tui.demo import DEMO_CONFIG
+from grpo_tui.demo import DEMO_CONFIG, DEMO_DIR, DEMO_MODEL
 from grpo_tui.health.reading import begin
 from grpo_tui.present.events import whole_history
 from grpo_tui.present.formatting import setting
@@ -262,3 +262,41 @@ def kill_all(run: Path) -> None:
         os.kill(pid, signal.SIGKILL)
     until(lambda: not read_status(run).live, "the end")
     left(run)
+
+
+def test_a_reward_that_is_added_in_a_stage_scores_in_the_next_one_too(run: Path, tmp_path: Path) -> None:
+    """Also after a resume within the stage."""
+    text = DEMO_CONFIG.read_text().replace("model_name_or_path: model", f"model_name_or_path: {DEMO_MODEL}")
+    for name in ("task.py", "rewards.py"):
+        text = text.replace(f" {name}:", f" {DEMO_DIR / name}:")
+    stages = [{"name": "one", "steps": 400}, {"name": "two", "steps": 3, "set": {"learning_rate": RATE}}]
+    lines = text.splitlines()
+    place = lines.index("grpo_tui:") + 1
+    config = tmp_path / "my.yaml"
+    config.write_text("\n".join([*lines[:place], f"  stages: {json.dumps(stages)}", *lines[place:]]) + "\n")
+    sets = [word for pair in (*SMALL, "save_steps=1") for word in ("--set", pair)]
+    grpo_tui("train", config, "--run-dir", run, "--detach", *sets)
+    at_step(run, 3)
+    (tmp_path / "brief.py").write_text(
+        "def brief(completions, **kwargs):\n    return [0.5 for one in completions]\n"
+    )
+    config.write_text(f"{config.read_text()}    - {{name: short, source: 'brief.py:brief'}}\n")
+    applied = grpo_tui("reload", run, "--force", "--json")
+    step = json.loads(applied.stdout)["step"]
+    first = read_status(run).step + 20
+    grpo_tui("set", run, f"max_steps={first}")
+    state(run, "finished")
+
+    def scores() -> dict[int, Any]:
+        with closing(RunReader(run / "run.db")) as reader:
+            rows = {at: values for _, at, values in metric_rows(reader) if "reward" in values}
+        return {at: values.get("rewards/short/mean") for at, values in rows.items()}
+
+    assert starts(run) == (0, first)
+    assert {at: score for at, score in scores().items() if score is not None} == dict.fromkeys(
+        range(step + 1, first + 4), 0.5
+    )
+    short = f"grpo_tui.stages.0.steps={step + 4}"
+    grpo_tui("train", run, "--resume", str(step + 2), "--headless", "--set", short)
+    assert starts(run) == (0, step + 4)
+    assert [scores()[at] for at in range(step + 1, step + 8)] == [0.5] * 7
