@@ -64,7 +64,7 @@ def make_trainer(
         "bf16": False,
         "gradient_checkpointing": False,
         "seed": 7,
-        "model_init_kwargs": {"dtype": "float32", "num_hidden_layers": 1},
+        "model_init_kwargs": {"dtype": "float32"},
     }
     values.update(arguments)
     dataset = train_rows()
