@@ -180,7 +180,6 @@ def _looked_at(connection: sqlite3.Connection) -> tuple[sqlite3.Connection, int]
     try:
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         connection.execute("PRAGMA trusted_schema=OFF")
-        connection.execute("SELECT name FROM sqlite_master LIMIT 1").fetchone()
         return connection, version
     except SQLITE_ERRORS:
         connection.close()
@@ -210,6 +209,7 @@ def _refuse_programs(path: Path, connection: sqlite3.Connection) -> None:
             "SELECT type, name FROM sqlite_master WHERE type IN ('view', 'trigger') LIMIT 1"
         ).fetchone()
     except SQLITE_ERRORS as error:
+        connection.close()
         raise DamagedError(f"{path}: {error}.") from error
     if found is not None:
         connection.close()

@@ -137,6 +137,25 @@ def test_a_resumed_run_is_shown_with_the_attempt_and_the_superseded_steps_of_the
     assert seen[10] == (2, 10, 13)
 
 
+def test_a_reader_that_stays_open_follows_the_replay_and_the_next_one(run: RecordedRun) -> None:
+    run.advance(9)
+    replayed = start_replay(run.folder.root)
+    with closing(RunReader(run.folder.database)) as reader:
+
+        def seen() -> int:
+            return reader.completion_count() // 32
+
+        for place in (0, 6, 2):
+            replayed.go(place)
+            assert seen() == place + 1
+        first = start_replay(run.folder.root, 8)
+        for _ in range(replayed.version):
+            first.version += 1  # as many moves as the earlier one
+        assert seen() == 8
+        end(run.folder.database)
+        assert seen() == 9
+
+
 @pytest.mark.parametrize(("step", "number"), [(1, 1), (4, 1), (6, 1), (7, 2), (9, 2), (10, 3)])
 def test_a_replayed_step_is_of_the_stage_that_trained_it(run: RecordedRun, step: int, number: int) -> None:
     run.advance(10)

@@ -43,6 +43,7 @@ def test_the_age_is_that_of_the_file(tmp_path: Path) -> None:
     found = read_hardware(path)
     assert found is not None
     assert found.age_s == pytest.approx(100, abs=5)
+    assert found == WHOLE, "a later look at the same sample shows nothing new"
 
 
 def test_keys_of_a_newer_version_are_passed_over(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 import time
 from contextlib import closing
 from pathlib import Path
@@ -12,13 +13,14 @@ from typing import Any
 
 import pytest
 
-from grpo_tui.store.importers import LogFolderError, find_sources, follow, open_copy, source_at
+from grpo_tui.store.importers import LogFolderError, copies, find_sources, follow, open_copy, source_at
 from grpo_tui.store.importers.copies import LogSource, copy_root
 from grpo_tui.store.importers.copy_child import update
 from grpo_tui.store.importers.formats import (
     advantages,
     consecutive,
     group_size,
+    reward_columns,
     runs_of_equal,
     weights_differ,
 )
@@ -365,6 +367,29 @@ def test_a_child_process_follows_a_folder(verl: Path) -> None:
         wait_for(search, 13)
         assert search.find('"l"').count == 1
         search.close()
+
+
+def test_the_child_process_imports_nothing_from_the_folder_it_was_started_in(
+    verl: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, str] = {}
+
+    def refuse(*_: Any, env: dict[str, str], **__: Any) -> None:
+        given.update(env)
+        raise OSError("no process")
+
+    monkeypatch.setattr(copies.subprocess, "Popen", refuse)
+    monkeypatch.setattr(sys, "path", ["", "/elsewhere"])
+    with pytest.raises(LogFolderError, match="rollouts: no process"), follow(the_source(verl)):
+        pass
+    assert given["PYTHONPATH"] == "/elsewhere"
+
+
+def test_only_columns_that_trl_logs_as_rewards_are_rewards() -> None:
+    rows = [{"prompt": "p", "completion": "c", "right": 1.0, "difficulty": 3.0, "short": 0.5, "note": "n"}]
+    assert reward_columns(rows, ["short", "right", "gone"]) == ("right", "short")
+    assert reward_columns(rows, ["gone"]) == ("right", "difficulty", "short")
+    assert reward_columns([], ["right"]) == ()
 
 
 def test_validation_is_evaluation(tmp_path: Path) -> None:

@@ -15,11 +15,13 @@ import pytest
 from grpo_tui.core import records as r
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.importers.formats import advantages
+from grpo_tui.store.read_health import prompt_ranges
 from grpo_tui.store.read_series import (
     TOKENS_PER_SECOND,
     SeriesBucket,
     last_metric_row_id,
     new_points,
+    rates,
     read_points,
     series_window,
     step_buckets,
@@ -172,15 +174,40 @@ def test_tokens_a_second_are_the_growth_over_the_step_time(tmp_path: Path) -> No
     writer.write(
         [r.MetricRow(1, 16, 0.0, {"num_tokens": 1800.0, "step_time": 2.0})]
     )  # logged every ten steps
+    later = {
+        17: 1800.0,
+        18: 1801.0,
+        19: 900.0,
+        20: 1000.0,
+    }  # a count that stands still, and one that begins anew
+    writer.write(
+        [r.MetricRow(1, step, 0.0, {"num_tokens": n, "step_time": 2.0}) for step, n in later.items()]
+    )
     reader = RunReader(tmp_path / "run.db")
-    points = read_points(reader, TOKENS_PER_SECOND)
-    assert [(p.step, p.value) for p in points] == [(2, 100.0), (4, 100.0), (5, None), (6, 25.0), (16, 50.0)]
+    points = [(p.step, p.value) for p in read_points(reader, TOKENS_PER_SECOND)]
+    assert points[:5] == [(2, 100.0), (4, 100.0), (5, None), (6, 25.0), (16, 50.0)]
+    assert points[5:] == [(17, 0.0), (18, 0.5), (19, None), (20, 50.0)]
 
 
 def test_tokens_a_second_of_a_long_window_agree_with_those_of_its_rows(reader: RunReader) -> None:
     for buckets in (2, 10, 700):
         window = series_window(reader, TOKENS_PER_SECOND, buckets=buckets)
         assert {round(b.mean or 0.0, 6) for b in window} == {200.0}
+
+
+def test_a_rate_is_zero_where_the_count_stands_still_and_unknown_where_it_falls() -> None:
+    def bucket(first: int, last: int, value: float | None) -> SeriesBucket:
+        return SeriesBucket(first, last, 0.0, 0.0, value, value, value, 10, 10)
+
+    counts = [
+        bucket(n, n + 9, high)
+        for n, high in zip(range(1, 81, 10), (5, 5, 6, 2, 2.5, None, 3, 4), strict=True)
+    ]
+    times = [bucket(n, n + 9, 0.0 if n == 71 else 2.0) for n in range(11, 81, 10)]
+    found = rates(counts, times)
+    assert [b.mean for b in found] == [0.0, 1 / 20, None, 0.5 / 20, None, None, None]
+    assert [(b.first, b.known) for b in found][:3] == [(11, 10), (21, 10), (31, 0)]
+    assert [b.mean for b in rates(counts[:3], times[1:])] == [None, 1 / 20]
 
 
 def group(step: int, *totals: float | None) -> r.GenerationBatch:
@@ -219,6 +246,15 @@ def test_flat_groups_are_told_apart_by_the_totals_of_the_run(tmp_path: Path) -> 
     assert series_window(reader, "grpo_tui/spread", 5, 2) == []
     (stretch,) = step_buckets(reader, 100)["grpo_tui/flat_top"]
     assert (stretch.mean, stretch.count) == (pytest.approx(2 / 6), 6)
+
+
+def test_the_range_of_totals_reaches_to_the_ends_of_mixed_groups(tmp_path: Path) -> None:
+    writer = Writer(open_writer(tmp_path / "run.db"))
+    writer.write([group(1, 1.0, 1.0), group(2, 3.0, 0.0, None, 2.0)])
+    reader = RunReader(tmp_path / "run.db")
+    assert total_range(reader) == (0.0, 3.0)
+    ((_, count, low, high, _),) = prompt_ranges(reader)
+    assert (count, low, high) == (2, 0.0, 3.0)
 
 
 def test_while_all_totals_are_one_no_end_is_claimed(tmp_path: Path) -> None:

@@ -45,6 +45,17 @@ def test_every_kind_of_record_reads_back_as_it_was(tmp_path: Path) -> None:
     assert repr(found) == repr(list(given)), "NaN is not equal to itself"
 
 
+def test_more_records_than_one_file_takes_are_handed_over_in_their_order(tmp_path: Path) -> None:
+    spool, folder = SpoolRecorder(RunFolder(tmp_path), 1), RunFolder(tmp_path)
+    given = [r.PhaseSpan(3, 1, "update", step, 1.0, 2.0) for step in range(600)]
+    for record in given:
+        spool.put(record)
+    spool.start()
+    spool.close()
+    found, files = take_spooled(folder, 3)
+    assert (found, len(files)) == (given, 2)
+
+
 def test_columns_of_any_type_reach_the_database_as_they_do_from_the_first_rank(tmp_path: Path) -> None:
     group = _batch().groups[0]
     columns = {

@@ -6,13 +6,15 @@ import math
 import shutil
 import sqlite3
 import time
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from grpo_tui.core import records as r
-from grpo_tui.store.connection import RunDatabaseError, open_reader, open_writer
+from grpo_tui.store.connection import BUSY_TIMEOUT_MS, RunDatabaseError, open_reader, open_writer
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.read_series import metric_keys, metric_row, metric_rows, read_points
@@ -169,6 +171,29 @@ def test_a_newer_schema_is_refused_with_the_way_on(tmp_path: Path) -> None:
     for opening in (open_reader, open_writer):
         with pytest.raises(RunDatabaseError, match=r"newer grpo-tui \(schema 99"):
             opening(tmp_path / "run.db")
+
+
+def test_a_new_record_can_be_read_by_every_version_there_was(tmp_path: Path) -> None:
+    with closing(open_writer(tmp_path / "run.db")) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone()[0] == 1
+
+
+@pytest.mark.parametrize("opening", [open_writer, open_reader])
+def test_a_file_that_another_program_locks_is_waited_for_a_few_seconds(
+    opening: Callable[[Path], sqlite3.Connection], tmp_path: Path
+) -> None:
+    open_writer(tmp_path / "run.db").close()
+    with closing(opening(tmp_path / "run.db")) as connection:
+        assert connection.execute("PRAGMA busy_timeout").fetchone()[0] == BUSY_TIMEOUT_MS == 5_000
+
+
+def test_phases_that_took_no_time_have_no_shares(tmp_path: Path) -> None:
+    writer = _writer(tmp_path)
+    writer.write([r.PhaseSpan(1, 0, phase, 1, 1.0, 0.0) for phase in ("generate", "update")])
+    reader = RunReader(tmp_path / "run.db")
+    assert reader.phase_shares() == {}
+    writer.write([r.PhaseSpan(1, 0, "load", 1, 1.0, 9.0), r.PhaseSpan(1, 0, "update", 1, 1.0, 0.5)])
+    assert reader.phase_shares() == {"generate": 0.0, "update": 1.0}
 
 
 def test_a_reader_never_creates_a_file(tmp_path: Path) -> None:
