@@ -260,6 +260,18 @@ async def test_text_that_is_no_yaml_stays_editable_and_says_where() -> None:
         assert screen.draft.problem is None
 
 
+async def test_a_line_of_the_text_gets_the_focus_at_once_so_that_a_narrow_screen_shows_it() -> None:
+    app = app_with(config_file(CONFIG.replace("max_steps: 20", "max_steps: [20")))
+    async with app.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: "cannot be read" in shown(app))
+        screen = pane(app)
+        area = screen.query_one(YamlArea)
+        await until(pilot, lambda: area.has_focus)
+        screen.set_focus(screen.query_one(ConfigForm))
+        screen.to_line(2)
+        assert screen.focused is area, "`show` hides the side without the focus"
+
+
 async def test_a_search_goes_to_the_best_field_by_name_or_help() -> None:
     app = app_with(config_file())
     async with app.run_test(size=SIZE) as pilot:

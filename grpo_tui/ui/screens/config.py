@@ -415,7 +415,8 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         area = self.query_one(YamlArea)
         area.display = True
         area.go_to(line)
-        area.focus()
+        self.set_focus(area)  # at once: `show` hides a side without the focus on a narrow screen
+        area.focus()  # and after a request for the form that still waits
         self.call_after_refresh(self.show)
 
     def action_step_finding(self, by: int) -> None:
@@ -469,7 +470,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
     def action_config_fix_all(self) -> None:
         found = self._mendable()
         if not found:
-            self.app.notify("Nothing to fix.")
+            self.app.notify("No error has a fix that can be applied without asking.")
         elif self.readable():
             self.do(lambda draft: draft.apply_all(found))
 
