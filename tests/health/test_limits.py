@@ -547,6 +547,13 @@ def test_extreme_kl_is_reported_also_while_the_reward_rises() -> None:
     )
 
 
+@pytest.mark.parametrize(("visits", "visited_so_often"), [(4, 4), (5, 4), (1, 5)])
+def test_prompts_visited_exactly_as_often_as_asked_count(visits: int, visited_so_often: int) -> None:
+    found = SCENES["signal.prompts-unsolved"].told("signal.prompts-unsolved", visits=visits, prompts=1)
+    assert found is not None
+    assert (found.evidence["visited"], found.evidence["prompts"]) == (visited_so_often, visited_so_often - 1)
+
+
 def test_without_groups_the_logged_share_of_equal_groups_is_judged() -> None:
     def silent(share: float) -> Scene:
         return Scene(20, lambda *_: {"frac_reward_zero_std": share}, groups=lambda _: [])

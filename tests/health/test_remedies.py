@@ -103,6 +103,17 @@ def test_the_weights_in_force_at_the_end_are_those_that_are_changed(made: Callab
     assert run.tried("signal.cancels", (1, 8)).remedies == (Remedy("in words"),), "nothing cancels any more"
 
 
+@pytest.mark.parametrize("names", [("one", "one"), ("one", "two")])
+def test_no_weight_is_offered_where_two_functions_share_the_name_to_set_it_by(
+    made: Callable[..., Run], names: tuple[str, str]
+) -> None:
+    run = made(names, (1.0, 1.0))
+    for step in range(1, 9):
+        run.step(step, [(f"{n}", CANCEL) for n in range(4)])
+    offered = run.tried("signal.cancels", (1, 8)).remedies
+    assert (offered == (Remedy("in words"),)) is (names[0] == names[1])
+
+
 def test_a_penalty_is_lowered_and_not_the_reward_that_it_takes_back(made: Callable[..., Run]) -> None:
     run = made(("first", "second"), (1.0, -1.0))
     for step in range(1, 9):

@@ -12,6 +12,7 @@ import pytest
 
 from grpo_tui.core.findings import RULES, Finding
 from grpo_tui.core.records import Completion
+from grpo_tui.health.course import Course
 from grpo_tui.health.doctor import CHECKS, IMPLIED, Doctor
 from grpo_tui.health.facts import GroupFacts, Observation, Settings, facts_of
 from grpo_tui.health.machine_rules import GPU_MEMORY, GPU_RETRIES
@@ -172,6 +173,20 @@ def test_a_function_that_never_moves_is_named_with_its_value() -> None:
         "correct",
         0.0,
     )
+
+
+def test_a_function_without_a_weight_is_not_judged() -> None:
+    loud = group([(0.0, 1.0), (40.0, 0.0), (13.0, 0.0), (27.0, 1.0)], TWO)
+    stuck = group([(0.0, 1.0), (1.0, 1.0)] * 2, TWO)
+    forms = [learns_form(step, answers=False) for step in range(151)]
+    for weights in ((1.0, 0.0), (0.0, 1.0)):
+        settings = Settings(weights=weights, names=TWO.names)
+        for facts in ([loud] * 151, [stuck] * 151, forms):
+            found = course(
+                lambda *_: {"reward": 0.5}, 150, settings, lambda step, facts=facts: (facts[step],) * 4
+            )
+            unused = settings.names[weights.index(0.0)]
+            assert unused not in {finding.evidence.get("function") for finding in found}
 
 
 def test_a_loud_function_drowns_a_quiet_one_unless_both_are_normalized() -> None:
@@ -409,6 +424,17 @@ def test_slow_steps_name_the_phase_that_grew_unless_completions_grew() -> None:
     assert run(lambda step: 100 if step < 60 else 250) == []
 
 
+def test_slow_steps_name_the_phase_that_grew_and_not_the_longest() -> None:
+    doctor = Doctor(ONE)
+    for step in range(1, 121):
+        slow = 0.1 if step < 60 else 6.5
+        seconds = {"generate": 6.0, "reward": slow, "update": 0.1}
+        values = {"step_time": sum(seconds.values()), "completions/mean_length": 100.0, "reward": 1.0}
+        doctor.see(Observation(step, step, values, seconds=seconds))
+    (finding,) = [f for f in doctor.findings() if f.id == "machine.slow-step"]
+    assert "Most of it is reward: 0.1 to 6.5 s." in finding.message
+
+
 @pytest.mark.parametrize(("update", "severity"), [(2.0, "info"), (1.0, "warning")])
 def test_slow_steps_are_no_warning_when_every_phase_is_slower_as_next_to_other_programs(
     update: float, severity: str
@@ -448,3 +474,14 @@ def test_what_is_known_of_the_newest_groups_is_that_of_the_last_steps_alone() ->
     assert state.causes(50).total() == 100
     assert state.texts(10) == (20, 0, 40, 0, 0)
     assert state.contributions(3)[1] == pytest.approx(0.0)
+
+
+def test_a_course_knows_its_extremes_and_leaves_out_what_is_no_number() -> None:
+    course = Course()
+    assert (course.span, course.count) == (0.0, 0)
+    assert math.isnan(course.first)
+    for step, value in enumerate([2.0, math.nan, 1.0, math.inf, 3.0, 1.5], 1):
+        course.add(step, value)
+    assert (course.low, course.high, course.span, course.count) == (1.0, 3.0, 2.0, 4)
+    assert (course.opening, course.first, course.start) == (2.0, 2.0, 1.75)
+    assert (course.missing(6), course.missing(3), course.missing(2)) == (2, 1, 0)
