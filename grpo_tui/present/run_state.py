@@ -238,7 +238,7 @@ class DeltaReader:
             if key in self._covered
         }
         whole = not found or self._row == last_metric_row_id(self._reader)
-        return {key: values for key, values in points.items() if values}, whole
+        return points, whole
 
     def _starts(self, fresh: bool) -> dict[str, SeriesStart]:
         page = sum(map(_comes_first, self._waiting)) if fresh else KEYS_PAGE

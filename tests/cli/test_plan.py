@@ -129,6 +129,9 @@ def test_a_trial_corrects_the_next_plan(cache: Path, capsys: pytest.CaptureFixtu
     assert len(read_trials()) == 2  # the newer one of a kind replaces the older
     assert measured(model, Device("CPU", 1, "cpu"), lora=False).correction == 2.0
     assert measured(model, Device("another", 1), lora=False).correction == 1.0
+    keep_trial(TrialFigures("another model", "full", here, 1000, 7000, 7.0, 64, 40, device="cpu", at=4.0))
+    assert {rate.model for rate in measured(model, Device("CPU", 1, "cpu"), lora=False).rates} == {model}
+    assert measured(model, Device("CPU", 1, "cpu"), lora=False).correction == 2.0
     assert main(["plan", str(DEMO_CONFIG), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["memory"]["correction"] == 2.0

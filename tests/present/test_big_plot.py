@@ -18,6 +18,7 @@ from grpo_tui.present.big_chart import (
     converted,
     moving_average,
     nearest,
+    number,
 )
 from grpo_tui.present.formatting import time_label
 from grpo_tui.present.glyphs import to_ascii
@@ -93,6 +94,32 @@ def test_a_logarithmic_axis_has_powers_and_puts_equal_factors_at_equal_distances
     linear = draw(view_of(line_of(-1.0, 1e-3, 0.1)), 60, 16, logarithmic=True)
     assert linear is not None
     assert not linear.axis.logarithmic
+
+
+def test_a_band_that_reaches_zero_does_not_stretch_a_logarithmic_axis() -> None:
+    buckets = tuple(replace(one, spread=5.0) for one in line_of(1.0, 2.0, 4.0).buckets)
+    view = view_of(replace(line_of(1.0, 2.0, 4.0), buckets=buckets))
+    logarithmic, linear = draw(view, 60, 16, logarithmic=True), draw(view, 60, 16)
+    assert logarithmic is not None
+    assert linear is not None
+    assert (logarithmic.axis.logarithmic, linear.axis.logarithmic) == (True, False)
+    assert 0 < logarithmic.axis.low <= 1.0
+    assert logarithmic.axis.high >= 9.0
+    assert (linear.axis.low, linear.axis.high >= 9.0) == (0.0, True)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (None, "–"), (0.0, "0.000"), (0.001, "0.00100"), (0.0005, "5.0e-4"), (-0.0005, "-5.0e-4"),
+        (1.25, "1.250"),
+        (9_999_999.0, "9,999,999.0"), (1e7, "1.0e7"), (-2e7, "-2.0e7"),
+    ],
+)  # fmt: skip
+def test_a_value_at_the_cursor_keeps_its_digits_however_small_or_large(
+    value: float | None, said: str
+) -> None:
+    assert number(value) == said
 
 
 def test_values_as_large_as_numbers_get_are_drawn() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from grpo_tui.core.findings import Finding, Fix
-from grpo_tui.preflight.facts import ColumnFacts, DataFacts, KindCount, Lengths
-from grpo_tui.present.data_view import BAR, DataBlock, statistics_blocks, summary
+from grpo_tui.preflight.facts import ColumnFacts, DataFacts, KindCount, Lengths, RowView
+from grpo_tui.present.data_view import BAR, DataBlock, row_blocks, statistics_blocks, summary
 
 FACTS = DataFacts(
     "rows.jsonl",
@@ -49,6 +51,29 @@ def test_columns_lengths_and_answers_in_figures() -> None:
     ]
 
 
+@pytest.mark.parametrize(("counts", "bars"), [((1, 0), (BAR, 0)), ((1, 1), (BAR, BAR)), ((1, 900), (1, BAR))])
+def test_the_longest_bar_is_whole_and_whatever_there_is_has_one(
+    counts: tuple[int, int], bars: tuple[int, int]
+) -> None:
+    assert FACTS.prompt_tokens is not None
+    bins = tuple((number, number, count) for number, count in enumerate(counts))
+    few = replace(FACTS, prompt_tokens=replace(FACTS.prompt_tokens, bins=bins))
+    rows = block(statistics_blocks(few, []), "prompt, in tokens").rows
+    assert tuple(row.text.count("▇") for row in rows[:2]) == bars
+
+
+def test_of_what_the_rewards_receive_the_right_answer_stands_out() -> None:
+    view = RowView(1, 4, {"question": "2 + 2?", "level": None}, "2 + 2?", {"answer": "4", "level": None})
+    for answer, roles in (("answer", ["strong", "text"]), ("", ["text", "text"])):
+        blocks = row_blocks(replace(view, answer_column=answer), None)
+        shown = block(blocks, "what the rewards receive")
+        assert [(row.label, row.text, row.role) for row in shown.rows] == [
+            ("answer", "4", roles[0]), ("level", "null", roles[1])
+        ]  # fmt: skip
+        assert shown.notes == ("right answer: answer" if answer else "no column with a right answer",)
+        assert [row.role for row in block(blocks, "in the source").rows] == ["text", "dim"]
+
+
 def test_answers_that_come_once_each_are_not_drawn_as_bars() -> None:
     answer = replace(FACTS.columns[1], top=(("7", 1), ("8", 1)))
     once = statistics_blocks(replace(FACTS, columns=(answer,)), [])
@@ -66,5 +91,9 @@ def test_one_line_says_what_is_trained_on_and_what_is_wrong() -> None:
     sampled = [text for _, text, _ in summary(replace(FACTS, sampled="the first 30"), [])]
     assert "the first 30" in sampled
     assert "2 held out" not in sampled
+    stream = summary(replace(FACTS, total=None, train_rows=None, held=0), [])
+    assert [text for _, text, _ in stream] == ["rows.jsonl", "prompts of 5 to 1,200 tokens", "✓ sound"]
+    for rows in (40, None):
+        assert "trained on" not in str(summary(replace(FACTS, train_rows=rows), []))
     told_first = statistics_blocks(FACTS, [found])[0].rows[0].text
     assert told_first == "a null\nfix: grpo_tui.filters.drop_null: true"

@@ -152,6 +152,23 @@ def test_groups_of_a_late_rank_are_counted_into_their_step(tmp_path: Path) -> No
     assert max(b.last for b in fold._settled[FLAT].buckets) == settled
 
 
+@pytest.mark.parametrize("last", [101, 120, 147, 148, 160])
+def test_the_past_of_a_long_run_is_read_in_few_stretches_and_whole(
+    last: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("grpo_tui.present.run_state.LONG", 100)
+    monkeypatch.setattr("grpo_tui.present.run_state.STRETCHES", 20)
+    writer = Writer(open_writer(tmp_path / "run.db"))
+    writer.write([groups(step, (0.0, 2.0)) for step in range(1, last + 1)])
+    reader = RunReader(tmp_path / "run.db")
+    found = StepLooks(reader).look(reader.groups(limit=1000), fresh=True)
+    assert found is not None
+    stretches = found.past[SPREAD]
+    assert 10 < len(stretches) <= 21
+    assert (stretches[0].first, stretches[-1].last) == (1, last - ASKED_AGAIN)
+    assert [stat.step for stat in found.stats] == list(range(last - ASKED_AGAIN + 1, last + 1))
+
+
 def test_a_total_never_seen_before_moves_the_ends_for_all_steps(tmp_path: Path) -> None:
     writer = Writer(open_writer(tmp_path / "run.db"))
     writer.write([groups(1, (0.0, 0.0)), groups(2, (1.0, 1.0))])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from dataclasses import replace
@@ -69,6 +70,13 @@ def test_what_is_known_is_said_with_its_source() -> None:
     assert "\x1b" not in said
     assert "10 checkpoints × 9.6 MB of 1.0 MB free: too much" in said
     assert "of 8.0 GB (a card); fits up to num_generations" in said
+    made = plan(settings(save_steps=10), around)
+    assert made.memory is not None
+    pane = [text for line in plan_lines(made) for _, texts in line for text, _ in texts]
+    most, length = made.memory.most_generations, made.memory.most_length
+    assert f"fits up to {most:,} generations or {length:,} tokens" in pane
+    unknown = replace(made, memory=replace(made.memory, most_length=None))
+    assert "fits up to" not in str(plan_lines(unknown))
 
 
 @pytest.mark.parametrize(
@@ -156,6 +164,17 @@ def test_rates_come_from_runs_of_the_model_on_this_machine(tmp_path: Path) -> No
     assert (found["a"].step_s, found["a"].completions, found["a"].device) == (2.5, 64, "cpu")
     assert (found["b"].completions, found["b"].world_size, found["b"].device) == (128, 2, "cuda")
     assert rates.known_rates([tmp_path / "none"], "another model") == ()
+
+
+def test_of_many_runs_in_a_folder_the_newest_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rates, "MOST_RUNS", 2)
+    for number, name in enumerate(("newer", "oldest", "newest")):
+        make_run(tmp_path / "all" / name, [1.0])
+        at = (2_000, 1_000, 3_000)[number]
+        os.utime(tmp_path / "all" / name / "run.json", (at, at))
+    assert [rate.run for rate in rates.known_rates([tmp_path / "all"], MODEL)] == ["newest", "newer"]
 
 
 @pytest.mark.parametrize(("held_by", "said"), [("", False), ("ana's python", True)])

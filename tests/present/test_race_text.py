@@ -39,6 +39,15 @@ def test_the_command_continues_the_best_branch_or_else_the_control(
     assert last == f"  {command}" if command else last.startswith("No branch is shown to be better than the")
 
 
+@pytest.mark.parametrize("server", [False, True])
+def test_a_race_with_a_server_is_not_said_to_end_the_same_again(server: bool) -> None:
+    branches = tuple(Branch(name, (), RUNS / name, "complete") for name in (CONTROL, "first"))
+    body = _body(replace(_asked(SAME, SAME), names=[CONTROL, "first"]))
+    race = Race(RUNS / "a", 2, 4, branches, body, server=server)
+    assert race.to_json()["reproducible"] is not server
+    assert any("another race can end differently" in line for line in report(race, 400)) is server
+
+
 def test_a_race_whose_control_failed_or_that_compared_nothing_names_no_command() -> None:
     failed = Branch(CONTROL, (), RUNS / CONTROL, "failed", "no memory")
     whole = Branch("first", (), RUNS / "first", "complete")

@@ -28,6 +28,10 @@ def test_a_folded_block_says_how_much_it_hides() -> None:
     assert foldable(GOOD) == ["think", "answer"]
     shown = _text(structured(GOOD, folded={"think"}))
     assert shown == "▸ <think> 12 characters, 2 lines   7+15 is 22\n<answer>22</answer>"
+    (name, *_), shown = foldable("```\n1 + 1\n```"), "```\n1 + 1\n```"
+    assert _text(structured(shown, folded={name})) == "▸ code 7 characters   1 + 1"
+    (name, *_), shown = foldable("```python \n1\n2\n```"), "```python \n1\n2\n```"
+    assert _text(structured(shown, folded={name})) == "▸ code python 5 characters, 2 lines   1 2"
     assert "not closed" in _text(structured("<think>on and on", folded={"think"}))
 
 

@@ -104,6 +104,18 @@ def test_a_baseline_says_what_was_asked_and_every_figure() -> None:
     assert "  ✓ no problems found" in whole(replace(BASELINE, findings=()), GENERATED, 120).splitlines()
 
 
+def test_what_a_figure_of_a_baseline_means_goes_on_below_itself_where_it_does_not_fit() -> None:
+    printed = list(lines(BASELINE, GENERATED, 50))
+    at = next(place for place, line in enumerate(printed) if line.startswith("  mixed"))
+    assert printed[at : at + 3] == [
+        "  mixed         33 %   of the groups, 11 % all right,",
+        "                       56 % all wrong",
+        "  zero std      67 %   of the groups: all totals",
+    ]
+    told = " ".join(" ".join(printed).split())
+    assert all(" ".join(line.split()) in told for line in FIGURES[:8])
+
+
 def test_how_far_a_baseline_is_is_one_line() -> None:
     told = (
         Progress("loading org/model"),
@@ -278,6 +290,12 @@ def test_tokens_have_a_head_their_surprise_and_the_most_surprising_ones() -> Non
     ))  # fmt: skip
     assert said(head_lines(alone, 100)) == [" the policy at step 57", *ALONE]
     assert "KL" not in said(surprising_lines(alone, 100))[0]
+    # Where there is no base, its column leaves its room to the tokens.
+    long = replace(
+        alone, tokens=tuple(replace(token, text="abcdefghijklmnopqrstuvw") for token in alone.tokens)
+    )
+    for scores, shown in ((replace(long, base="x"), "abcdef…"), (long, "abcdefghijklmn…")):
+        assert f"  {shown} " in said(surprising_lines(scores, 74))[1]
     assert math.isnan(replace(TOKENS, tokens=()).mean_logprob)
 
 

@@ -143,6 +143,18 @@ def test_two_sets_are_compared_in_a_sentence(
     assert sentences(two(tmp_path, base, other)) == [" ".join(said)]
 
 
+def test_every_other_set_is_compared_with_the_first(tmp_path: Path) -> None:
+    rewards = {"a": 0.5, "b": 0.7, "c": 0.6}
+    roots = [
+        made(tmp_path / f"{name}-seed-{seed}", seed, reward + seed / 100, learning_rate=reward)
+        for name, reward in rewards.items()
+        for seed in (1, 2)
+    ]
+    found = [one for one in compared(sets(*roots)) if one.measure == measures_of(sets(*roots))[0]]
+    assert [(one.base.name, one.other.name) for one in found] == [("a", "b"), ("a", "c")]
+    assert [one.difference.mean for one in found if one.difference] == pytest.approx([0.2, 0.1])
+
+
 def test_runs_without_a_set_are_not_judged(tmp_path: Path) -> None:
     assert sentences(two(tmp_path, {1: 0.5}, {1: 0.9})) == []
 

@@ -10,7 +10,7 @@ import pytest
 from grpo_tui.present.charts import axis_end, chart_keys, chart_view
 from grpo_tui.present.glyphs import ascii_locale, spark, to_ascii
 from grpo_tui.present.plot import Sketch, log_scale_of, plot, scale_of
-from grpo_tui.present.series import KEPT_OPENING, MOST_BUCKETS, SPREAD, Series
+from grpo_tui.present.series import KEPT_OPENING, MOST_BUCKETS, SPREAD, Series, aligned
 from grpo_tui.present.train_view import ChartView
 from grpo_tui.store.read_series import SeriesBucket
 
@@ -260,3 +260,14 @@ def test_a_chart_drawn_on_step_by_step_is_the_one_drawn_at_once(braille: bool) -
         chart = chart_view(key, {key: series, SPREAD: spread}, (), end)
         stepwise = plot(chart, 60, 10, braille=braille, sketch=sketch)
         assert stepwise == plot(chart, 60, 10, braille=braille), step
+
+
+def test_a_metric_is_laid_along_the_stretches_of_another_or_along_its_own() -> None:
+    def stretch(first: int, last: int, mean: float | None) -> SeriesBucket:
+        return SeriesBucket(first, last, 0.0, 0.0, mean, mean, mean, last - first + 1, int(mean is not None))
+
+    own = [stretch(1, 2, 1.0), stretch(3, 4, 3.0), stretch(7, 8, None), stretch(9, 10, 5.0)]
+    assert aligned(own, ()) == (1.0, 3.0, None, 5.0)
+    axis = [stretch(1, 4, 0.0), stretch(5, 6, 0.0), stretch(7, 10, 0.0), stretch(11, 12, 0.0)]
+    assert aligned(own, axis) == (2.0, None, 5.0, None)
+    assert aligned((), axis) == (None,) * 4

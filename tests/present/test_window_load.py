@@ -104,6 +104,18 @@ def test_time_runs_from_the_start_and_a_stretch_of_it_can_be_read(run: RecordedR
     assert len(steps) < 30
 
 
+@pytest.mark.parametrize(("most", "is_long"), [(55, True), (56, False), (57, False)])
+def test_a_run_is_long_from_many_steps_on(
+    most: int, is_long: bool, run: RecordedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("grpo_tui.present.window_load.MANY_STEPS", most)
+    source = RunSource(run.folder.root)
+    assert not source.long, "nothing is known of it yet"
+    source.look()
+    assert source.long is is_long
+    source.close()
+
+
 def test_what_is_computed_here_is_read_like_what_was_logged(run: RecordedRun) -> None:
     (line,) = load(run, "grpo_tui/spread").lines
     assert line.newest is not None

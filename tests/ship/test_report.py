@@ -11,6 +11,7 @@ import pytest
 
 from grpo_tui.cli import main
 from grpo_tui.core import records as r
+from grpo_tui.present.document import Chart, markdown
 from grpo_tui.present.svg_chart import Curve, line_chart
 from grpo_tui.store.read_series import SeriesBucket
 from tests.ship.test_card import EVIL, cells
@@ -127,6 +128,23 @@ def test_a_gap_stays_open_and_one_value_is_a_dot() -> None:
     assert start == end
     assert line_chart([Curve("a", (_bucket(1, None),))], "a") == ""
     assert "NaN" not in line_chart([Curve("a", (_bucket(1, 0.0),))], "a")
+
+
+def test_a_chart_in_text_draws_all_its_lines_on_one_scale() -> None:
+    def curve(name: str, *values: float | None) -> Curve:
+        return Curve(name, tuple(_bucket(step, value) for step, value in enumerate(values)))
+
+    chart = Chart("reward", (curve("low", 0.0, 0.25), curve("high", 0.5, 1.0), curve("none", None)))
+    printed = markdown([chart]).splitlines()
+    assert [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in printed if "---" not in line
+    ] == [
+        ["reward", "First", "Smoothed", "Last"],
+        ["low", "0.00", "▁▃", "0.25"],
+        ["high", "0.50", "▄▇", "1.00"],
+        ["none", "–", "", "–"],
+    ]
+    assert "| none | – |" in markdown([Chart("reward", (curve("none", None),))])
 
 
 def test_runs_that_differ_only_by_seed_are_one_line_in_a_band(tmp_path: Path) -> None:

@@ -299,6 +299,10 @@ async def test_prompts_of_one_template_are_told_apart_in_generations(tmp_path: P
 def test_a_run_that_cannot_be_read_or_has_ended_waits_for_nothing() -> None:
     unread = view(state="broken", live=False, trouble="run.db cannot be read")
     assert {unread.no_functions, unread.no_groups, unread.no_events} == {UNREAD}
+    for more, known in (({}, False), ({"metric_rows": 1}, True), ({"state": "stopped", "live": False}, True)):
+        said = view(**more).no_functions
+        none, soon = "No reward function was recorded.", "Reward functions appear with the first step."
+        assert said == (none if known else soon)
     ended = view(state="stopped", live=False)
     said = " ".join((ended.no_functions, ended.no_groups, ended.no_events))
     assert "Waiting" not in said

@@ -14,6 +14,7 @@ from textual.widgets import Input
 
 from grpo_tui.config import load_config
 from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL
+from grpo_tui.present.results_view import read_results
 from grpo_tui.store.layout import remember, state_folder
 from grpo_tui.store.spec import RunSpec
 from grpo_tui.ui.screens.answers import AnswersScreen
@@ -212,6 +213,37 @@ async def test_without_a_judge_the_worst_prompts_are_listed(run: RecordedRun) ->
         assert "so the total decides" in shown(app)
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, AnswersScreen))
+
+
+@pytest.mark.parametrize("judged", [True, False])
+def test_the_prompts_are_those_of_the_model_that_is_shown(judged: bool, run: RecordedRun) -> None:
+    file = keep_comparison(run.folder.root, skill=(0.6, 0.5, 0.4), judged=judged)
+    for at, name in ((1, "@20"), (2, "@40")):
+        found = read_results(run.folder.root, (file, at))
+        one = found.shown
+        assert one is not None
+        assert (one.at, one.policy.endswith(name)) == (at, True)
+        own = [worst["row"] for worst in one.body["worst"] if worst["name"] == one.policy]
+        assert {prompt.number for prompt in found.prompts if prompt.change < 0} >= set(own)
+        if not judged:
+            assert sorted(prompt.number for prompt in found.prompts) == sorted(own)
+        changes = [prompt.change for prompt in found.prompts]
+        worse, better = [c for c in changes if c < 0], [c for c in changes if c > 0]
+        assert changes == [*sorted(worse), *sorted(better, reverse=True), *([0.0] * changes.count(0.0))]
+
+
+def test_what_changed_between_the_answers_stands_first(run: RecordedRun) -> None:
+    keep_comparison(run.folder.root, skill=(0.5, 0.5))
+    mixed = {1: 0, 0: 0, -1: 0}
+    for one in read_results(run.folder.root).prompts:
+        sign = (one.change > 0) - (one.change < 0)
+        mixed[sign] += 1
+        for answers, first in ((one.base, sign <= 0), (one.policy, sign > 0)):
+            if len({answer.right for answer in answers}) == 2:
+                assert answers[0].right is first
+            of = [answer.count for answer in answers if answer.right is answers[0].right]
+            assert of == sorted(of, reverse=True)
+    assert all(mixed.values())
 
 
 async def test_another_run_shows_its_own(run: RecordedRun) -> None:
