@@ -32,7 +32,7 @@ from grpo_tui.store.spec import read_spec
 
 Need = Literal["rewards", "data", "model"]
 EVERYTHING: tuple[Need, ...] = ("rewards", "data", "model")
-LIBRARY = "grpo_tui.rewards.library."
+LIBRARY = "grpo_tui.rewards.library"
 RUNS_OTHERS = ("AdaptiveWeight", "Clip", "Gate", "PassesTests", "ScheduledWeight")
 """Library rewards that run code from their parameters or from the data."""
 MOST_BYTES = 16_000_000
@@ -258,8 +258,8 @@ def _callable_code(source: str, params: Any, cwd: str, why: str) -> Iterator[Cod
 
 def _is_plain(source: str) -> bool:
     """Whether a source is a library reward that runs only its own code."""
-    name = source.replace(":", ".").removeprefix(LIBRARY)
-    return source.startswith(LIBRARY[:-1]) and name.isidentifier() and name not in RUNS_OTHERS
+    place, _, name = source.replace(":", ".").rpartition(".")
+    return place == LIBRARY and name not in RUNS_OTHERS
 
 
 def _texts(value: Any) -> Iterator[str]:

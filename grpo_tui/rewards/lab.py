@@ -337,7 +337,7 @@ class Lab(Closing):
         return FunctionScore.failed(info, count, failure or Failure("died", "", "it was not scored"))
 
     def _drop(self) -> None:
-        pipe, self._pipe, self._loaded = self._pipe, None, False
+        pipe, self._pipe = self._pipe, None
         if pipe is not None:
             pipe.close()
 

@@ -23,7 +23,7 @@ from grpo_tui.core.stages import StageNow
 from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.rewards import reload_check
 from grpo_tui.rewards.lab import Lab
-from grpo_tui.rewards.reload_check import file_hash
+from grpo_tui.rewards.reload_check import ReloadCheck, file_hash
 from grpo_tui.rewards.scoring import config_of_functions
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import remember
@@ -143,6 +143,15 @@ def test_a_case_a_probe_or_a_broken_file_refuses_and_only_checks_can_be_forced(
     assert "rewards.py:1" in said
     assert "--force" not in said
     assert len(sent) == 1
+
+
+def test_a_reload_records_what_failed_only_where_it_was_forced() -> None:
+    failed = ReloadCheck({"/r.py": "abc"}, ("- a", "+ b"), None, (), ("case “right”",), ())
+    plain = {"files": {"/r.py": "abc"}, "diff": "- a\n+ b"}
+    assert failed.arguments() == plain
+    assert failed.arguments("why", forced=True) == plain | {"because": "why", "forced": ["case “right”"]}
+    listed = replace(failed, failed=(), listed={"rewards": []})
+    assert listed.arguments(forced=True) == plain | {"listed": {"rewards": []}}
 
 
 def test_a_check_sends_nothing_and_tells_what_turns_and_what_it_cannot_replay(

@@ -104,6 +104,26 @@ def test_a_cancel_ends_the_process_and_all_is_told() -> None:
     assert gone(pids[0])
 
 
+def test_a_config_without_rows_is_told_and_rows_keep_what_was_said_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    row = {"number": 3, "prompt": "2 + 2?", "columns": {"answer": "4"}}
+    asked: list[Any] = []
+    for rows in ([row], []):
+        reply = {"rows": rows, "held": True, "notes": ["few"]}
+        monkeypatch.setattr(
+            Generator, "ask", lambda self, request, reply=reply: asked.append(request) or reply
+        )
+        generator = Generator(load_config(DEMO_CONFIG))
+        if rows:
+            found = generator.rows(1, 7, held=None)
+            assert (found.rows, found.held, found.notes) == ((DatasetRow(**row),), True, ("few",))
+        else:
+            with pytest.raises(GenerateError, match="the dataset has no rows"):
+                generator.rows(1, 7, held=None)
+    assert asked == [{"do": "rows", "count": 1, "seed": 7, "held": None}] * 2
+
+
 def test_ctrl_c_leaves_no_process() -> None:
     pids = []
 

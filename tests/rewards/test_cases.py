@@ -49,6 +49,40 @@ def test_a_file_is_read_with_its_rewards_beside_it(file: Path) -> None:
     assert read.cases[0].sample.columns == {"answer": "4"}
 
 
+def test_rewards_are_looked_for_beside_the_file_or_in_the_home_folder(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "mine.py").write_text("")
+    (home / "mine.yaml").write_text("")
+    monkeypatch.setenv("HOME", str(home))
+    for source, found in (
+        ("~/mine.py:correct", f"{home}/mine.py:correct"),
+        ("~/mine.yaml", f"{home}/mine.yaml"),
+        ("~/none.py:correct", "~/none.py:correct"),
+        ("rewards.py:correct", f"{tmp_path}/rewards.py:correct"),
+    ):
+        file.write_text(TEXT.replace("rewards.py:correct", source, 1))
+        assert read_cases(file).rewards[0] == found
+
+
+@pytest.mark.parametrize(("order", "holds"), [("above", (0.0, 1.0)), ("below", (1.0, 0.0))])
+def test_a_case_that_only_names_others_is_one(order: str, holds: tuple[float, float], tmp_path: Path) -> None:
+    file = tmp_path / "cases.yaml"
+    others = f"expect: {{}}, {order}: b"
+    cases = f"  - {{name: a, completion: x, {others}}}\n  - {{name: b, completion: y, expect: {{f: 1}}}}"
+    file.write_text(f"rewards: [rewards.py:f]\ncases:\n{cases}\n")
+    read = read_cases(file)
+    b, a = holds
+    assert judge_cases(read, {"f": [0.0, 1.0]}, [a, b]) == []
+    (missed,) = judge_cases(read, {"f": [0.0, 1.0]}, [b, a])
+    assert (missed.case, missed.function, missed.wanted) == ("a", "total", f"{order} “b”")
+    file.write_text(file.read_text().replace(f", {order}: b", ""))
+    with pytest.raises(CaseFileError, match="expects nothing"):
+        read_cases(file)
+
+
 def test_what_holds_is_silent(file: Path) -> None:
     read = read_cases(file)
     missed = judge_cases(read, {"correct": [1.0, 0.0, None]}, [1.5, 0.5, None])

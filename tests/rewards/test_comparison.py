@@ -96,6 +96,22 @@ def test_a_verdict_in_words(base: list[Answers], other: list[Answers], said: str
     assert f"on {len(base)} held-out prompt" in sentence(body, body["verdict"][0])
 
 
+@pytest.mark.parametrize(
+    ("held", "prompts", "said"),
+    [
+        (True, None, "on 40 held-out prompts"),
+        (False, None, "on 40 training prompts"),
+        (True, "sums.jsonl", "on 40 prompts"),
+    ],
+)
+def test_a_verdict_says_which_prompts_were_asked(held: bool, prompts: str | None, said: str) -> None:
+    body = _body(_asked([WRONG] * 40, [RIGHT, WRONG] * 20), held=held, prompts=prompts)
+    assert said in sentence(body, body["verdict"][0])
+    asked = " ".join(" ".join(report(body, 200)).split())
+    assert ("Training may have seen these prompts" in asked) is not held
+    assert ("prompts of sums.jsonl" in asked) is (prompts is not None)
+
+
 def test_nothing_that_was_scored_on_both_sides_shows_nothing() -> None:
     nothing = [_answers((None, None))]
     body = _body(_asked(nothing, nothing, judge=None))
@@ -139,6 +155,8 @@ def test_the_columns_that_fit_are_the_one_shown_the_newest_and_the_best() -> Non
     assert chosen_columns(body, 78, 3) == [2, 3, 5], "best, shown, newest"
     assert chosen_columns(body, 78, 5) == [1, 2, 5]
     assert chosen_columns(body, 20, 3) == [3], "the one shown is always there"
+    body["measures"][0]["values"][1] = None
+    assert chosen_columns(body, 78, 3) == [2, 3, 5], "one without a value is not the best"
 
 
 def test_the_worst_prompts_are_those_that_became_worse_furthest_first_and_at_most_ten() -> None:

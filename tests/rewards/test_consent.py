@@ -303,6 +303,32 @@ def test_what_runs_no_code_is_not_asked_about(foreign: ForeignRun) -> None:
     assert consent.needed(config_of(foreign, text.replace("HERE", str(foreign.root)))) == ()
 
 
+@pytest.mark.parametrize(
+    ("source", "asked"),
+    [
+        ("grpo_tui.rewards.library.NumericAnswer", False),
+        ("grpo_tui.rewards.library:NumericAnswer", False),
+        ("grpo_tui.rewards.library.Gate", True),
+        ("grpo_tui.rewards.library.code.PassesTests", True),
+        ("grpo_tui.rewards.librar.NumericAnswer", True),
+        ("grpo_tui.rewards.libraryNumericAnswer", True),
+    ],
+)
+def test_only_a_reward_of_the_library_that_runs_no_other_code_is_not_asked_about(
+    source: str, asked: bool, foreign: ForeignRun
+) -> None:
+    text = f"grpo_tui: {{dataset: {foreign.root}/rows.jsonl, rewards: [{{name: a, source: '{source}'}}]}}"
+    assert any(source in code.what for code in consent.needed(config_of(foreign, text))) is asked
+
+
+def test_a_yes_holds_for_the_same_parameters_in_any_order() -> None:
+    def key(*params: tuple[str, int]) -> str:
+        return consent._key("call", None, ["mine.f", {"nested": dict(params)}])
+
+    assert key(("a", 1), ("b", 2)) == key(("b", 2), ("a", 1))
+    assert key(("a", 1), ("b", 2)) != key(("a", 2), ("b", 1))
+
+
 def test_a_launcher_and_a_checkpoint_of_a_foreign_run_are_part_of_the_question(
     foreign: ForeignRun, tmp_path: Path
 ) -> None:

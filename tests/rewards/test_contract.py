@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from grpo_tui.rewards.contract import RewardContractError, check_call, checked, copied
+from grpo_tui.rewards.contract import RewardContractError, check_call, checked, copied, signature_faults
 
 
 @pytest.mark.parametrize(
@@ -111,6 +112,24 @@ def test_a_call_that_would_fail_is_refused_before_a_model_is_loaded(
     with pytest.raises(RewardContractError) as caught:
         check_call("mine", function, ["prompt", "answer"])
     assert words in str(caught.value)
+
+
+def test_each_fault_of_a_signature_is_told_and_the_slash_once() -> None:
+    def faults(function: Callable[..., Any]) -> list[tuple[str, str]]:
+        parameters = inspect.signature(function).parameters
+        return [(one.rule, one.parameter) for one in signature_faults("f", parameters, ["answer"], "")]
+
+    def told(prompts: Any, completions: Any, gold: Any, /, **kwargs: Any) -> None: ...
+
+    def lacks(completions: Any, gold: Any, level: Any, hint: Any = None) -> None: ...
+
+    assert faults(told) == [("positional-only", "prompts")]
+    assert faults(lacks) == [
+        ("missing-column", "gold"),
+        ("missing-column", "level"),
+        ("missing-kwargs", "prompts"),
+        ("unfilled-default", "hint"),
+    ]
 
 
 def test_a_parameter_that_no_column_fills_is_a_warning() -> None:

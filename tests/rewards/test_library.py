@@ -18,7 +18,7 @@ import pytest
 from grpo_tui.rewards import library as lib
 from grpo_tui.rewards.library.base import RESERVED
 from grpo_tui.rewards.library.correctness import last_number, parse_number
-from grpo_tui.rewards.loading import callable_name
+from grpo_tui.rewards.loading import RewardLoadError, callable_name
 from tests import PATIENCE_S
 
 
@@ -143,6 +143,10 @@ def test_what_was_compared_is_kept_beside_the_completions() -> None:
 def test_a_missing_column_is_named_with_those_there_are() -> None:
     with pytest.raises(lib.MissingColumnError, match=r"numeric_answer reads the column 'answer'.*solution"):
         lib.NumericAnswer()(["x"], solution=["4"], completion_ids=[[1]])
+    reserved = {"prompts": ["p"], "completion_ids": [[1]], "trainer_state": None}
+    for columns, known in (({"level": [1], "answers": ["4"]}, "answers, level"), ({}, "none")):
+        with pytest.raises(lib.MissingColumnError, match=rf"and the dataset has: {known}\. Give"):
+            lib.NumericAnswer()(["x"], **columns, **reserved)
 
 
 @pytest.mark.parametrize("text", ["B", "(b)", "B.", "B) because A is wrong", "**B**", "answer: B"])
@@ -257,6 +261,20 @@ def test_code_is_run_against_its_tests() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("```python\nx = 1\n```", "x = 1\n"),
+        ("```\nx = 1\n```\nor\n```py\nx = 2\n```", "x = 2\n"),
+        ("```python\n  \n```", None),
+        ("```\nx = 1\n```\n```python\n\n```", None),
+        ("x = 1", None),
+    ],
+)
+def test_the_code_of_a_completion_is_its_last_block_if_that_holds_any(text: str, code: str | None) -> None:
+    assert lib.PassesTests().code(text) == code
+
+
+@pytest.mark.parametrize(
     "code",
     [
         "import os; os._exit(0)",
@@ -357,6 +375,9 @@ def test_a_wrapper_refuses_what_it_cannot_call() -> None:
     for wrong in (judge, lib.TagFormat, 5):
         with pytest.raises(TypeError):
             lib.Clip(wrong, low=0)  # type: ignore[arg-type]
+    for model in ("org/judge", {"source": "org/judge", "name": "mine"}):
+        with pytest.raises(RewardLoadError, match="cannot go around a reward model, which TRL runs itself"):
+            lib.Clip(model, low=0)
 
 
 SENSIBLE: dict[str, dict[str, Any]] = {

@@ -50,6 +50,31 @@ def test_probes_are_made_for_any_gold_answer_and_form(gold: str, form: Form) -> 
     assert all(probe.answer in ("right", "wrong", "none") for probe in probes)
 
 
+@pytest.mark.parametrize(
+    ("gold", "spelled", "not_made"),
+    [
+        ("Paris", {"letter case": "PARIS"}, {"thousands", "minus sign"}),
+        ("PARIS", {"letter case": "paris"}, {"decimal zero"}),
+        ("B", {"full stop": "B."}, {"letter case"}),
+        ("数学", {"full stop": "数学."}, {"letter case"}),
+        ("0", {"decimal zero": "0.0"}, {"minus sign", "thousands"}),
+        ("-1", {"minus sign": "−1"}, {"thousands", "fraction"}),
+        ("999", {"decimal zero": "999.0"}, {"thousands", "non-breaking space"}),
+        ("1000", {"thousands": "1,000", "non-breaking space": "1\u00a0000"}, {"minus sign"}),
+        ("1,000", {"thousands": "1000"}, {"fraction"}),
+        ("-1000", {"thousands": "-1,000", "minus sign": "−1000"}, {"fraction"}),
+    ],
+)
+def test_each_other_spelling_of_an_answer_is_one_that_differs(
+    gold: str, spelled: dict[str, str], not_made: set[str]
+) -> None:
+    made = {probe.kind: probe.text for probe in make_probes(ProbeRow("p", gold, wrong_answer(gold)), TAGS)}
+    assert {
+        kind: made.get(kind, "").partition("<answer>")[2].removesuffix("</answer>") for kind in spelled
+    } == spelled
+    assert not not_made & set(made)
+
+
 def test_the_form_is_found_in_the_prompt_or_in_the_rewards() -> None:
     assert find_form(["Use <reasoning></reasoning><answer></answer>"]) == Form("tags", "reasoning", "answer")
     assert find_form(["2+2"], [r're.match("<think>.*</think>", c)', "#### "]) == Form("hashes", "think")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -181,6 +182,16 @@ def test_a_recorded_run_gives_the_groups_of_a_step_and_the_best_and_the_worst(tm
     for found, mean in ((best, max(means)), (worst, min(means))):
         totals = [s.recorded["total"] for s in found if s.recorded is not None]
         assert sum(t for t in totals if t is not None) / len(totals) == pytest.approx(mean)
+
+
+@pytest.mark.parametrize("step", [None, 4, "best"])
+def test_a_run_without_completions_says_that_it_has_none(step: int | str | None, tmp_path: Path) -> None:
+    run = RecordedRun(tmp_path)
+    run.close()
+    with closing(RunReader(tmp_path / "run.db")) as reader, pytest.raises(SampleError) as caught:
+        from_run(reader, step)
+    where = f"there are no completions at step {step}; " if step else ""
+    assert str(caught.value) == f"{where}it has recorded none yet"
 
 
 def test_a_recorded_completion_is_scored_as_it_was_generated() -> None:

@@ -142,6 +142,29 @@ def test_what_another_file_lacks_comes_with_the_function() -> None:
         with_stage("a = 1\ndef f(:\n", strict)
 
 
+@pytest.mark.parametrize(
+    ("above", "added"),
+    [
+        ("import os\n", ["from __future__ import annotations", "import re", "from typing import Any"]),
+        ("import re\nfrom typing import Any\n", ["from __future__ import annotations"]),
+        ("from __future__ import annotations\nimport re\nimport typing\n", ["from typing import Any"]),
+        ("from __future__ import annotations\nfrom typing import Any\nimport re.x\n", []),
+        (
+            "import re as regex\nfrom typing import Any as Whatever\n",
+            ["from __future__ import annotations", "import re", "from typing import Any"],
+        ),
+        ("re = Any = None\n", ["from __future__ import annotations"]),
+    ],
+)
+def test_only_imports_that_a_file_lacks_are_added(above: str, added: list[str]) -> None:
+    mine = f"{above}\n\ndef short(completions, **kw):\n    return [1.0 for _ in completions]\n"
+    text = with_stage(mine, stages(Task())[1])
+    lines = ("from __future__ import annotations", "import re", "from typing import Any")
+    before = mine.splitlines()
+    assert [line for line in lines if text.splitlines().count(line) > before.count(line)] == added
+    assert all(text.splitlines().count(line) <= 1 for line in lines)
+
+
 def test_a_file_keeps_its_line_breaks_its_permissions_and_its_link(tmp_path: Path) -> None:
     file, link = tmp_path / "real.py", tmp_path / "rewards.py"
     file.write_bytes(b"import re\r\n")

@@ -58,6 +58,13 @@ def test_a_reward_that_drowns_the_others_is_told_until_its_weight_is_lowered() -
     assert finding.field == "length"
     assert "so right hardly matters" in finding.message
     assert share_findings(pair, SAMPLES, [1.0, 0.01]) == []
+    # Normalized before it is summed, each function varies as much as its weight.
+    assert "scale it to 0" in finding.message
+    assert share_findings(pair, SAMPLES, [1.0, 1.0], normalized=True) == []
+    (finding,) = share_findings(pair, SAMPLES, [10.0, 1.0], normalized=True)
+    assert (finding.field, "scale it" in finding.message) == ("right", False)
+    apart = [_function(name, [level] * 4 + [2 * level] * 4) for name, level in (("one", 1.0), ("two", 50.0))]
+    assert share_findings(apart, SAMPLES, [1.0, 1.0]) == [], "nothing varies within a group"
 
 
 def test_two_functions_of_one_name_are_told_once() -> None:
