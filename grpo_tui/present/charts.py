@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -271,6 +272,8 @@ def chart_view(
         change_text = compact(abs(change)) if tiny else fixed(abs(change), digits_for([own.last]))
     note, short = _note(key, series)
     buckets = own.buckets
+    if key.startswith(EVALUATED):  # few values, each already a mean over prompts: a smoothed line would lag
+        buckets = tuple(replace(bucket, smooth=bucket.mean) for bucket in buckets)
     return ChartView(
         key=key,
         title=_title(key),

@@ -115,6 +115,7 @@ def test_the_measure_is_charted_beside_the_reward_with_the_interval_of_its_gain(
     assert chart.band[0] is None
     for bucket, band in zip(chart.buckets[1:], chart.band[1:], strict=True):
         assert band == pytest.approx((bucket.mean - 0.1, bucket.mean + 0.2))
+    assert [bucket.smooth for bucket in chart.buckets] == [bucket.mean for bucket in chart.buckets]
     assert chart.note == "band: 95 % interval of the gain over the first evaluation"
 
 
