@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import textwrap
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from grpo_tui.cli.parser_config import CHECKING, WRITING
 from grpo_tui.cli.parser_rewards import REWARDS
 from grpo_tui.cli.parser_ship import COMPARING, SHIPPING
 from grpo_tui.cli.words import (
+    Lines,
     add_command,
     drill_list,
     factor,
@@ -72,7 +72,7 @@ def _demo(commands: Commands, with_faults: bool) -> None:
 
         faults = {name: fault.teaches for name, fault in FAULTS.items()}
     about = "a real GRPO run of the shipped model, live, on the CPU in a minute"
-    listed = "\n".join(f"  {name:14} {teaches}" for name, teaches in faults.items())
+    listed = "\n".join(f"  {name:17}{teaches}" for name, teaches in faults.items())
     epilog = f"faults to practice on, each explained in docs/faults.md:\n{listed}"
     demo = add_command(commands, "demo", about, epilog)
     add = demo.add_argument
@@ -573,8 +573,6 @@ def _add_examples(commands: Commands) -> None:
         if name not in EXAMPLES:
             continue
         said = command.epilog or ""
-        if said and command.formatter_class is argparse.HelpFormatter:
-            said = textwrap.fill(said, 100)
         examples = "\n".join(["examples:", *(f"  {line}" for line in EXAMPLES[name])])
         command.epilog = f"{examples}\n{said}" if said else examples
-        command.formatter_class = argparse.RawDescriptionHelpFormatter
+        command.formatter_class = Lines

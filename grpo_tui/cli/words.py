@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,10 +17,28 @@ if TYPE_CHECKING:
     """Where a command's parser is added. The standard library has no public name for this class."""
 
 
+class Lines(argparse.HelpFormatter):
+    """Keeps the lines of an epilog and wraps those wider than the terminal, but never inside a command."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        rows: list[str] = []
+        for line in text.splitlines():
+            table = re.match(r"  \S+ {2,}", line)
+            command = re.match(r"(  grpo-tui .*?\S)(?: {2,}(\S.*))?$", line)
+            if len(line) <= width:
+                rows.append(line)
+            elif command is not None:
+                rows += [command[1], *textwrap.wrap(command[2] or "", width - 6)]
+                rows[-1:] = [f"      {rows[-1]}"] if command[2] else rows[-1:]
+            else:
+                hanging = " " * (table.end() if table is not None else 0)
+                rows += textwrap.wrap(line, width, subsequent_indent=hanging, break_on_hyphens=False)
+        return "\n".join(indent + row for row in rows)
+
+
 def add_command(commands: Commands, name: str, about: str, epilog: str = "") -> argparse.ArgumentParser:
-    """Add a command. An `epilog` of one line is filled, and a longer one is kept as it is."""
-    shape = argparse.RawDescriptionHelpFormatter if "\n" in epilog else argparse.HelpFormatter
-    return commands.add_parser(name, help=about, epilog=epilog or None, formatter_class=shape)
+    """Add a command. The lines of its `epilog` are kept."""
+    return commands.add_parser(name, help=about, epilog=epilog or None, formatter_class=Lines)
 
 
 def flag(command: argparse._ActionsContainer, name: str, about: str) -> None:

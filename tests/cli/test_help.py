@@ -53,3 +53,18 @@ def test_a_command_that_was_typed_is_built_as_it_is_among_all(name: str) -> None
 @pytest.mark.parametrize("line", LINES)
 def test_an_example_is_understood(line: str) -> None:
     assert build_parser().parse_args(joined(shlex.split(line)[1:])).command
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_fits_a_terminal_of_80_columns(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = _help(build_parser(name), name).splitlines()
+    assert [line for line in lines if len(line) > 80 and not line.startswith("  grpo-tui ")] == []
+
+
+def test_the_faults_of_the_demo_are_a_table_whose_texts_begin_in_one_column(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    _, _, table = _help(build_parser("demo"), "demo").partition("docs/faults.md:\n")
+    assert {re.match(r"  (?:\S+ +| +)", line).end() for line in table.splitlines()} == {19}  # type: ignore[union-attr]
