@@ -33,6 +33,7 @@ pytestmark = pytest.mark.slow
 
 FORMAT = [{"name": "format", "source": "rewards.py:format_reward"}]
 RATE = 1e-4
+ONE_BY_ONE = "import runpy, sys\nfor script in sys.argv[1:]: runpy.run_path(script, run_name='__main__')"
 ADAPTER = ("use_peft=true", "lora_target_modules=[all-linear]", "lora_dropout=0.0")
 
 
@@ -230,12 +231,13 @@ def test_the_scripts_of_the_stages_train_as_the_run_does(
         {"name": "third", "set": own, **condition},
     ]
     theirs = tmp_path / "theirs"
-    words = (*SMALL, "lr_scheduler_type=linear", f"grpo_tui.stages={json.dumps(stages)}", *adapter)
-    given = [word for pair in words for word in ("--set", pair)]
+    pairs = (*SMALL, "lr_scheduler_type=linear", f"grpo_tui.stages={json.dumps(stages)}", *adapter)
+    given = [word for pair in pairs for word in ("--set", pair)]
     grpo_tui("export", DEMO_CONFIG, *given, "--set", f"output_dir={theirs}", "-o", tmp_path / "train.py")
-    for number in (1, 2, 3):
-        script = tmp_path / f"train_{number}.py"
-        done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    scripts = [str(tmp_path / f"train_{number}.py") for number in (1, 2, 3)]
+    # Each by itself with an adapter, and without one by one in a process, which imports TRL once.
+    for words in [[script] for script in scripts] if adapter else [["-c", ONE_BY_ONE, *scripts]]:
+        done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr[-3000:]
     logged = [
         json.loads((theirs / f"stage-{number}" / f"checkpoint-{step}" / "trainer_state.json").read_text())

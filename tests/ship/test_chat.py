@@ -58,19 +58,20 @@ def own_config(tmp_path: Path) -> RunConfig:
     return load_config(tmp_path / "demo.yaml")
 
 
-@pytest.mark.parametrize("seed", [None, 3])
-def test_a_streamed_answer_is_the_one_that_is_generated_at_once(seed: int | None) -> None:
-    told: list[str] = []
-    with Generator(load_config(DEMO_CONFIG, ["generation_kwargs={min_new_tokens: 30}"])) as generator:
-        streamed = generator.chat(MESSAGES, seed, told.append)
-        (whole,) = generator.answers([DatasetRow(1, MESSAGES, {})], 1, seed).samples
-        again = generator.chat(MESSAGES, seed, told.append)
-    assert streamed.completion == whole.completion
-    assert streamed.truncated == whole.truncated
-    assert told[-1] == streamed.text == streamed.completion[0]["content"]
-    assert streamed.text
-    assert (streamed.seed, streamed.stopped) == (42 if seed is None else 3, False)
-    assert again.completion == streamed.completion
+def test_a_streamed_answer_is_the_one_that_is_generated_at_once() -> None:
+    config = load_config(DEMO_CONFIG, ["generation_kwargs={min_new_tokens: 30}"])
+    with Generator(config) as generator:
+        for seed in (None, 3):
+            told: list[str] = []
+            streamed = generator.chat(MESSAGES, seed, told.append)
+            (whole,) = generator.answers([DatasetRow(1, MESSAGES, {})], 1, seed).samples
+            again = generator.chat(MESSAGES, seed, told.append)
+            assert streamed.completion == whole.completion
+            assert streamed.truncated == whole.truncated
+            assert told[-1] == streamed.text == streamed.completion[0]["content"]
+            assert streamed.text
+            assert (streamed.seed, streamed.stopped) == (42 if seed is None else 3, False)
+            assert again.completion == streamed.completion
 
 
 def test_an_answer_grows_while_it_is_generated() -> None:
