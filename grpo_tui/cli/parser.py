@@ -77,10 +77,10 @@ def _demo(commands: Commands, with_faults: bool) -> None:
     demo = add_command(commands, "demo", about, epilog)
     add = demo.add_argument
     flag(demo, "--headless", "no screen: a line per step")
-    add("--steps", type=positive, help="optimizer steps (default 120)")
+    add("--steps", type=positive, metavar="N", help="optimizer steps (default 120)")
     shared(demo, "--run-dir", help="run folder (default: outputs/demo, or the next free name)")
     add("--device", choices=("cpu", "cuda"), default="cpu", help="default cpu: a shared GPU may be busy")
-    add("--seed", type=int, help="random seed of the run")
+    add("--seed", type=int, metavar="S", help="random seed of the run")
     add("--fault", choices=tuple(faults), metavar="NAME", help="break one thing on purpose; see below")
 
 
@@ -246,8 +246,8 @@ def _set(command: argparse.ArgumentParser) -> None:
 def _sample(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
     add("prompt", nargs="?", metavar="PROMPT", help="default: the newest prompt of the run")
-    add("--count", type=positive, default=4, help="number of completions (default 4)")
-    add("--temperature", type=float, help="default: that of the run")
+    add("--count", type=positive, default=4, metavar="N", help="number of completions (default 4)")
+    add("--temperature", type=float, metavar="T", help="default: that of the run")
 
 
 def _reload(command: argparse.ArgumentParser) -> None:

@@ -357,7 +357,7 @@ def _resumed(parsed: Any, asked: str, *, by_key: bool = False) -> Start:
 
 def _overridden(parsed: Any, config: RunConfig, stage: StageNow | None, step: int) -> tuple[str, ...]:
     """Return settings that win over changes made while training: of `--set`, and of a stage that begins."""
-    given = tuple(override.partition("=")[0] for override in parsed.overrides)
+    given = tuple(override.partition("=")[0].strip() for override in parsed.overrides)
     begins = stage is not None and stage.start == step
     return (*given, *(config.section.stages[stage.place].set if begins and stage is not None else ()))
 

@@ -15,8 +15,8 @@ KEYS = ("reward_model_name_or_path", "reward_funcs", "reward_weights")
 
 def about_rewards(overrides: Sequence[str]) -> tuple[str, ...]:
     """Return the `K=V` texts that set rewards or their weights."""
-    names = tuple(f"{name}{end}" for name in (*KEYS, "grpo_tui.rewards") for end in ("=", "."))
-    return tuple(text for text in overrides if text.strip().startswith(names))
+    names = tuple(f"{name}." for name in (*KEYS, "grpo_tui.rewards"))
+    return tuple(text for text in overrides if f"{text.partition('=')[0].strip()}.".startswith(names))
 
 
 def listed_in(config: RunConfig) -> dict[str, Any]:

@@ -176,7 +176,7 @@ def test_fix_mends_the_file_shows_the_diff_and_leaves_the_machine_s_errors(
     main(["check", str(file), "--quick", "--fix"])
     said = capsys.readouterr().out
     assert "-max_prompt_length: 512  # as the course says" in said
-    assert "-num_iteration: 2\n+num_iterations: 2" in said
+    assert "-num_iteration: 2\n+num_iterations: 2\n\n" in said
     assert file.read_text() == kept + "num_iterations: 2\n"
     assert "max_prompt_length" not in said.rpartition("num_iterations: 2")[2]
     main(["check", str(file), "--quick", "--fix"])

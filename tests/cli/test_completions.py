@@ -206,6 +206,24 @@ def test_what_is_wrong_is_one_line(
     assert said.count("\n") == 1
 
 
+@pytest.mark.parametrize("probes", [False, True])
+def test_the_course_ends_with_the_probe_prompts_of_a_run_that_has_some(
+    probes: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    writer = Writer(open_writer(tmp_path / "run.db"))
+    writer.write([r.RewardFunctionInfo(1, 0, "right", 1.0)])
+    for step in (1, 2):
+        done = tuple(r.Completion(i, "x", (float(i),), float(i), 0.0, 3, False) for i in range(step))
+        for number, mode in enumerate(["train", *["probe"] * probes]):
+            batch = 2 * step + number
+            groups = (r.Group(0, "p", {}, done),)
+            writer.write([r.GenerationBatch(1, batch, 0, mode, step, step, float(step), groups)])
+    writer.close()
+    assert main(["course", str(tmp_path)]) == 0
+    _, told, after = capsys.readouterr().out.partition("\nprobe prompts\n")
+    assert bool(told) == ("2 answers at each of 2 steps, 1 to 2" in after) == ("right " in after) == probes
+
+
 def test_views_are_kept_and_used(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "no saved views yet" in printed(capsys, "--views")
     printed(

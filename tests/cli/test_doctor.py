@@ -95,6 +95,16 @@ def a_run(home: Path, weights: tuple[float, ...], scores: dict[str, float]) -> P
     return folder.root
 
 
+def test_an_audit_is_json_of_plain_letters_or_lines(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = a_run(home, (1.0,), {"right": 1.0})
+    found = SimpleNamespace(to_json=lambda: {"text": "\u202eé", "share": float("nan")})
+    monkeypatch.setattr(doctor, "audit_of", lambda reader: found)
+    assert main(["doctor", str(run), "--audit", "--json"]) == 0
+    assert capsys.readouterr().out == '{"text": "\\u202e\\u00e9", "share": null}\n'
+
+
 def test_a_tried_weight_is_written_into_a_config_that_trains(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

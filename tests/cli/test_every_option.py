@@ -15,6 +15,7 @@ from grpo_tui.cli.main import main
 from grpo_tui.cli.parser import build_parser
 from grpo_tui.cli.plan import _config as config_of_plan
 from grpo_tui.cli.score import wanted_config
+from grpo_tui.cli.words import sets
 from grpo_tui.config import ConfigError, load_config
 from grpo_tui.config.resolve import inspect_config, inspect_saved, startable
 from grpo_tui.demo import DEMO_CONFIG
@@ -162,6 +163,23 @@ def test_set_is_refused_where_there_is_no_config(
         (tmp_path / "config.json").write_text("{}")
         source = str(tmp_path)
     assert "only functions are named" in said(capsys, command, source, "--set", "seed=1")
+
+
+@pytest.mark.parametrize(
+    ("override", "there"),
+    [
+        ("grpo_tui.gpus=1", True),
+        (" grpo_tui.gpus = 1", True),
+        ("grpo_tui ={}", True),
+        ("gpus=1", False),
+        ("grpo_tui.gpus_more=1", False),
+        ("run_name=grpo_tui.gpus", False),
+    ],
+)
+def test_a_key_is_set_by_itself_or_by_the_section_around_it_however_it_is_spaced(
+    override: str, there: bool
+) -> None:
+    assert sets(["seed=1", override], "grpo_tui.gpus") is there
 
 
 def test_set_chooses_launcher_gpus_and_folder_of_a_run_as_the_options_do(

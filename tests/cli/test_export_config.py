@@ -12,6 +12,7 @@ from grpo_tui.cli.export import settings_in_force
 from grpo_tui.cli.main import main
 from grpo_tui.cli.score import wanted_config
 from grpo_tui.config import load_config
+from grpo_tui.core.commands import REWARDS
 from grpo_tui.core.records import SettingChanged
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.present.events import setting_row
@@ -110,6 +111,15 @@ def test_a_probe_prompt_that_a_record_does_not_hold_as_text_is_printed_as_it_is(
     assert settings_in_force([SettingChanged(1, 2, 1.0, "probe_prompts", [], [3])], saved) == {}
 
 
+def test_reward_files_that_were_loaded_anew_are_those_that_the_config_names() -> None:
+    saved = load_config(DEMO_CONFIG)
+    changes = [
+        SettingChanged(1, 2, 1.0, REWARDS, {"rewards.py": "a"}, {"rewards.py": "b"}),
+        SettingChanged(1, 2, 1.0, "beta", 0.0, 0.5),
+    ]
+    assert settings_in_force(changes, saved) == {"beta": 0.5}
+
+
 def test_it_is_written_only_where_its_paths_begin(
     run: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -117,5 +127,9 @@ def test_it_is_written_only_where_its_paths_begin(
     assert main(["export", str(run), "--format", "config", "-o", str(other)]) == 2
     assert f"Write it there: -o {run.parent / 'ended.yaml'}" in capsys.readouterr().err
     assert not other.exists()
+    link = other.parent / "link"
+    link.symlink_to(run.parent)
+    assert main(["export", str(run), "--format", "config", "-o", str(link / "ended.yaml")]) == 0
+    assert (run.parent / "ended.yaml").exists()
     assert main(["export", str(run.parent / "demo.yaml"), "--format", "config"]) == 2
     assert "--format config takes a run folder" in capsys.readouterr().err

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from grpo_tui.cli import start
 from grpo_tui.cli.errors import CommandError
+from grpo_tui.cli.parser import build_parser
 from grpo_tui.cli.saved_run import saved_run
 from grpo_tui.config.resolve import load_config
+from grpo_tui.config.reward_list import about_rewards
 from grpo_tui.config.stages import stage_at
 from grpo_tui.store.spec import RunSpec
 
@@ -36,6 +39,40 @@ def test_the_config_of_a_run_is_that_of_all_its_stages_whichever_trains(stages: 
         RunSpec(config.to_json(), stage=now).write(tmp_path / "run.json")
         _, spec, found = saved_run(tmp_path)
         assert (found.to_json(), spec.config["grpo"]) == (base.to_json(), config.grpo)
+
+
+@pytest.mark.parametrize(("step", "name", "steps"), [(2, "first", 3), (3, "second", 8), (5, "second", 10)])
+def test_a_resume_trains_the_stage_that_its_checkpoint_belongs_to(
+    step: int, name: str, steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, run = tmp_path / "my.yaml", tmp_path / "run"
+    file.write_text(f"{CONFIG}output_dir: {run}\n{STAGES}")
+    run.mkdir()
+    config, now = stage_at(load_config(file))
+    RunSpec(config.to_json(), stage=now).write(run / "run.json")
+    verdict = start.Verdict(run / f"checkpoint-{step}", step, True, "")
+    monkeypatch.setattr(start, "checkpoint_of", lambda *_: (verdict, []))
+    for words in ([str(run)], [str(file)]):
+        spec = start._resumed(build_parser().parse_args(["train", *words]), "newest").spec
+        assert spec.stage is not None
+        assert (spec.stage.name, spec.config["grpo"]["max_steps"]) == (name, steps)
+        assert spec.overridden == (("temperature",) if step in (3, 5) else ()), "a stage begins with its own"
+
+
+def test_what_a_resume_sets_wins_over_changes_while_training_however_it_is_spaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my.yaml").write_text(CONFIG)
+    RunSpec(load_config(tmp_path / "my.yaml").to_json()).write(tmp_path / "run.json")
+    verdict = start.Verdict(tmp_path / "checkpoint-2", 2, True, "")
+    monkeypatch.setattr(start, "checkpoint_of", lambda *_: (verdict, []))
+    given = ["beta = 0.5", "temperature=0.5", "reward_weights = [2]", "reward_weights_more=1"]
+    words = [word for text in given[:3] for word in ("--set", text)]
+    spec = start._resumed(build_parser().parse_args(["train", str(tmp_path), *words]), "2").spec
+    assert spec.overridden == ("beta", "temperature", "reward_weights")
+    assert spec.rewards_set == ("reward_weights = [2]",)
+    more = ["grpo_tui.rewards.0.weight=1", "grpo_tui.rewards =[]", "grpo_tui.rewards_more=1"]
+    assert about_rewards([*given, *more]) == ("reward_weights = [2]", *more[:2])
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import signal
 import subprocess
 import sys
@@ -10,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from grpo_tui.cli.chat import _Events
+from grpo_tui.cli.plain import SafeTerminal, guard_terminals
 from tests import PATIENCE_S
 from tests.processes.hostile import HostileRun, Weaver
 
@@ -84,3 +88,33 @@ def test_a_pipe_whose_reader_left_is_not_taken_for_a_finished_run(live: Path) ->
     assert follower.stderr is not None
     (said,) = follower.stderr.read().splitlines()
     assert said.startswith("training continues. ")
+
+
+class _Stream(io.StringIO):
+    def __init__(self, *, terminal: bool) -> None:
+        super().__init__()
+        self.terminal = terminal
+
+    def isatty(self) -> bool:
+        return self.terminal
+
+
+def test_terminals_are_guarded_once_and_pipes_never(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal, pipe = _Stream(terminal=True), _Stream(terminal=False)
+    monkeypatch.setattr(sys, "stdout", pipe)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    for _ in range(2):
+        guard_terminals()
+        assert sys.stdout is pipe
+        assert isinstance(sys.stderr, SafeTerminal)
+        assert sys.stderr.raw is terminal
+    for stream in (sys.stdout, sys.stderr):
+        stream.write("a\x1b[31m\n")
+    assert pipe.getvalue() == "a\x1b[31m\n"
+    assert "\x1b" not in terminal.getvalue()
+
+
+def test_what_a_chat_tells_the_screen_is_there_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written := io.BytesIO()))
+    _Events().said("kept")
+    assert json.loads(written.getvalue()) == {"event": "said", "text": "kept"}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_tui.cli.main import main
+from grpo_tui.cli.main import _with_implied_command, main
 from grpo_tui.demo import DEMO_CONFIG
 
 
@@ -69,6 +69,14 @@ def test_a_first_word_that_is_no_command_is_told_from_a_run_and_a_file(
     said = _said(capsys, *words)
     assert answer in said
     assert "usage:" not in said
+
+
+def test_options_may_come_before_the_file_or_the_run(tmp_path: Path) -> None:
+    for word, command in ((str(tmp_path), "attach"), ("my.yaml", "open"), ("my.yml", "open")):
+        assert _with_implied_command(["--debug", word, "--json"]) == ["--debug", command, word, "--json"]
+    assert _with_implied_command(["--debug", "runs"]) == ["--debug", "runs"]
+    assert _with_implied_command(["--debug", "help", "train"]) == ["--debug", "train", "--help"]
+    assert _with_implied_command(["--version"]) == ["--version"]
 
 
 def test_help_as_a_word_is_the_help(capsys: pytest.CaptureFixture[str]) -> None:

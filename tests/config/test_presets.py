@@ -192,7 +192,8 @@ def test_the_command_lists_copies_and_refuses(tmp_path: Path, capsys: pytest.Cap
     assert all(f"\n{name} " in f"\n{listed}" for name in PRESETS)
     file = tmp_path / "my.yaml"
     assert main(["new", "config", str(file), "--preset", "json_task"]) == 0
-    assert "json_rewards.py" in capsys.readouterr().out
+    _, *told = capsys.readouterr().out.partition("\n\n")[0].splitlines()
+    assert {Path(line).name for line in told} == {"json_rewards.py", "data", "my.cases.yaml"}
     assert load_config(file).section.dataset == str(tmp_path / "data" / "orders.jsonl")
     for words, said in (
         ([str(file), "--preset", "json_task"], "already exists"),

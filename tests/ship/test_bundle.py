@@ -29,7 +29,7 @@ from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.rewards.consent import needed
 from grpo_tui.ship.bundle import BundleError
 from grpo_tui.ship.bundle_files import Packing
-from grpo_tui.ship.reproduce import changed_files, open_bundle, verify
+from grpo_tui.ship.reproduce import changed_files, differences, open_bundle, verify
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import BUNDLE, RunFolder, remember
 from grpo_tui.store.reader import RunReader
@@ -306,6 +306,33 @@ def test_a_difference_is_explained_by_a_config_that_a_resume_changed(
         said = capsys.readouterr().out
         assert "differs first at step 1: reward is -1.0 in the bundle" in said
         assert ("a resume changed learning_rate in the config" in said) is told
+
+
+def test_rows_are_compared_up_to_the_first_change_or_to_the_steps_asked_for(
+    run: Path, tmp_path: Path, capsys: Any
+) -> None:
+    assert export(run, tmp_path / "b") == 0
+    for steps, compared in ((1, 1), (None, 2), (9, 2)):
+        assert _verified(open_bundle(tmp_path / "b"), RunFolder(run), steps) == 0
+        said = capsys.readouterr().out
+        assert ("compared up to step 2: then the run was changed" in said) is (compared == 2)
+        assert f"{compared} step" in said
+
+
+def test_what_differs_here_from_a_bundle_is_told_by_subject(run: Path, tmp_path: Path) -> None:
+    assert export(run, tmp_path / "b") == 0
+    bundle = open_bundle(tmp_path / "b")
+    here = {**bundle.machine, "installed": INSTALLED}
+    assert differences(bundle, here) == {}
+    here |= {"threads": 3, "installed": {**INSTALLED, "torch": "9.2", "more": "1"}}
+    assert differences(bundle, here) == {
+        "threads": ["threads: 2 in the bundle, 3 here"],
+        "versions": ["torch: 9.1+cpu in the bundle, 9.2 here"],
+    }
+    del here["installed"]["torch"]
+    assert differences(bundle, here)["versions"] == [
+        "torch: 9.1+cpu in the bundle, not installed or recorded here"
+    ]
 
 
 def test_code_of_a_bundle_needs_consent_wherever_it_is_used(run: Path, tmp_path: Path) -> None:

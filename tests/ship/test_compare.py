@@ -24,6 +24,7 @@ from grpo_tui.rewards.lab import Lab
 from grpo_tui.ship.compare import file_of
 from grpo_tui.ship.kept import KeptComparison, KeptError
 from grpo_tui.store.layout import state_folder
+from grpo_tui.store.spec import RunSpec
 from tests.foreign import foreign_run
 from tests.processes.runs import grpo_tui, until
 
@@ -260,6 +261,20 @@ def test_a_run_of_somebody_else_is_refused(
     # What somebody else wrote as a result there would never be shown as one.
     assert file_of(foreign.root, {"key": "f" * 64}).parent == state_folder() / "compare"
     assert not (foreign.root / "compare").exists()
+    assert file_of(None, {"key": "e" * 64}).name == "e" * 16 + ".jsonl", "the second one there"
+
+
+def test_the_config_is_that_of_the_first_run_among_the_words(tmp_path: Path) -> None:
+    run, model = tmp_path / "run", tmp_path / "run" / "merged"
+    for folder in (model, run / "checkpoint-3", tmp_path / "checkpoint-3"):
+        folder.mkdir(parents=True)
+        for file in DEMO_MODEL.iterdir():
+            (folder / file.name).symlink_to(file)
+    RunSpec(load_config(DEMO_CONFIG).to_json()).write(run / "run.json")
+    named = [str(run), str(run / "checkpoint-3"), f"{run}@3", f"{run}@live"]
+    assert [command.run_of([str(model), word]) for word in named] == [run] * 4
+    assert command.run_of([str(model)]) is None, "a model that somebody put there is no run"
+    assert command.run_of(["base", str(tmp_path / "checkpoint-3")]) is None
 
 
 def test_other_prompts_do_without_what_is_about_the_rows_of_the_config(tmp_path: Path) -> None:

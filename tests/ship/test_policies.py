@@ -11,6 +11,7 @@ import pytest
 
 from grpo_tui.config.resolve import load_config
 from grpo_tui.demo import DEMO_CONFIG
+from grpo_tui.ship.chat import live_run
 from grpo_tui.ship.policies import Policy, PolicyError, resolve
 from grpo_tui.store.checkpoints import MARKER
 from grpo_tui.store.json_file import write_json
@@ -49,6 +50,17 @@ def test_a_run_is_its_final_model_else_its_newest_complete_checkpoint(run: Recor
     assert resolve(f"{word}@3") == Policy(f"{word}@3", str(root), run=root, step=3, tokenizer=str(root))
     weights(root, whole=False)
     assert resolve(word).model == str(newest), "the final model was cut off"
+
+
+def test_a_tilde_is_the_home_folder_in_every_form(run: RecordedRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = run.folder.root
+    newest = checkpoint(root, 2)
+    monkeypatch.setenv("HOME", str(root.parent))
+    for word in ("~/run", "~/run@2", "~/run/checkpoint-2"):
+        assert resolve(word).model == str(newest), word
+    with pytest.raises(PolicyError, match="the run is not training"):
+        live_run("~/run@live")
+    assert live_run("~/elsewhere@live") is None
 
 
 def test_a_step_names_its_checkpoint_and_a_missing_one_those_that_exist(run: RecordedRun) -> None:

@@ -22,7 +22,7 @@ from grpo_tui.cli import main
 from grpo_tui.core import records as r
 from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.ship.policies import resolve
-from grpo_tui.ship.push import PushError, plan
+from grpo_tui.ship.push import PushError, _left_out, plan
 from tests import PATIENCE_S
 from tests.present.test_seed_sets import changed
 from tests.ui.recorded_run import recorded
@@ -156,6 +156,28 @@ def test_a_dry_run_lists_the_files_and_uploads_nothing(run: Path, hub: FakeHub) 
     text = push(run, hub, "--dry-run").stdout
     assert "to      me/first (public)" in text
     assert "Nothing was uploaded" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("Optimizer.PT", "state for resuming"),
+        ("grpo_tui_state_0.json", "state for resuming"),
+        ("Training_Args.bin", "state of the trainer"),
+        ("PROD.ENV", "may contain secrets"),
+        ("Id.KEY", "may contain secrets"),
+        ("My-Credentials.yaml", "may contain secrets"),
+        (".netrc", "may contain secrets"),
+        ("Train.LOG", "record of the run"),
+        ("Notes.TXT", "not part of a model"),
+        ("config.json", ""),
+    ],
+)
+def test_a_file_is_left_out_for_a_reason_however_its_name_is_written(
+    name: str, why: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).touch()
+    assert _left_out(tmp_path / name) == why
 
 
 def test_a_push_uploads_these_files_and_a_card_from_the_record(run: Path, hub: FakeHub) -> None:
