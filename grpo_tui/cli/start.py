@@ -36,10 +36,12 @@ from grpo_tui.store.checkpoints import (
     TRAINER_STATE,
     Verdict,
     copy,
+    is_copy,
     judge,
     newest_usable,
     reference_of,
     refused_at_resume,
+    remove,
 )
 from grpo_tui.store.connection import DamagedError, NewerError, RunDatabaseError
 from grpo_tui.store.json_file import read_object
@@ -221,8 +223,11 @@ def _checked(start: Start, parsed: Any) -> Start:
 
 
 def _forks(spec: RunSpec) -> bool:
-    """Return whether the run starts from a checkpoint of another run that is not copied yet."""
-    return spec.forked_from is not None and spec.resume is not None and not Path(spec.resume).is_dir()
+    """Return whether the run starts from a checkpoint of another run and has not begun."""
+    if spec.forked_from is None or spec.resume is None:
+        return False
+    copied = Path(spec.resume)
+    return not (copied.is_dir() and RunFolder(copied.parent).exists())
 
 
 def next_free(root: Path) -> Path:
@@ -317,7 +322,7 @@ def _resumed(parsed: Any, asked: str, *, by_key: bool = False) -> Start:
                 "--resume continues a run in its own folder. Leave out --set output_dir, or fork the run "
                 "with --run-dir FOLDER"
             )
-        into = _fresh(given.root)
+        into = RunFolder(given.root)
     if sets(parsed.overrides, "resume_from_checkpoint") and not by_key:
         raise CommandError("--resume names the checkpoint. Leave out resume_from_checkpoint")
     optimizer = getattr(parsed, "optimizer", None)
@@ -326,6 +331,8 @@ def _resumed(parsed: Any, asked: str, *, by_key: bool = False) -> Start:
         if optimizer:
             raise CommandError(ONLY_FORKS)
     verdict, notes = checkpoint_of(folder, asked, by_key)
+    if into is not folder:
+        _fresh(into.root, verdict.path.parent)
     new, size = optimizer == "new", world_size(launcher)
     marker = read_object(verdict.path / MARKER) or {}
     with reported(ConfigError):
@@ -426,10 +433,14 @@ def _told_already(config: RunConfig) -> RunConfig:
     return replace(config, findings=tuple(f for f in config.findings if f.id != "config.beside"))
 
 
-def _fresh(root: Path) -> RunFolder:
-    """Return the folder of a new run, which is empty or has a run that ended before it made anything."""
+def _fresh(root: Path, parent: Path | None = None) -> RunFolder:
+    """Return the folder of a new run, which is empty or has a run that ended before it made anything.
+
+    A fork that was killed before its run began has left only copies of checkpoints of its `parent`.
+    """
     folder = RunFolder(root)
-    if not (folder.exists() or folder.checkpoints()) or _made_nothing(folder):
+    theirs = [path for path in folder.checkpoints() if not (parent and is_copy(path, parent / path.name))]
+    if not (folder.exists() or theirs) or _made_nothing(folder):
         return folder
     best, _ = newest_usable(folder)
     run = shell_word(root)
@@ -499,10 +510,11 @@ def launched(start: Start) -> tuple[int, int]:
         row, attempt = known(folder)
         if _forks(start.spec):
             parent = Path(str(start.spec.forked_from))
-            copy(parent, folder.root, optimizer=not start.new_optimizer)
             reference = reference_of(RunFolder(parent.parent), start.spec.stage)
-            if reference is not None and reference != parent:
-                copy(reference, folder.root)
+            for path in {parent, reference or parent}:
+                if is_copy(folder.root / path.name, path):
+                    remove(folder.root / path.name)
+                copy(path, folder.root, optimizer=path != parent or not start.new_optimizer)
         launch(folder, start.spec)
     except RunFolderBusy as error:
         raise CommandError(str(error)) from error

@@ -246,6 +246,12 @@ def copy(checkpoint: Path, folder: Path, *, optimizer: bool = True) -> Path:
     return there
 
 
+def is_copy(checkpoint: Path, other: Path) -> bool:
+    """Return whether a checkpoint was copied from another one, which is still there."""
+    states = [read_object(path / TRAINER_STATE) for path in (checkpoint, other)]
+    return states[0] is not None and states[0] == states[1]
+
+
 def _link(source: str, destination: str) -> None:
     try:
         os.link(source, destination, follow_symlinks=False)

@@ -209,9 +209,9 @@ def test_a_fork_begins_with_the_checkpoint_of_another_run(
     assert sorted(path.name for path in checkpoint.iterdir()) == names
     assert f"forking from {checkpoint}" in capsys.readouterr().err
 
+    spec.write(fork.spec)
     assert main(["train", str(parent.root), "--resume", *words]) == 2, "it holds a run now"
     assert "already holds a run" in capsys.readouterr().err
-    spec.write(fork.spec)
     remember(fork.root)
     _written(fork.root, r.AttemptStarted(1, 0.0, "here", 2**22, 4)).close()
     shutil.rmtree(parent.root)
@@ -242,6 +242,27 @@ def test_a_fork_with_a_new_optimizer_leaves_its_state_behind(
     assert main([*words, "--run-dir", str(tmp_path / "deep"), "--optimizer", "new"]) == 2
     assert "DeepSpeed loads the optimizer together with the model" in capsys.readouterr().err
     assert not (tmp_path / "deep").exists()
+
+
+def test_a_fork_that_was_killed_before_its_run_began_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(folder: RunFolder, spec: RunSpec) -> None:
+        raise KeyboardInterrupt
+
+    parent, fork = _run(tmp_path / "run", {}, "max_steps=8"), tmp_path / "fork"
+    remember(parent.root)
+    (parent.root / "checkpoint-4" / "optimizer.pt").write_bytes(b"numbers")
+    words = ["train", str(parent.root), "--resume", "--run-dir", str(fork), "--detach", "--quick-check"]
+    monkeypatch.setattr("grpo_tui.cli.start.launch", killed)
+    main(words)
+    assert (fork / "checkpoint-4" / "optimizer.pt").is_file()
+    monkeypatch.setattr("grpo_tui.cli.start.launch", lambda folder, spec: None)
+    assert main([*words, "--optimizer", "new"]) == 0
+    assert not (fork / "checkpoint-4" / "optimizer.pt").exists()
+    (fork / "checkpoint-4" / "trainer_state.json").unlink()  # a link to that of the parent
+    (fork / "checkpoint-4" / "trainer_state.json").write_text('{"global_step": 4}')
+    assert main(words) == 2, "a checkpoint of another run stays"
 
 
 @pytest.mark.usefixtures("no_yes")
