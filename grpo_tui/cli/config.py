@@ -36,7 +36,7 @@ _PRESET = "preset:"
 def config(parsed: Any) -> int:
     """`grpo-tui config WHAT …`."""
     if parsed.kind is None:
-        raise CommandError("config what? `config diff`, `config fields` or `config set`; --help shows them")
+        raise CommandError("config needs diff, fields or set. See `grpo-tui config --help`")
     with reported(DraftFileError, FieldsUnavailableError):
         return {"diff": _diff, "fields": _fields, "set": _set}[parsed.kind](parsed)
 

@@ -116,7 +116,7 @@ def test_diff_against_the_defaults_a_preset_a_file_and_a_run(
         (("diff", "my.yaml", "."), "no run here"),
         (("diff", "broken.yaml"), "broken.yaml: line 2"),
         (("fields", "--config", "none.yaml"), "cannot be read"),
-        ((), "config what?"),
+        ((), "config needs diff, fields or set"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_a_line(

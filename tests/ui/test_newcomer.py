@@ -22,6 +22,7 @@ from grpo_tui.ui.kit.reading import DialogTitle
 from grpo_tui.ui.kit.table import CursorList, heading
 from grpo_tui.ui.paint import Line, Span, width_of
 from grpo_tui.ui.panes import PANES
+from grpo_tui.ui.screens.dialogs import WordsDialog
 from grpo_tui.ui.screens.reading import HelpScreen
 from grpo_tui.ui.widgets.bars import Footer, Header
 from grpo_tui.ui.widgets.card_table import CardTable, _functions, card_columns
@@ -176,6 +177,18 @@ async def test_train_without_a_run_leads_to_the_list() -> None:
         await pilot.press("4")
         await until(pilot, lambda: app.current_mode == "runs")
         assert any("No run is open. Start one" in told.message for told in app._notifications)
+
+
+async def test_the_hint_of_a_dialog_is_read_whole_on_a_small_screen() -> None:
+    hint = (
+        "OWNER/NAME on the Hugging Face Hub. The files are shown before anything is uploaded, and you confirm"
+    )
+    app = app_on(None)
+    async with app.run_test(size=(80, 24)) as pilot:
+        dialog = WordsDialog("upload the model to", "", hint)
+        app.push_screen(dialog)
+        await until(pilot, lambda: app.screen is dialog and "OWNER/NAME" in shown(app))
+        assert hint in " ".join(shown(app).split())
 
 
 async def test_config_shows_the_file_of_the_open_run(run: RecordedRun) -> None:

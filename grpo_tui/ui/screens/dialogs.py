@@ -89,7 +89,11 @@ class FieldDialog(Dialog[Answer]):
 
     def parts(self) -> ComposeResult:
         yield Input(value=self._value, id=self._field_id)
-        yield DialogText([[Span(f" {self._hint}", "dim")]], id="word")
+        rows = wrapped(self._hint, self._room()) or [""]
+        yield DialogText([[Span(f" {row}", "dim")] for row in rows], id="word")
+
+    def _room(self) -> int:
+        return max(20, min(self.app.size.width, 76) - 8)
 
     def tell(self, *lines: Line) -> None:
         """Replace the hint, for example with an error."""
@@ -97,8 +101,7 @@ class FieldDialog(Dialog[Answer]):
 
     def tell_wrapped(self, sign: str, word: str, role: str) -> None:
         """Replace the hint with a sentence on as many lines as it needs, after a sign."""
-        room = max(20, min(self.app.size.width, 76) - 8)
-        rows = wrapped(one_line(word), room)
+        rows = wrapped(one_line(word), self._room())
         self.tell(*([Span(f" {' ' if n else sign} {row}", role)] for n, row in enumerate(rows)))
 
 

@@ -114,7 +114,7 @@ class ResultsSummary(LinePane):
             *said,
             [
                 Span(" D", "key", "screen.results_compare"),
-                Span(f" compares {what} on the same prompts, as ", "dim"),
+                Span(f" compares {what} on the same prompts, like ", "dim"),
                 Span(f"grpo-tui compare {shell_word(self.run)}"),
             ],
         ]
@@ -537,7 +537,8 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
             return
         names = (self._root.with_name(f"{self._root.name}-{number}") for number in count(2))
         free = next(path for path in names if not path.exists())
-        hint = f"beta=0.04 optimizer=new; a word in front is the folder, else {one_line(free.name, 20)}"
+        own = one_line(free.name, 20)
+        hint = f"such as beta=0.04 optimizer=new. A word in front names the folder (default {own})"
         title = f"fork from step {chosen.step:,}: settings to change"
         self.ask(WordsDialog(title, "", hint), lambda words: self._fork(chosen, words, free))
 
