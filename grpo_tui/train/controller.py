@@ -23,7 +23,7 @@ from grpo_tui.train import compat
 from grpo_tui.train.checkpoints import Checkpoints, DiskFull, cannot_write, first_line
 from grpo_tui.train.phases import PhaseClock
 from grpo_tui.train.ranks import Ranks
-from grpo_tui.train.sampling import sample
+from grpo_tui.train.sampling import sample, unchanged_randomness
 from grpo_tui.train.settable import asked_probes
 from grpo_tui.train.settings import OF_THE_RATE, LiveSettings, NotYet, Refused, describe_schedule, short
 from grpo_tui.train.tokens import live_tokens
@@ -62,7 +62,7 @@ class Controller:
         """Settings that a resume restores at the next generation boundary."""
         self.on_safe_point: Callable[[], None] = lambda: None
         self.evaluate: Callable[[], tuple[str, dict[str, Any]]] | None = None
-        """Evaluates the policy; None for a run without `grpo_tui.evaluate`."""
+        """Evaluates the policy; None for a run without `grpo_tui.evaluate`, whose evaluation is TRL's."""
         checkpoints.on_owed = self.pause_for
         self.more_stages = False
         """Whether another stage follows, which needs a checkpoint of the last step."""
@@ -265,11 +265,20 @@ class Controller:
         return "", sample(self._trainer, prompt, count=command.args.get("count", 4), **given)
 
     def _on_evaluate(self, command: Command) -> tuple[str, dict[str, Any]]:
-        if self.evaluate is None:
+        if self.evaluate is not None:
+            return self.evaluate()
+        if self._trainer.eval_dataset is None:
             raise Refused(
                 "this run does not evaluate. Add `grpo_tui.evaluate: {every: 50}` to its config and resume it"
             )
-        return self.evaluate()
+        training, history = self._trainer.model.training, self._trainer.state.log_history
+        known = len(history)
+        with self._phases.during("eval"), unchanged_randomness():
+            self._trainer.evaluate()
+        self._trainer.model.train(training)
+        found = {name: value for row in history[known:] for name, value in row.items()}
+        told = [f"{name} is {short(value)}" for name, value in found.items() if name.endswith("_reward")]
+        return f"{', '.join(told)} on the evaluation dataset", found
 
     def _on_tokens(self, command: Command) -> tuple[str, dict[str, Any]]:
         return "", live_tokens(self._trainer, command.args)

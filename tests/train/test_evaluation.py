@@ -363,6 +363,20 @@ def test_an_evaluation_on_request_answers_with_the_sampling_of_now(tmp_path: Pat
     assert evaluated(tmp_path).sampling["temperature"] == 0.1
 
 
+def test_an_evaluation_on_request_is_that_of_trl_without_rows_of_its_own(tmp_path: Path) -> None:
+    plain_rows, plain_weights = run_plain(tmp_path / "plain", **CYCLE)
+    folder = tmp_path / "run"
+    asks = {5: [("evaluate", {})], 14: [("evaluate", {})]}  # 5: within a generation cycle
+    rows, weights, _ = run_recorded(folder, evaluate=True, at_safe_point=_ask(folder, asks), **CYCLE)
+    asked = {step: row["eval_reward"] for step, row in rows if "eval_reward" in row}
+    assert list(asked) == [5, 14]
+    assert repr([row for row in rows if "eval_reward" not in row[1]]) == repr(plain_rows)
+    assert weights == plain_weights
+    first, last = _outcomes(folder)
+    assert first.result["eval_reward"] == asked[5]
+    assert last.reason == f"eval_reward is {asked[14]:.3g} on the evaluation dataset"
+
+
 def test_an_evaluation_on_request_needs_rows_and_says_what_to_add(tmp_path: Path) -> None:
     run_recorded(tmp_path, at_safe_point=_ask(tmp_path, {1: [("evaluate", {})]}), max_steps=1)
     (outcome,) = _outcomes(tmp_path)
