@@ -214,7 +214,7 @@ def _kill(one: _Drill) -> tuple[bool, str]:
 
 def _steps_between(settings: Settings, made: Plan) -> tuple[str, int | None]:
     """Return the setting that decides how often the real run saves, and the steps between two checkpoints."""
-    strategy = str(settings.get("save_strategy") or "no").rpartition(".")[2].lower()
+    strategy = settings.strategy("save_strategy")
     total = made.steps.total
     if strategy == "steps":
         every = settings.number("save_steps")

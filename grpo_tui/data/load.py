@@ -225,7 +225,7 @@ def _evaluated(
     rows = holdout if holdout is not None else evaluation
     if rows is None and source is not None:
         rows, _ = _mapped(_own_evaluation(config, source), config, source, lengths)
-    if rows is None or not hasattr(rows, "select"):
+    if not hasattr(rows, "select"):
         raise DataError(
             "grpo_tui.evaluate asks held-out rows, and the config has none. Set grpo_tui.holdout to 40 or "
             "so, or grpo_tui.eval_dataset"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from grpo_tui.config.batch import generation_batch_size
+from grpo_tui.config.meant import nearest
 from grpo_tui.config.settings import Change, Settings
 from grpo_tui.core.findings import SEVERITIES, Finding
 from grpo_tui.core.text import one_line
@@ -180,7 +180,7 @@ def _rows(facts: DataFacts, s: Settings) -> Iterator[Finding]:
         if bad.what == "prompt":
             empty = bad.reason.startswith("is ")
             message = f"{facts.short}, {where}: the prompt {bad.reason}; training stops at such a row"
-            fix = leaving_out(facts, ["prompt"]) if empty and not all_bad else None
+            fix = leaving_out(facts, "prompt") if empty and not all_bad else None
             yield s.error("data.bad-prompt", s.data_key, message, fix)
         else:
             source = s.section.answer.source if s.section.answer else "answer"
@@ -188,7 +188,7 @@ def _rows(facts: DataFacts, s: Settings) -> Iterator[Finding]:
                 f"{facts.short}, {where}: no answer of the kind {bad.reason} in the column {source} "
                 f"({bad.count:,} of {facts.looked_at:,} rows)"
             )
-            drop = ("grpo_tui.answer", None) if all_bad else leaving_out(facts, [source])
+            drop = ("grpo_tui.answer", None) if all_bad else leaving_out(facts, source)
             yield s.error("data.bad-answer", "grpo_tui.answer", message, drop)
     if facts.form == "mixed":
         column = facts.column("prompt")
@@ -212,7 +212,7 @@ def _rows(facts: DataFacts, s: Settings) -> Iterator[Finding]:
                 f"{first_rows(column.null_rows, column.nulls)}; rewards get None there"
             )
             seldom = column.nulls <= MOST_SHARE_MISSING * facts.looked_at
-            fix = leaving_out(facts, [column.name]) if seldom else None
+            fix = leaving_out(facts, column.name) if seldom else None
             told = s.warning if seldom else s.info  # often empty: probably optional
             yield told("data.nulls", s.data_key, message, fix)
         elif column.empties and column.name != facts.answer_column and not filtered:
@@ -310,7 +310,7 @@ def _smaller_hold_out(facts: DataFacts, s: Settings) -> Change | None:
 def _enough_for_a_step(facts: DataFacts, s: Settings, at_once: int) -> Change | None:
     """Suggest the smallest change that fills a generation batch: fewer held-out rows or a smaller batch."""
     rows, group = facts.train_rows or 0, int(s.get("num_generations") or 1)
-    if facts.held and rows + facts.held > at_once:
+    if rows + facts.held > at_once:
         return ("grpo_tui.holdout", rows + facts.held - at_once)
     if not rows:
         return None
@@ -339,7 +339,7 @@ def _answers(facts: DataFacts, s: Settings) -> Iterator[Finding]:
             f"{facts.short}: no right answer (column {column.name}) in {first_rows(rows, gone)}; no "
             "completion can be right there"
         )
-        fix = leaving_out(facts, [column.name])
+        fix = leaving_out(facts, column.name)
         yield s.warning("data.gold-missing", s.data_key, message, fix)
     there = sum(kind.count for kind in column.kinds)
     if not column.top or there < LEAST_ROWS_TO_JUDGE:
@@ -396,17 +396,16 @@ def _lengths(facts: DataFacts, model: ModelFacts | None, s: Settings) -> Iterato
 _DROP_NULL = "grpo_tui.filters.drop_null"
 
 
-def leaving_out(facts: DataFacts, columns: Sequence[str]) -> Change | None:
-    """Suggest the filter for rows where one of these columns is empty. None if no rows would be left.
+def leaving_out(facts: DataFacts, name: str) -> Change | None:
+    """Suggest the filter for rows where a column is empty. None if no rows would be left.
 
-    It names the columns if others may be empty too, so that it does not remove more rows than intended.
+    It names the column if others may be empty too, so that it does not remove more rows than intended.
     """
     known = {column.name: column.nulls + column.empties for column in facts.columns}
-    if any(known.get(name, 0) >= facts.looked_at for name in columns):
+    if known.get(name, 0) >= facts.looked_at:
         return None
-    others = any(count for name, count in known.items() if name not in columns and name != "prompt")
-    named = [name for name in columns if name != "prompt"] or ["prompt"]
-    return (_DROP_NULL, named if others else True)
+    others = any(count for other, count in known.items() if other not in (name, "prompt"))
+    return (_DROP_NULL, [name] if others else True)
 
 
 def prompt_findings(facts: DataFacts, s: Settings) -> Iterator[Finding]:
@@ -460,8 +459,8 @@ def misnamed_columns(facts: DataFacts, s: Settings) -> Iterator[Finding]:
 
 def _near(name: str, names: Sequence[str]) -> str | None:
     lower = {each.lower(): each for each in names}
-    found = difflib.get_close_matches(name.lower(), list(lower), n=1, cutoff=0.5)
-    return lower[found[0]] if found else None
+    near = nearest(name, lower, cutoff=0.5)
+    return lower[near] if near else None
 
 
 def _meant(near: str | None) -> str:
@@ -496,7 +495,7 @@ def evaluation_findings(facts: DataFacts, s: Settings) -> Iterator[Finding]:
         rows = first_rows(bad.rows, bad.count)
         what = f"the prompt {bad.reason}" if bad.what == "prompt" else f"no answer of the kind {bad.reason}"
         empty = bad.what == "answer" or bad.reason.startswith("is ")
-        fix = leaving_out(facts, ["prompt"]) if empty and bad.count < seen.rows else None
+        fix = leaving_out(facts, "prompt") if empty and bad.count < seen.rows else None
         rule = f"data.bad-{bad.what}"
         yield s.error(rule, key, f"{where}, {rows}: {what}; {ENDS}", fix)
     if facts.answer_column and facts.answer_column in seen.lacking:

@@ -171,7 +171,7 @@ def _trackers(s: Settings, machine: Machine) -> Iterator[Finding]:
 
 def _inside(version: str, wanted: SpecifierSet) -> bool:
     try:
-        return wanted.contains(Version(Version(version).base_version), prereleases=True)
+        return wanted.contains(Version(version).base_version)
     except InvalidVersion:
         return True
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from grpo_tui.config.coerce import CoerceError, coerce
-from grpo_tui.config.trl_fields import load_fields
+from grpo_tui.config.trl_fields import FieldInfo, load_fields
 
 
 @pytest.mark.parametrize(
@@ -150,3 +150,24 @@ def test_a_value_that_does_not_fit_is_refused(
 def test_the_note_says_what_was_written_and_what_was_read() -> None:
     note = coerce(load_fields()["learning_rate"], "1e-5").note
     assert note == "learning_rate was the text '1e-5'; read as 1e-05"
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [
+        (16, f". Choices: {', '.join(f'c{n}' for n in range(16))}"),
+        (17, f". Choices: {', '.join(f'c{n}' for n in range(12))} and 5 more"),
+    ],
+)
+def test_a_field_of_many_choices_names_the_first_and_counts_the_rest(count: int, said: str) -> None:
+    info = FieldInfo("kind", "GRPOConfig", "str", "c0", "", choices=tuple(f"c{n}" for n in range(count)))
+    with pytest.raises(CoerceError) as caught:
+        coerce(info, "other")
+    assert str(caught.value) == f"kind: unknown value 'other'{said}"
+
+
+@pytest.mark.parametrize("word", ["gspo", " GSPO "])
+def test_a_word_of_a_neighbouring_field_says_which_field_it_belongs_to(word: str) -> None:
+    with pytest.raises(CoerceError) as caught:
+        coerce(load_fields()["loss_type"], word)
+    assert str(caught.value).endswith(". GSPO is loss_type: grpo with importance_sampling_level: sequence")

@@ -329,6 +329,7 @@ def test_words_that_do_not_fit_are_refused_and_empty_ones_remove_the_key() -> No
         with pytest.raises(CoerceError):
             draft.set_words(key, words)
     assert draft.text == WHOLE
+    assert draft.has("learning_rate")
     draft.set_words("learning_rate", " ")
     assert not draft.has("learning_rate")
     assert not draft.set_words("learning_rate", "")

@@ -97,6 +97,43 @@ def test_a_new_key_is_put_beside_its_group(name: str, before: str) -> None:
     assert "grpo_tui" not in neighbours(name, present)
 
 
+@pytest.mark.parametrize(
+    ("name", "present", "order"),
+    [
+        # of those before it in the form the nearest, then those behind it, then the groups before
+        (
+            "top_p",
+            [
+                "model_name_or_path",
+                "num_generations",
+                "temperature",
+                "max_completion_length",
+                "min_p",
+                "top_k",
+            ],
+            [
+                "temperature",
+                "max_completion_length",
+                "num_generations",
+                "top_k",
+                "min_p",
+                "model_name_or_path",
+            ],
+        ),
+        # of the groups before it the nearest, and of that the last key in the file
+        (
+            "use_peft",
+            ["beta", "loss_type", "model_name_or_path", "report_to"],
+            ["loss_type", "beta", "model_name_or_path", "report_to"],
+        ),
+    ],
+)
+def test_the_keys_that_a_new_one_may_follow_are_ordered_best_first(
+    name: str, present: list[str], order: list[str]
+) -> None:
+    assert list(dict.fromkeys(neighbours(name, present))) == order
+
+
 # Search
 
 

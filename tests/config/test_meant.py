@@ -184,6 +184,7 @@ def test_a_number_that_is_read_as_it_looks_is_not(value: str, tmp_path: Path) ->
         ("seed: 1\nbeta 0.1\n", 2, "colon"),
         ("seed: 1\nbeta=0.1\n", 2, "colon"),
         ('seed: 1\nrun_name: "abc\n', 2, "never closed"),
+        ('seed: 1\nrun_name: "a\tb\n', 2, "never closed"),
         ("generation_kwargs: {seed: 1\n", 1, "never closed"),
         ("run_name: a: b\n", 1, "Quote"),
         ("run_name: @x\n", 1, "Quote"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,31 @@ def test_weights_gradients_and_states_by_hand(
         gradients,
         optimizer,
     )
+
+
+def test_a_part_that_takes_nothing_is_left_out() -> None:
+    names = [part.name for part in memory({"optim": "lomo"}).parts]
+    assert not {"optimizer", "gradients", "reference", "lora", "vllm"} & set(names)
+    assert names[-1] == "allocator"
+    assert all(part.bytes > 0 for part in memory({"optim": "sgd", "use_vllm": True}).parts)
+
+
+@pytest.mark.parametrize(
+    ("kind", "optimizer", "gradients"),
+    [
+        (("DEEPSPEED", 1), " ÷ 4", ""),
+        (("DEEPSPEED", 2), " ÷ 4", " ÷ 4"),
+        (("FSDP", 0), " ÷ 4", " ÷ 4"),
+        (None, "", ", twice with DDP's buckets"),
+    ],
+)
+def test_a_part_that_is_sharded_says_over_how_many_processes(
+    kind: tuple[str, int] | None, optimizer: str, gradients: str
+) -> None:
+    file = kind and {"distributed_type": kind[0], "deepspeed_config": {"zero_stage": kind[1]}}
+    said = {part.name: part.formula for part in memory(world=4, accelerate=file).parts}
+    assert re.sub(r".* bytes", "", said["optimizer"]) == optimizer
+    assert re.sub(r".* bytes", "", said["gradients"]) == gradients
 
 
 def test_eight_bit_states_keep_embeddings_in_full() -> None:
@@ -375,7 +401,8 @@ def test_a_mixture_counts_every_expert_and_uses_some() -> None:
     dense = shape()
     mlp = 24 * 3 * 896 * 4864
     assert moe.parameters - dense.parameters == 7 * mlp + 24 * 896 * 8  # and its routers
-    assert moe.active_experts == 2
+    assert (moe.active_experts, dense.active_experts) == (2, 0)
+    assert shape(num_experts=8).active_experts == 2
     twice = memory({"gradient_checkpointing": False}, model=moe)
     assert part(memory({"gradient_checkpointing": False}), "activations") < part(twice, "activations")
 

@@ -63,6 +63,25 @@ def test_a_number_no_run_can_use_is_refused_with_its_line(
 
 
 @pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("temperature: 0.001", "temperature must be from 0.01 to 100; it is 0.001"),
+        ("temperature: 0.001", "below it every completion of a prompt is identical"),
+        ("temperature: 101", "above it completions are random tokens"),
+        ("top_p: 0", "top_p must be above 0 and at most 1; it is 0"),
+        ("top_p: 0", "every completion of a prompt would be identical"),
+        ("max_steps: -5", "max_steps must be 1 or more, or -1; it is -5"),
+        ("max_steps: -5", "-1 trains num_train_epochs epochs"),
+    ],
+)
+def test_a_number_out_of_its_range_says_the_range_and_what_is_wrong_beyond_it(
+    tmp_path: Path, line: str, says: str
+) -> None:
+    (found,) = faults(tmp_path, GOOD + line + "\n")
+    assert says in found.message
+
+
+@pytest.mark.parametrize(
     "line",
     ["max_steps: -1", "max_grad_norm: .inf", "top_p: 1.0", "save_strategy: 'no'\nsave_steps: 0", "beta: 0.0"],
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from grpo_tui.config import ConfigError, RunConfig, load_config
-from grpo_tui.config.section import Evaluate, Filters, Notify, OnRule, ProbePrompts, Section
+from grpo_tui.config.section import AnswerSpec, Evaluate, Filters, Notify, OnRule, ProbePrompts, Section
 from grpo_tui.core.findings import RULES, Fix
 from grpo_tui.rewards.loading import load_entry
 
@@ -49,6 +49,21 @@ def test_every_key_is_read(folder: Path) -> None:
     assert first.params == {"slope": 0.01}
     assert first.line == 12
     assert (second.name, second.weight) == ("good", None)
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("gsm8k", AnswerSpec("answer", "gsm8k", "answer")),
+        ("{kind: tag}", AnswerSpec("answer", "tag", "answer", tag="answer")),
+        ("{from: b, kind: tag, to: c, tag: d}", AnswerSpec("b", "tag", "c", tag="d")),
+        ("{kind: regex, pattern: '#### (.*)'}", AnswerSpec("answer", "regex", "answer", pattern="#### (.*)")),
+    ],
+)
+def test_an_answer_is_read_and_saved(folder: Path, written: str, read: AnswerSpec) -> None:
+    config = load(folder, f"dataset: rows.jsonl\nanswer: {written}")
+    assert config.section.answer == read
+    assert RunConfig.from_json(json.dumps(config.to_json())).section == config.section
 
 
 def test_filters_launcher_and_gpus_are_read_and_saved(folder: Path) -> None:

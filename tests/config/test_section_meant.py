@@ -27,6 +27,7 @@ VALUES: dict[str, tuple[str, object]] = {
         {"max_prompt_tokens": 5},
     ),
     "columns: question": ("grpo_tui.columns", {"prompt": "question"}),
+    "columns: prompt": ("grpo_tui.columns", None),  # it is read anyway
     "columns: [question]": ("grpo_tui.columns", {"prompt": "question"}),
     "columns: {prompt: 5}": ("grpo_tui.columns", {"prompt": "5"}),
     "columns: {prompt: null}": ("grpo_tui.columns", None),
@@ -51,6 +52,7 @@ VALUES: dict[str, tuple[str, object]] = {
     "holdout: 40\n  evaluate: 20": ("grpo_tui.evaluate", {"every": 20}),
     "holdout: 40\n  evaluate: {k: 8}": ("grpo_tui.evaluate", {"k": 8, "samples": 8}),
     "evaluate: {rows: 60}": ("grpo_tui.holdout", 60),
+    "evaluate: {rows: 39}": ("grpo_tui.holdout", 40),
     "holdout: 4\n  probe_prompts: {every: 0}": ("grpo_tui.probe_prompts", None),
     "learning_rate: 1.0e-6": ("learning_rate", 1e-6),
     "bf16: true": ("bf16", False),  # the one at the left margin stays

@@ -49,6 +49,11 @@ def test_each_stage_trains_the_config_with_its_own_settings(tmp_path: Path) -> N
     base = load(tmp_path)
     assert base.findings == ()
     assert base.grpo["max_steps"] == 100
+    assert [stage.set for stage in base.section.stages] == [
+        {"reward_funcs": ["think_format_reward"], "grpo_tui.filters": {"drop_null": True}},
+        {"learning_rate": 2e-6, "seed": 7},
+        {},
+    ]
     assert RunConfig.from_json(json.dumps(base.to_json())) == base
 
     config, now = stage_at(base)

@@ -75,6 +75,16 @@ SET = {
     "the indentation of the file": ("m:\n    a: 1\n", "p.b", 1, "m:\n    a: 1\np:\n    b: 1\n"),
     "a section that holds nothing yet": ("g:  # mine\n", "g.h", 8, "g:  # mine\n  h: 8\n"),
     "a block scalar": ("a: |  # c\n  old\n\n  text\nb: 1\n", "a", "new\n", "a: |  # c\n  new\nb: 1\n"),
+    "a block scalar that begins with a line of blanks": (
+        "m:\n    a: |\n     \n        old\n", "m.a", "new\n", "m:\n    a: |\n        new\n",
+    ),
+    "a block scalar of another indentation": (
+        "a: |\n    old\nb: 1\n", "a", "p\nq\n", "a: |\n    p\n    q\nb: 1\n",
+    ),
+    "a flow list that becomes too long for a block value": (
+        "a: [1]  # c\n", "a", ["x" * 60, "y" * 60], f"a: [{'x' * 60}, {'y' * 60}]  # c\n",
+    ),
+    "a text of lines where a flow list was": ("a: [1]\nb: 1\n", "a", "p\nq\n", "a: |\n  p\n  q\nb: 1\n"),
     "a text of lines where one line was": ("a: x  # c\nb: 1\n", "a", "p\nq\n", "a: |  # c\n  p\n  q\nb: 1\n"),
     "a text of lines that begins with a blank": ("a: x\n", "a", "  p\nq", "a: |2-\n    p\n  q\n"),
     "a text of lines in a flow mapping": ("a: {b: x}\n", "a.b", "p\nq", 'a: {b: "p\\nq"}\n'),

@@ -244,6 +244,24 @@ def test_what_is_said_of_the_rows(number: int) -> None:
     assert told(found) == expected
 
 
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (("1 + 1?", "two"), "it has 1 + 1?, two. Does its first line name the columns?"),
+        (("What is one more", "two"), ". Does its first line name the columns?"),
+        (("level", "two words"), "it has level, two words"),
+        (("level;text",), "separated by semicolons: a .csv wants commas, a .tsv tabs"),
+    ],
+)
+def test_a_file_without_a_prompt_is_asked_for_its_header_when_one_name_is_none(
+    names: tuple[str, ...], said: str
+) -> None:
+    facts = replace(CLEAN, source_columns=names, columns=(OTHER,))
+    (found,) = data_findings(facts, MODEL, judged({}, {}))
+    assert found.id == "data.no-prompt"
+    assert found.message.endswith(said)
+
+
 def test_the_rows_that_have_no_room_are_named_and_one_that_just_fits_is_not() -> None:
     three = replace(
         LENGTHS, longest=((3, 100), (4, 60), (5, 59)), by_length=((40, 97), (59, 1), (60, 1), (100, 1))

@@ -164,6 +164,7 @@ def test_a_best_checkpoint_that_is_none_is_told(
 ) -> None:
     (finding,) = found(tmp_path, change)
     assert (finding.id, finding.severity) == (rule, "warning")
+    assert finding.field in change, "it stands where the fault is written"
     assert finding.fix is not None
     assert (finding.fix.field, finding.fix.value) == fix
     assert found(tmp_path, {**change, fix[0]: fix[1]}) == []

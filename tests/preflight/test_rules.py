@@ -363,6 +363,24 @@ def test_a_key_inside_a_mapping_is_named_anew_when_one_is_near_and_else_removed(
     assert (wrong.fix.field, wrong.fix.value) == (field, value)
 
 
+@pytest.mark.parametrize(
+    ("value", "says", "fix"),
+    [
+        ("fa2", "unknown value fa2. Did you mean flash_attention_2?", "flash_attention_2"),
+        ("Eagr", "unknown value Eagr. Did you mean eager?", "eager"),
+        ("zebra", ", or a Hub kernel", None),
+    ],
+)
+def test_an_attention_that_there_is_not_comes_with_the_nearest_or_with_all(
+    value: str, says: str, fix: str | None, tmp_path: Path
+) -> None:
+    for change in ({"attn_implementation": value}, {"model_init_kwargs": {"attn_implementation": value}}):
+        (wrong,) = [f for f in look(tmp_path, change).findings if f.id == "nested.attention"]
+        assert wrong.message.endswith(says)
+        assert ("Choices: " in wrong.message) is (fix is None)
+        assert (wrong.fix and wrong.fix.value) == fix
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_a_rule_finds_its_fault_and_its_fix_takes_it_away(name: str, tmp_path: Path) -> None:
     change, rule, severity, field = CASES[name]
@@ -404,6 +422,7 @@ def test_the_base_of_the_table_is_clean(tmp_path: Path) -> None:
             "error",
         ),
         ({"use_peft": True}, machine(A100, peft="0.5.0"), "packages.version", "error"),
+        ({"use_peft": True}, machine(A100, peft="0.5.0+local"), "packages.version", "error"),
         ({"optim": "paged_adamw_8bit"}, machine(A100, bitsandbytes=None), "config.not-installed", "error"),
         ({"optim": "adamw_8bit"}, machine(A100, bitsandbytes=None), "config.not-installed", "error"),
         ({"optim": "adamw_torch_8bit"}, machine(A100, torchao=None), "config.not-installed", "error"),
@@ -463,6 +482,11 @@ def test_the_window_of_vllm_is_the_installed_trls() -> None:
         ({"report_to": "wandb"}, machine(A100, env={"WANDB_MODE": "offline"})),
         ({"attn_implementation": "flash_attention_2"}, machine(A100, flash_attn=None, kernels="0.18.3")),
         ({"optim": "adamw_torch_fused"}, machine(A100, bitsandbytes=None)),
+        ({"use_peft": True}, machine(A100, peft="0.19.0rc1")),
+        ({"use_peft": True}, machine(A100, peft="0.19.0.dev0+local")),
+        ({"use_peft": True}, machine(A100, peft="built here")),
+        ({}, machine(replace(A100, capability=None))),
+        ({"tf32": True}, machine(replace(T4, capability=None), A100, env={"CUDA_VISIBLE_DEVICES": "1"})),
     ],
 )
 def test_what_the_machine_has_is_not_missed(change: dict[str, Any], where: Machine, tmp_path: Path) -> None:

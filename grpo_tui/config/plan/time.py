@@ -177,7 +177,7 @@ class PlannedCheckpoints:
 
 def checkpoints_written(settings: Settings, total: int | None, per_epoch: int | None) -> int | None:
     """Return how many checkpoints a run writes, None when its length is unknown."""
-    strategy = str(settings.get("save_strategy") or "no").rpartition(".")[2].lower()
+    strategy = settings.strategy("save_strategy")
     if strategy == "no":
         return 0
     if total is None:
