@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from grpo_tui.cli import main
 from grpo_tui.config.resolve import load_config
 from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.preflight.report import Preflight
-from grpo_tui.present.config_view import Snapshot
+from grpo_tui.present.config_view import Snapshot, shows
 from grpo_tui.present.formatting import from_here
 from grpo_tui.store.spec import RunSpec
 from grpo_tui.ui import preferences
@@ -285,6 +286,17 @@ async def test_a_search_goes_to_the_best_field_by_name_or_help() -> None:
         assert len(screen.query_one(ConfigForm)._rows) > 20, "the search is over"
 
 
+async def test_a_field_of_a_closed_group_is_gone_to_by_opening_its_group_alone() -> None:
+    app = app_with(config_file())
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await looked_at(pilot)
+        assert screen.state is not None
+        field = [field for field in screen.state.fields if not shows(field)][-1]
+        assert not screen._opened
+        await on_field(pilot, field.name)
+        assert screen._opened == {field.group}
+
+
 async def test_saving_writes_the_file_and_what_leaves_unsaved_asks() -> None:
     path = config_file()
     app = app_with(path)
@@ -516,9 +528,11 @@ async def test_a_folder_that_holds_a_run_is_no_error_and_a_start_goes_beside_it(
 
 def test_a_check_after_one_that_was_stopped_looks_at_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     stopped: list[bool] = []
+    kept: list[tuple[Any, Any]] = []
 
     def check(*args: Any, cancel: threading.Event, **more: Any) -> Preflight:
         stopped.append(cancel.is_set())
+        kept.append((more["memory"], more["children"]))
         if len(stopped) == 3:
             cancel.set()
         return Preflight(None, ())
@@ -532,6 +546,8 @@ def test_a_check_after_one_that_was_stopped_looks_at_everything(monkeypatch: pyt
     assert checks.run(snapshot, None, print, print) == (Preflight(None, ()), False)
     checks.close()
     assert stopped == [False, False, False]
+    assert kept[0] == kept[1] == kept[2], "what was loaded is loaded once"
+    assert checks.run(snapshot, None, print, print) == "the screen was closed"
 
 
 async def test_what_a_full_check_found_shows_until_the_text_changes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -555,6 +571,7 @@ async def test_what_a_full_check_found_shows_until_the_text_changes(monkeypatch:
         await pilot.press("c")
         await until(pilot, lambda: isinstance(app.screen, CheckScreen))
         assert "3 prompts are empty" in shown(app)
+        assert "checked: 1 error to fix before the run can start" in shown(app)
         assert "Set up logging" in shown(app)
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, ConfigScreen) and "1 error" in shown(app))
@@ -569,8 +586,13 @@ async def test_why_a_text_cannot_be_read_stands_beside_the_form() -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "cannot be read" in shown(app))
         await until(pilot, lambda: "✗ line 2: invalid YAML" in shown(app))
+        area = app.screen.query_one(YamlArea)
+        await until(pilot, lambda: area.has_focus and area.size.area > 0)
         await pilot.press("escape")
         await until(pilot, lambda: "Press tab to edit the text" in " ".join(shown(app).split()))
+        assert not area.size.area
+        await pilot.press("tab")
+        await until(pilot, lambda: area.has_focus and area.size.area > 0)
 
 
 async def test_the_text_as_it_stands_is_exported_as_a_script() -> None:
@@ -605,6 +627,10 @@ async def test_a_check_that_was_ended_is_not_said_to_have_looked_at_everything(
         screen = await looked_at(pilot)
         await pilot.press("c")
         await until(pilot, lambda: bool(screen.start.busy_line()))
+        moment = screen.start._busy_since + 65
+        with monkeypatch.context() as later:
+            later.setattr("grpo_tui.ui.screens.config_start.time", SimpleNamespace(monotonic=lambda: moment))
+            assert screen.start.busy_line()[0].text == "◌ checking, 1m05s  "
         await pilot.press("escape")
         await until(pilot, lambda: "the check was stopped before it finished" in shown(app))
         assert "checked at" not in shown(app)
@@ -630,6 +656,7 @@ async def test_a_check_that_fails_says_why_and_can_be_begun_again(monkeypatch: p
         assert "checked at" not in shown(app)
         await pilot.press("c")
         await until(pilot, lambda: isinstance(app.screen, CheckScreen))
+        assert "checked: ready to start" in shown(app)
     assert [call[:2] for call in calls] == [(path, 20)] * 2
     assert calls[0][2] is calls[1][2] is not None, "what was found stays known"
 

@@ -300,7 +300,6 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         if area.has_focus:
             self.action_config_back()
             return
-        area.display = True
         area.focus()
         form.changed()
         self.call_after_refresh(self.show)
@@ -349,7 +348,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
     def on_input_changed(self, event: Input.Changed) -> None:
         from grpo_tui.config.advice import search_fields
 
-        if event.input.id == "config-search" and event.input.display:
+        if event.input.id == "config-search":
             self._words = event.value.strip()
             found = [one.name for one in search_fields(self._words)] if self._words and self.state else []
             self._found = set(found) if self._words else None
@@ -413,7 +412,6 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
 
     def to_line(self, line: int) -> None:
         area = self.query_one(YamlArea)
-        area.display = True
         area.go_to(line)
         self.set_focus(area)  # at once: `show` hides a side without the focus on a narrow screen
         area.focus()  # and after a request for the form that still waits

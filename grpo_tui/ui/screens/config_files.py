@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grpo_tui.core.text import one_line, shell_word
-from grpo_tui.present.formatting import from_here, moment, path_text
+from grpo_tui.present.formatting import from_here, moment, path_text, plural
 from grpo_tui.ui import preferences
 from grpo_tui.ui.config_worker import ConfigWorker
 from grpo_tui.ui.messages import DiskChanged
@@ -48,20 +48,16 @@ class ConfigFiles:
 
     def open_request(self, request: ConfigRequest) -> None:
         """Open a file unless it is open already. Asks about unsaved changes first."""
-        if (
-            self.screen.draft is not None
-            and self.screen.draft.path == request.path.absolute()
-            and self.screen.request == request
-        ):
-            return
-        self.unless_unsaved(lambda: self._open(request))
+        request = replace(request, path=request.path.expanduser().absolute())
+        draft = self.screen.draft
+        if draft is None or draft.path != request.path or self.screen.request != request:
+            self.unless_unsaved(lambda: self._open(request))
 
     def _open(self, request: ConfigRequest) -> None:
         from grpo_tui.config.draft import Draft
         from grpo_tui.config.draft_file import DraftFileError
         from grpo_tui.present import config_compare
 
-        request = replace(request, path=request.path.expanduser().absolute())
         try:
             draft = Draft.open(request.path, overrides=request.overrides)
             draft.preset = config_compare.preset_file(draft.text)
@@ -343,7 +339,8 @@ class ConfigFiles:
             self._refuse(error)
             return
         names = ", ".join(path_text(file, 40) for file in written[:4])
-        self.screen.app.notify(f"Wrote {names}.")
+        more = f" and {plural(len(written) - 4, 'other file')}" if len(written) > 4 else ""
+        self.screen.app.notify(f"Wrote {names}{more}.")
         self.open_request(ConfigRequest(path))
 
     def _chosen_file(self, file: Path) -> None:

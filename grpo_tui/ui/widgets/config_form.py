@@ -259,7 +259,7 @@ class HelpStrip(LineScroll, can_focus=False):
             refused = _marked("✗", "bad", self._refusal, max(10, width - 4)) if self._refusal else []
             return [ruled([[Span("help", "title")]], width), *refused]
         parts: list[Line] = [[Span(one_line(shown.name), "title")]]
-        parts += [[Span(one_line(part), "dim")] for part in shown.facts if part]
+        parts += [[Span(one_line(part), "dim")] for part in shown.facts]
         fix = next((finding.fix for finding in shown.findings if finding.fix is not None), None)
         right = [Span("f ", "key", "screen.config_fix"), Span(fix_words(fix), "strong")] if fix else []
         lines: list[Line] = [ruled(parts, width, right)]
