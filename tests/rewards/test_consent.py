@@ -137,6 +137,8 @@ def test_a_config_that_a_foreign_record_names_is_foreign(foreign: ForeignRun, tm
     try:
         RunSpec({**spec.config, "path": str(own)}).write(foreign.root / "run.json")
         assert config_of_run(foreign.root) == own
+        RunSpec({**spec.config, "path": str(tmp_path / "gone.yaml")}).write(foreign.root / "run.json")
+        assert config_of_run(foreign.root) is None
     finally:
         (foreign.root / "run.json").write_text(before)
     assert {Path(code.what).name for code in consent.needed(load_config(own))} == {"rewards.py", "task.py"}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
-from grpo_tui.present.train_view import TrainView
+from grpo_tui.present.train_view import ReplayView, TrainView
 from grpo_tui.ui.actions import ACTIONS, Action, for_footer, on_pane, refusal
 from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.screens.chart import ChartScreen, OverlayScreen, ZoomScreen
@@ -110,6 +111,13 @@ def test_the_footer_names_what_belongs_to_the_part_that_shows_first() -> None:
     assert next(a.id for a in for_footer("train", view, None, ("log",))) == "log.search"
     assert "log.search" not in [a.id for a in for_footer("train", view)]
     assert for_footer("train", view, None, ("groups", "large"))[0].id == "view.back"
+    replayed = replace(view, replay=ReplayView(57, 1.0, playing=True))
+    assert [a.id for a in for_footer("train", replayed)][:3] == [
+        "replay.turn",
+        "replay.after",
+        "replay.faster",
+    ]
+    assert not [a.id for a in for_footer("train", view) if a.id.startswith("replay.")]
 
 
 @pytest.mark.parametrize("action", [a for a in ACTIONS if a.needs], ids=lambda a: a.id)

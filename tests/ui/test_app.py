@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import grpo_tui.ui.app
+from grpo_tui.rewards.consent import Code
 from grpo_tui.ui.app import GrpoApp
+from grpo_tui.ui.messages import ConsentAsked
 from grpo_tui.ui.poller import Poller
 from grpo_tui.ui.runs_watch import RunsWatch
+from grpo_tui.ui.screens.dialogs import MenuDialog
 from grpo_tui.ui.widgets.bars import Header
-from tests.ui.conftest import PATIENCE_S, app_on, opened, until
+from tests.ui.conftest import PATIENCE_S, app_on, opened, shown, until
 from tests.ui.recorded_run import RecordedRun, recorded
 
 
@@ -87,6 +91,29 @@ async def test_a_worker_that_fails_is_named_with_its_reason(run: RecordedRun) ->
         app.run_worker(fail, thread=True, group="pages", exit_on_error=False)
         await until(pilot, lambda: bool(told(app)))
         assert told(app) == [r"pages ended: ValueError('no more\x1b[2J')"]
+
+
+async def test_a_no_answers_the_questions_about_the_same_code_and_no_others(no_yes: None) -> None:
+    codes = {name: Code(f"{name}.py", "it lies in a run of someone else", name) for name in "abcd"}
+    again, otherwise = list[str](), list[str]()
+    app = app_on(None)
+    async with app.run_test(size=(100, 30)) as pilot:
+        for name in ("ab", "a", "c", "d"):
+            asked = tuple(codes[letter] for letter in name)
+            app.post_message(
+                ConsentAsked(asked, partial(again.append, name), partial(otherwise.append, name))
+            )
+        await until(pilot, lambda: "a.py" in shown(app) and "b.py" in shown(app))
+        assert "c.py" not in shown(app)
+        await pilot.press("n")
+        await until(pilot, lambda: "c.py" in shown(app) or "d.py" in shown(app))
+        assert [name for name in "abcd" if f"{name}.py" in shown(app)] == ["c"]
+        assert (again, otherwise) == ([], ["ab", "a"])
+        await pilot.press("y")
+        await until(pilot, lambda: "d.py" in shown(app))
+        await pilot.press("n")
+        await until(pilot, lambda: not isinstance(app.screen, MenuDialog))
+        assert (again, otherwise) == (["c"], ["ab", "a", "d"])
 
 
 def test_folders_are_named_as_short_as_a_person_would() -> None:

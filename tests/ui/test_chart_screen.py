@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from grpo_tui.core import records as r
+from grpo_tui.present.big_chart import AxisRange, BigChartView, ChartBucket, ChartLine, Window
 from grpo_tui.present.glyphs import ascii_locale
-from grpo_tui.ui.screens.chart import ChartScreen
+from grpo_tui.ui.screens.chart import ChartScreen, WindowLoader, ZoomScreen
 from grpo_tui.ui.screens.reading import HelpScreen, MeaningScreen
 from grpo_tui.ui.screens.train import TrainScreen
-from grpo_tui.ui.widgets.big_chart import BigChart
+from grpo_tui.ui.widgets.big_chart import BigChart, ChartOptions
 from grpo_tui.ui.widgets.chart import Chart
 from tests.ui.conftest import app_on, opened, shown, until
 from tests.ui.recorded_run import RecordedRun, recorded
@@ -173,6 +175,30 @@ async def test_training_and_evaluation_stand_together(run: RecordedRun) -> None:
         assert "━━ train" in shown(app)
         await pilot.press("d")
         await until(pilot, lambda: "reward in TRL" in shown(app))
+
+
+def test_the_step_at_a_time_is_that_of_the_line_with_the_most_values() -> None:
+    def line(name: str, *steps: tuple[int, float]) -> ChartLine:
+        return ChartLine(
+            "reward",
+            name,
+            tuple(ChartBucket(step, step, at, at, 0.0, 0.0, 0.0, 0.0, 1) for step, at in steps),
+        )
+
+    screen = ZoomScreen((), "reward")
+    lines = line("eval", (1, 10.0), (2, 90.0)), line("train", (1, 10.0), (5, 20.0), (6, 90.0))
+    screen._view = BigChartView("reward", lines, "time", 0.0, 90.0, AxisRange(0.0, 90.0, 90.0))
+    for cursor, step in ((20.0, 5), (None, 6)):
+        screen.options = ChartOptions("reward", Window(x="time"), cursor)
+        assert screen.step_here() == step
+
+
+def test_what_is_wrong_with_any_run_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("grpo_tui.ui.screens.chart.load_window", lambda *_: None)
+    sources: Any = [SimpleNamespace(trouble=trouble) for trouble in ("", "no rows", "no file")]
+    taken: list[object] = []
+    WindowLoader(sources, lambda *found: taken.append(found))._read(ChartOptions("reward"), 80)
+    assert taken == [(None, "no rows")]
 
 
 async def test_brackets_turn_to_other_metrics(run: RecordedRun) -> None:

@@ -84,6 +84,7 @@ async def test_a_chat_that_cannot_begin_says_why(run: RecordedRun) -> None:
         app.push_screen(ChatScreen(run.folder.root, "no/such/run", run.folder.root, beside=False))
         await until(pilot, lambda: isinstance(app.screen, ChatScreen))
         app.screen.query_one(Input).value = "a"
+        assert "✗" not in shown(app)
         await pilot.press("enter")
         lines = app.screen.query_one(ChatLines)
         await until(pilot, lambda: bool(lines.trouble))
@@ -133,6 +134,29 @@ async def test_the_base_is_switched_by_a_typed_line_as_by_the_key(
         await pilot.press("enter")
         await pilot.pause()
         assert (box.value, lines.first) == ("/with on", "mine"), "not while an answer is written"
+
+
+@pytest.mark.parametrize(
+    ("typed", "asked"), [("1 + 1?", True), ("/row 3", True), ("//x", True), ("/help", False)]
+)
+async def test_a_prompt_stands_out_from_a_command_and_the_footer_names_the_keys_of_the_focus(
+    run: RecordedRun, monkeypatch: pytest.MonkeyPatch, typed: str, asked: bool
+) -> None:
+    monkeypatch.setattr("grpo_tui.ui.screens.chat.Chatting", Scripted)
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        app.push_screen(ChatScreen(run.folder.root, "mine", run.folder.root, beside=False))
+        await until(pilot, lambda: "enter ask " in shown(app))
+        app.screen.query_one(Input).value = typed
+        await pilot.press("enter")
+        await until(pilot, lambda: f" {typed}" in shown(app))
+        assert [span.role for span in app.screen.query_one(ChatLines).turns[0].lines(80)[0][1:]] == [
+            "strong" if asked else "dim"
+        ]
+        app.screen.query_one(ChatLines).focus()
+        await until(pilot, lambda: "K keep" in shown(app))
+        assert "enter ask " not in shown(app)
 
 
 async def test_a_new_conversation_is_new_for_the_policy_too(

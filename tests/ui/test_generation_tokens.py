@@ -23,6 +23,7 @@ from grpo_tui.present.token_lines import (
     surprising_lines,
     visible,
 )
+from grpo_tui.rewards.token_asking import AskedPolicy
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.spec import RunSpec
 from grpo_tui.ui.app import GrpoApp
@@ -58,6 +59,18 @@ ODD = scores(
     token("", 0.2), token("日本", 3.0), token("\u0301", 3.0), token("x" * 300, 2.0), token("<|end|>", 0.0),
     token("שלום", 2.5), token("\t", 0.9), token("[bold]no[/]", 0.0, likeliest="\x1b[2J", rank=2),
 )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("live", "steps", "step", "chosen"),
+    [(True, [60, 40], 41, 0), (False, [60, 40, 20], 41, 1), (False, [60, 40], 50, 0), (False, [], 9, 0)],
+)
+def test_the_policy_offered_first_is_the_live_one_or_the_nearest(
+    live: bool, steps: list[int], step: int, chosen: int
+) -> None:
+    known = [AskedPolicy("live", "live")] if live else []
+    known += [AskedPolicy("checkpoint", f"checkpoint-{saved}", step=saved) for saved in steps]
+    assert tokens.nearest([*known, AskedPolicy("base", "base")], step) == chosen
 
 
 # -- lines -------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from grpo_tui.store.rollouts import Rollout
 from grpo_tui.store.search import Found, Search
 from grpo_tui.store.spec import RunSpec
 from grpo_tui.ui.app import GrpoApp
-from grpo_tui.ui.kit.table import row_line
+from grpo_tui.ui.kit.table import cells, row_line
 from grpo_tui.ui.screens.audit import AuditScreen, AuditTable
 from grpo_tui.ui.screens.course import CourseScreen
 from grpo_tui.ui.screens.dialogs import PathDialog, WordsDialog
@@ -221,7 +221,13 @@ async def test_reading_folds_compares_and_shows_white_space(run: RecordedRun) ->
         assert "{+" in text_read(app)
         await pilot.press("r")
         assert "[-" not in text_read(app)
-        await pilot.press("r", "i")
+        await pilot.press("d")
+        first = screen_of(app).reading.against
+        await pilot.press("r", "d")
+        assert screen_of(app).reading.against == first, "the comparison begins anew"
+        await pilot.press("d")
+        assert screen_of(app).reading.against != first
+        await pilot.press("r", "r", "i")
         assert "user" in text_read(app)
         assert "answer: " in text_read(app)
 
@@ -282,6 +288,21 @@ async def test_a_live_run_is_followed_at_the_top_and_left_alone_further_down(run
         assert screen.card == stays
         await pilot.press("g")
         await until(pilot, lambda: screen.card is not None and screen.card.step == 59)
+
+
+async def test_a_live_run_is_searched_again_only_after_a_rest(
+    run: RecordedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=WIDE) as pilot:
+        await at_generations(pilot)
+        screen = screen_of(app)
+        await until(pilot, lambda: screen.found.complete)
+        monkeypatch.setattr("grpo_tui.ui.screens.generations.AGAIN_S", 10_000.0)
+        found = screen.found
+        run.advance(1)
+        await until(pilot, lambda: screen._looks_again or screen.found is not found)
+        assert screen.found is found
 
 
 async def test_the_course_of_the_run_and_of_the_prompt(run: RecordedRun) -> None:
@@ -504,6 +525,8 @@ async def test_completions_to_audit_are_listed_and_found_by_their_query(run: Rec
         refused = [row for row in table.rows if row.when == "step 57" and row.what.startswith("✗ ")]
         assert [(row.reward, row.text) for row in refused if row.reward == 99.0] == [(99.0, text)]
         assert "reference answer" in refused[0].what
+        await until(pilot, lambda: text[:40] in shown(app))
+        assert cells(table.columns(110)) < 110
         await pilot.press("home", "enter")
         first = table.rows[0].query
         await until(pilot, lambda: app.screen is screen)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
+import pytest
 from textual.widgets import Input
 
+from grpo_tui.store.rollouts import Rollout
 from grpo_tui.ui.screens.course import CourseScreen
 from grpo_tui.ui.screens.generations import GenerationsScreen
 from grpo_tui.ui.widgets.group_table import GroupTable
@@ -44,6 +48,25 @@ async def test_a_run_db_that_is_gone_is_said_and_read_again_when_it_is_back() ->
         screen.read_again()
         await until(pilot, lambda: screen.found.line == "step<=2" and screen.card is not None)
         await until(pilot, lambda: "✗" not in shown(app).splitlines()[1])
+
+
+def test_rows_are_asked_for_once_until_they_come_or_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, ...]] = []
+    wanted = GroupTable.Wanted
+    monkeypatch.setattr(
+        GroupTable, "post_message", lambda _, told: isinstance(told, wanted) and asked.append(told.keys)
+    )
+    table = GroupTable(id="list")
+    table.show([3, 2, 1], of_completions=True)
+    table.ask()
+    assert asked == [(3, 2, 1)]
+    rest: list[Any] = [None] * (len(fields(Rollout)) - 1)
+    table.take([Rollout(3, *rest)])
+    table.fail(2, "spoilt")
+    table.ask()
+    assert len(asked) == 1
+    table.ask_again()
+    assert asked[1:] == [(2,)]
 
 
 async def test_a_spoilt_group_is_named_in_its_line_and_keeps_no_other_away() -> None:

@@ -10,6 +10,7 @@ from grpo_tui.core import records as r
 from grpo_tui.core.records import Completion
 from grpo_tui.store.reader import RunReader
 from grpo_tui.ui.screens.reading import TextScreen
+from grpo_tui.ui.widgets.chart import Chart
 from grpo_tui.ui.widgets.event_list import EventList
 from grpo_tui.ui.widgets.groups import MOST_GROUPS, CompletionLayout, GroupList, completion_lines
 from tests.ui.conftest import app_on, opened, shown, until
@@ -102,6 +103,24 @@ async def test_each_rewards_value_has_a_column_where_there_is_room(run: Recorded
         await until(pilot, lambda: "total   correctness format_reward incremental_… tokens" in shown(app))
         await pilot.resize_terminal(80, 24)
         await until(pilot, lambda: "total   correctness" not in shown(app))
+
+
+async def test_the_completion_under_the_cursor_is_marked_while_the_list_has_the_focus(
+    run: RecordedRun,
+) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        groups = groups_of(app)
+
+        def marked() -> int:
+            return sum(line[0].text == "❙" for line in groups.lines(100) if line)
+
+        groups.focus()
+        await pilot.press("down")
+        await until(pilot, lambda: marked() == 1)
+        app.screen.query_one(Chart).focus()
+        await until(pilot, lambda: not groups.has_focus and marked() == 0)
 
 
 async def test_enter_opens_a_completion_whole(run: RecordedRun) -> None:

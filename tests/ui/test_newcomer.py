@@ -28,7 +28,7 @@ from grpo_tui.ui.widgets.bars import Footer, Header
 from grpo_tui.ui.widgets.card_table import CardTable, _functions, card_columns
 from grpo_tui.ui.widgets.group_table import GroupTable
 from grpo_tui.ui.widgets.groups import CompletionLayout, completion_lines
-from grpo_tui.ui.widgets.summary import HealthLine, RewardLine, _wrapped
+from grpo_tui.ui.widgets.summary import HealthLine, NowLine, RewardLine, _wrapped
 from tests.ui.conftest import app_on, opened, shown, until
 from tests.ui.recorded_run import RecordedRun, recorded
 
@@ -276,6 +276,26 @@ def test_sentences_of_several_colours_read_as_one(width: int) -> None:
         assert text in ("".join(part for part, _ in spans).strip(), spans[0][0].strip())
 
 
+@pytest.mark.parametrize(
+    ("change", "moves", "sign", "role"),
+    [(0.2, True, "▲", "good"), (-0.2, True, "▼", "bad"), (0.2, False, "▲", "dim"), (0.0, True, "→", "dim")],
+)
+def test_only_a_change_beyond_the_noise_has_a_color(change: float, moves: bool, sign: str, role: str) -> None:
+    line = RewardLine()
+    line._view = view(reward=1.0, reward_change=change, reward_moves=moves)
+    told = next(span for span in line.lines(100, 1)[0] if span.text.startswith(f" {sign}"))
+    assert told.text == f" {sign} {abs(change):.2f}"
+    assert told.role == role
+
+
+def test_where_the_model_of_an_ended_run_lies_is_said() -> None:
+    now = NowLine()
+    now._view = view(state="finished", live=False, model_at="runs/x/model")
+    assert "model in runs/x/model" in words(now.lines(120, 1)[0])
+    now._view = view(state="finished", live=False)
+    assert "model in" not in words(now.lines(120, 1)[0])
+
+
 def test_what_every_prompt_begins_with_is_left_out_where_a_prompt_does_not_fit() -> None:
     shared = SharedBeginning()
     task = "You are a careful assistant. Think first. What is "
@@ -296,7 +316,7 @@ async def test_prompts_of_one_template_are_told_apart_in_generations(tmp_path: P
     run.write(r.RewardFunctionInfo(1, 0, "right", 1.0))
     for step in range(1, 4):
         completion = r.Completion(0, "22", (1.0,), 1.0, 0.0, 1, False)
-        prompt = "You are a careful assistant. " * 200 + f"What is {step} + 15?"
+        prompt = "\n" + "You are a careful assistant. " * 200 + f"What is {step} + 15?"
         group = r.Group(0, [{"role": "user", "content": prompt}], {"answer": "22"}, (completion,))
         run.write(r.GenerationBatch(1, step, 0, "train", step, step, run.at(step), (group,)))
     run.end("finished")

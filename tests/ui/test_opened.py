@@ -47,6 +47,23 @@ async def test_prose_is_broken_between_its_words_and_all_else_stays_as_it_is(
         assert (shown(app).count("completion ") == 30) == prose
 
 
+async def test_a_key_scrolls_a_text_by_one_line_at_once(
+    run: RecordedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved: list[object] = []
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        screen = TextScreen("text", "\n".join(f"line {number}" for number in range(200)))
+        app.push_screen(screen)
+        await until(pilot, lambda: "line 3" in shown(app))
+        monkeypatch.setattr(app.animator, "animate", lambda *what, **how: moved.append(what))
+        for key, at in (("j", 1), ("j", 2), ("k", 1)):
+            await pilot.press(key)
+            await until(pilot, lambda at=at: bool(moved) or screen.body.scroll_y == at)  # type: ignore[misc]
+        assert not moved
+
+
 OPENED: dict[str, Callable[[Path], Screen[Any]]] = {
     "metrics": lambda run: MetricPicker([run], "reward"),
     "chart": lambda run: ChartScreen(run, "reward"),

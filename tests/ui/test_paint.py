@@ -5,7 +5,19 @@ from __future__ import annotations
 from rich.cells import cell_len
 from textual.geometry import Region, Size
 
-from grpo_tui.ui.paint import Span, changed_regions, fitting, headed, pad, ruled, spread, width_of
+from grpo_tui.ui.paint import (
+    Line,
+    LinePane,
+    Span,
+    changed_regions,
+    fitting,
+    headed,
+    pad,
+    ruled,
+    spread,
+    width_of,
+)
+from tests.ui.conftest import app_on, shown, until
 
 
 def test_padding_counts_cells_and_not_characters() -> None:
@@ -43,6 +55,22 @@ def test_only_lines_that_differ_are_painted_again() -> None:
     assert changed_regions(old, new, Size(10, 1)) == [Region(0, 0, 10, 1)], (
         "what is not visible is not painted"
     )
+
+
+class Cells(LinePane):
+    """A line that says how wide it is."""
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        return [[Span(f"{width} cells")]]
+
+
+async def test_a_pane_is_laid_out_again_for_another_size() -> None:
+    app = app_on(None)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await app.screen.mount(Cells())
+        for width in (80, 70, 90):
+            await pilot.resize_terminal(width, 24)
+            await until(pilot, lambda width=width: f"{width} cells" in shown(app))  # type: ignore[misc]
 
 
 def test_another_color_alone_is_a_difference() -> None:

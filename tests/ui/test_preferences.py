@@ -45,7 +45,9 @@ def test_names_of_a_newer_version_are_kept(tmp_path: Path) -> None:
     assert "of_tomorrow" in file.path.read_text()
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '"x"', "\x00", '{"theme": 3}', '{"charts": "reward"}'])
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '"x"', "\x00", '{"theme": 3}', '{"charts": "reward"}', '{"charts": ["kl", 3]}']
+)
 def test_a_broken_file_gives_the_defaults_and_a_word(tmp_path: Path, text: str) -> None:
     file = PreferenceFile(tmp_path)
     file.path.write_text(text)

@@ -64,6 +64,8 @@ async def test_the_filter_takes_digits_and_letters_of_keys(run: RecordedRun) -> 
         await until(pilot, lambda: app.rows_complete)
         await pilot.press("slash", *"q4")
         assert app.screen.query_one(Input).value == "q4"
+        table = app.screen.query_one(RunsTable)
+        assert table.lines(100)[table.cursor][1].role.endswith(" selected"), "enter opens it from here too"
         await until(pilot, lambda: "demo-add" not in shown(app))
         assert "1 matches “q4”" in shown(app)
         await pilot.press("enter", "enter")

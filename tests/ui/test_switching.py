@@ -81,6 +81,20 @@ async def test_a_return_styles_nothing_anew_and_is_one_picture(
         assert shown(app) == before
 
 
+async def test_updates_are_delayed_again_after_a_switch(
+    run: RecordedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delayed: list[float] = []
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        monkeypatch.setattr(App, "delay_update", lambda app, delay: delayed.append(delay))
+        await visited(pilot, "1", "4")
+        assert not delayed
+        app.delay_update(0.02)
+        assert delayed == [0.02]
+
+
 async def test_the_first_return_to_the_first_pane_styles_nothing_anew(
     run: RecordedRun, styled: list[str]
 ) -> None:

@@ -14,6 +14,7 @@ import pytest
 import textual
 from textual.app import App
 from textual.command import CommandPalette
+from textual.drivers.headless_driver import HeadlessDriver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.screen import Screen
 from textual.scroll_view import ScrollView
@@ -24,6 +25,7 @@ from grpo_tui.ui.textual_private import NEEDED, PatientDriver, missing
 from tests.ui.conftest import app_on, opened, shown, until
 from tests.ui.recorded_run import RecordedRun
 
+HEADLESS = "textual.drivers.headless_driver:HeadlessDriver"
 UI = Path(textual_private.__file__).parent
 KEYS = (
     ("1", "RunsScreen"), ("4", "TrainScreen"), ("question_mark", "HelpScreen"), ("escape", "TrainScreen"),
@@ -91,6 +93,14 @@ async def test_what_is_written_reaches_the_terminal_under_a_textual_without(
     driver.write("\x1b[31ma picture\x1b[0m")
     driver.close()
     assert written == ["\x1b[31ma picture\x1b[0m", None]
+
+
+@pytest.mark.parametrize(("chosen", "used"), [(None, PatientDriver), (HEADLESS, HeadlessDriver)])
+def test_the_driver_is_our_own_unless_another_is_chosen(
+    chosen: str | None, used: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("textual.constants.DRIVER", chosen)
+    assert app_on(None).get_driver_class() is used
 
 
 async def test_a_name_that_is_missing_is_told_with_what_is_lost(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,16 @@ from textual.widgets import Input, TextArea
 
 from grpo_tui.core import records as r
 from grpo_tui.core.commands import Outcome
+from grpo_tui.present.before_after import Answered, AnswerPair, BeforeAfter
 from grpo_tui.present.run_state import RunState
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.ui.actions import MOVED, action, on_pane
 from grpo_tui.ui.screens.dialogs import SampleDialog, StopDialog, with_text
 from grpo_tui.ui.screens.reading import SampleResult
 from grpo_tui.ui.screens.set_dialog import SetDialog
-from grpo_tui.ui.screens.train import TrainScreen
+from grpo_tui.ui.screens.train import TrainScreen, arranged
 from grpo_tui.ui.widgets.chart import Chart
+from grpo_tui.ui.widgets.summary import RunSettings
 from tests.ui.conftest import app_on, opened, sent, shown, until
 from tests.ui.recorded_run import HOSTILE, NOW, RecordedRun, recorded
 
@@ -331,6 +334,12 @@ async def test_a_sample_is_shown_as_it_is(run: RecordedRun) -> None:
         assert isinstance(app.screen, TrainScreen)
 
 
+def test_a_conversation_that_was_sampled_is_readable_in_every_script() -> None:
+    sampled = {"prompt": [{"role": "user", "content": "漢字 é"}], "completions": [{"text": "1", "tokens": 1}]}
+    rows = SampleResult(Outcome(True, 58, "", sampled)).lines(78)
+    assert any("漢字 é" in span.text for row in rows for span in row)
+
+
 async def test_an_edited_prompt_keeps_its_place_in_the_chat(run: RecordedRun) -> None:
     app = app_on(run.folder.root)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -390,6 +399,44 @@ async def test_the_brackets_turn_the_charts(run: RecordedRun) -> None:
         await pilot.press("left_square_bracket", "left_square_bracket")
         await until(pilot, lambda: "completion length, tokens" not in shown(app))
         assert "─ reward ─" not in shown(app)
+
+
+async def test_as_many_charts_turn_as_are_shown(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(160, 34)) as pilot:
+        await opened(pilot)
+
+        def keys() -> list[str | None]:
+            return [chart.key for chart in app.screen.query(Chart) if chart.size.area]
+
+        charts = arranged(app.view.charts, ()) if app.view is not None else ()
+        order = [chart.key for chart in charts]
+        await until(pilot, lambda: keys() == order[:5])
+        await pilot.press("right_square_bracket")
+        await until(pilot, lambda: keys() != order[:5])
+        assert keys() == [order[0], *order[5:9]]
+
+
+async def test_the_focus_stays_where_it_was_put_until_its_part_goes(run: RecordedRun) -> None:
+    pair = BeforeAfter(
+        (AnswerPair("1 + 1?", "2", Answered("3", 0, 0.0), Answered("2", 1, 1.0)),), 1, "a", "a"
+    )
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        screen, view = app.screen, app.view
+        assert isinstance(screen, TrainScreen)
+        assert view is not None
+        await pilot.press("t")
+        settings = screen.query_one(RunSettings)
+        settings.focus()
+        await until(pilot, lambda: settings.has_focus)
+        run.advance(1)
+        await until(pilot, lambda: "newest group ── step 58" in shown(app))
+        assert settings.has_focus
+        screen.choose_part(replace(view, state="finished", live=False, before_after=pair))
+        assert screen.part == "before-after"
+        await until(pilot, lambda: screen.query_one("#before-after").has_focus)
 
 
 async def test_the_loss_is_said_to_be_no_progress_signal(run: RecordedRun) -> None:
