@@ -165,7 +165,7 @@ def _reward_words(status: Status, reward: Series, no_signal: Series) -> list[Spa
         around = f" at about {figure(level)} over the last {plural(len(newest), 'step')}. "
         return [("● Reward is level", "attention"), (around, "dim")]
     sign, role = ("▲", "good") if moves == "rises" else ("▼", "bad")
-    rose, fell = ("rose", "fell") if status.state in ENDED else ("has risen", "has fallen")
+    rose, fell = ("rose", "fell") if status.state in ENDED else ("is up", "is down")
     word = rose if moves == "rises" else fell
     known = [(b.smooth, b.middle) for b in reward.buckets if b.smooth is not None]
     value, step = min(known) if moves == "rises" else max(known)

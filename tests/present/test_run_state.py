@@ -113,7 +113,7 @@ def test_the_view_says_the_numbers_of_the_newest_step(run: RecordedRun) -> None:
     assert gold_of(view.groups[0].columns) is not None
     assert len(view.groups[0].completions) == 8
     assert sum(share for _, share in view.phase_shares) == pytest.approx(1.0)
-    assert "Reward has risen" in words(view)
+    assert "Reward is up" in words(view)
     assert "KL is not computed because beta is 0" in words(view)
     assert "kl" not in [chart.key for chart in view.charts]
 
@@ -349,7 +349,7 @@ def test_the_worst_open_finding_takes_the_place_of_what_the_reward_does() -> Non
     error, warning, info = said
     assert words(error, warning) == "✗ Something error (since step 3). It went from 1 to 2. "
     assert words(warning, state="finished").startswith("⚠ Something warning (since step 3). ")
-    assert "Reward has risen" in words(info)
+    assert "Reward is up" in words(info)
     assert "Something" not in words(error, state="crashed")
 
 
@@ -391,7 +391,7 @@ def test_a_reward_that_no_longer_varies_contributes_nothing(run: RecordedRun) ->
             "▲ Reward rose from 0.09 to 2.00, level since",
         ),
         ([max(0.1, 2 - 0.02 * n) for n in range(300)], "finished", "▼ Reward fell from 1.91 to 0.10, level"),
-        ([0.01 * n for n in range(100)], "training", "▲ Reward has risen since step 0: 0.00 → 0.9"),
+        ([0.01 * n for n in range(100)], "training", "▲ Reward is up since step 0: 0.00 → 0.9"),
         ([0.01 * n for n in range(100)], "finished", "▲ Reward rose since step 0: 0.00 → 0.9"),
         ([1 - 0.01 * n for n in range(100)], "stopped", "▼ Reward fell since step 0: 1.00 → 0.0"),
         ([0.5 + 0.1 * (n % 2) for n in range(100)], "training", "● Reward is level at about 0.55 over"),

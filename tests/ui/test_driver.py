@@ -53,7 +53,7 @@ def test_a_terminal_that_takes_nothing_holds_up_no_signal(run: RecordedRun) -> N
 
 def test_a_terminal_that_takes_again_is_painted_as_it_should_be(run: RecordedRun) -> None:
     terminal = overfilled(run)
-    for word in ("Reward has risen", "newest group", "rewards by function", "q leave"):
+    for word in ("Reward is up", "newest group", "rewards by function", "q leave"):
         terminal.until(word.encode())
     os.kill(terminal.pid, signal.SIGTERM)
     terminal.end()

@@ -127,7 +127,7 @@ def test_small_rewards_keep_their_figures() -> None:
 
 
 def test_a_sentence_that_ends_at_the_edge_of_the_screen_is_read_whole() -> None:
-    told = "Reward has risen since step 3. KL is not computed because beta is 0. "
+    told = "Reward is up since step 3. KL is not computed because beta is 0. "
     for width in range(30, 70):
         lines = _wrapped([Span(told)], width)
         assert all(width_of(line) <= width for line in lines)

@@ -104,7 +104,7 @@ def test_a_signal_gives_the_terminal_back(run: RecordedRun, number: signal.Signa
 
 def test_leaving_prints_the_way_back_on_the_main_screen(run: RecordedRun) -> None:
     terminal = Terminal(str(run.folder.root))
-    terminal.until(b"Reward has risen")
+    terminal.until(b"Reward is up")
     os.write(terminal.fd, b"q")
     assert terminal.end() == 0
     assert_restored(terminal.output)
