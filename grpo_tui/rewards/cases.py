@@ -117,7 +117,8 @@ def read_cases(path: Path) -> CaseFile:
     try:
         document = parse_mapping(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise CaseFileError(f"{path}: cannot be read: {error}") from error
+        why = error.strerror if isinstance(error, OSError) else error  # the path is already named
+        raise CaseFileError(f"{path}: cannot be read: {why}") from error
     except YamlError as error:
         raise CaseFileError(f"{path}{_at(error.line)}: {error}") from error
     values = document.values
