@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from grpo_tui.ui.kit.reading import DialogTitle
 from grpo_tui.ui.kit.table import CursorList, heading
 from grpo_tui.ui.paint import Line, Span, width_of
 from grpo_tui.ui.panes import PANES
+from grpo_tui.ui.screens.config_start import ConfigStart
 from grpo_tui.ui.screens.dialogs import WordsDialog
 from grpo_tui.ui.screens.reading import HelpScreen
 from grpo_tui.ui.widgets.bars import Footer, Header
@@ -177,6 +179,12 @@ async def test_train_without_a_run_leads_to_the_list() -> None:
         await pilot.press("4")
         await until(pilot, lambda: app.current_mode == "runs")
         assert any("No run is open. Start one" in told.message for told in app._notifications)
+
+
+def test_a_check_tells_one_duration() -> None:
+    start = ConfigStart(SimpleNamespace(show_state=list))  # type: ignore[arg-type]
+    start._is_busy("looking at the model… 5 s")
+    assert words(start.busy_line()).startswith("◌ looking at the model, 0.")
 
 
 async def test_the_hint_of_a_dialog_is_read_whole_on_a_small_screen() -> None:

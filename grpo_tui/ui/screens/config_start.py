@@ -60,7 +60,8 @@ class ConfigStart:
         if not self._busy:
             return ()
         for_s = time.monotonic() - self._busy_since
-        line = [Span(f"◌ {self._busy}, {duration(for_s)}  ", "attention")]
+        what = self._busy.partition("…")[0]  # the seconds that the check tells are those of a stage
+        line = [Span(f"◌ {what}, {duration(for_s)}  ", "attention")]
         if self._checking or self._trial is not None:
             line += [Span("esc ", "key", "screen.config_back"), Span("stops it ", "dim")]
         return line

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MOST_GROUPS = 400
 """Groups scored again. If there are more, the newest are used."""
 LOOK_S = 0.5
-STARTING = "loading torch…"
+STARTING = "loading torch"
 
 
 class Scoring:
