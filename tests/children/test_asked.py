@@ -109,6 +109,9 @@ def modules(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monkey
     (folder / "forker_that_forks.py").write_text(FORKER)
     (folder / "forker_that_sleeps.py").write_text("import time; time.sleep(600)")
     (folder / "forker_that_breaks.py").write_text("raise SystemExit('no such library')")
+    talks = "import sys\nsys.stderr.write('loading\\n' * 900)\nsys.exit('no such device\\n \\n')"
+    (folder / "forker_that_talks.py").write_text(talks)
+    (folder / "forker_that_is_silent.py").write_text("print(' \\n'); raise SystemExit(7)")
     monkeypatch.setenv("PYTHONPATH", str(folder))
     monkeypatch.setenv("MARK", "given")
 
@@ -340,6 +343,8 @@ def test_one_forker_serves_all_and_ends_with_the_last(tmp_path: Path) -> None:
     [
         ("forker_that_sleeps", 0.2, r"^it was not ready within 0\.2 s$"),
         ("forker_that_breaks", 60, "^no such library$"),
+        ("forker_that_talks", 60, "^no such device$"),
+        ("forker_that_is_silent", 60, "^it ended with code 7$"),
     ],
 )
 def test_a_forker_that_does_not_come_up_says_why_and_is_not_kept(

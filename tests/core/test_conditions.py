@@ -88,6 +88,9 @@ def test_a_gain_holds_only_when_its_interval_is_below() -> None:
     ((step, why),) = fed(rule, flat)
     assert step == 5 + 199, "two windows are needed"
     assert why.startswith("reward gained ")
+    steps = [place // 30 * 0.02 + place % 2 for place in range(60)]
+    told = "reward gained 0.02 over 30 steps, at most 0.28"
+    assert fed("reward gains less than 0.5 over 30 steps", steps) == [(5 + 59, told)]
     assert not fed(rule, rising), "it gains 0.2 every 100 steps"
     assert not fed("reward gains less than 0.05 over 9 steps", flat[:60]), "too few rows for an interval"
     wild = [value + noise.gauss(0, 3) for value in flat]

@@ -29,3 +29,7 @@ def test_a_setting_that_you_changed_since_keeps_its_value() -> None:
     assert states(2, changed(3), changed(4, by="you"), changed(5)) == ["applied", "waiting"]
     assert states(2, changed(3), changed(4, "delta", "you")) == ["waiting"]
     assert states(2, changed(3), changed(5), changed(6, by="you")) == ["applied", "applied"]
+
+
+def test_a_change_without_its_record_stays_as_it_is() -> None:
+    assert [one.state for one in resumed_at(0, [applied(3)], [])] == ["applied"]

@@ -196,6 +196,17 @@ def test_phases_that_took_no_time_have_no_shares(tmp_path: Path) -> None:
     assert reader.phase_shares() == {"generate": 0.0, "update": 1.0}
 
 
+def test_a_completion_counts_and_a_line_is_a_new_one_unless_said_otherwise(tmp_path: Path) -> None:
+    writer = _writer(tmp_path)
+    masked = r.Completion(1, "x", (1.0,), 1.0, 0.0, 1, True, masked=True)
+    group = r.Group(0, "p", {}, (r.Completion(0, "x", (1.0,), 1.0, 0.0, 1, False), masked))
+    writer.write([r.GenerationBatch(1, 0, 0, "train", 1, 1, 1.0, (group,))])
+    writer.write([r.LogLine(1.0, "a"), r.LogLine(2.0, "1 %"), r.LogLine(3.0, "2 %", replaces=True)])
+    reader = RunReader(tmp_path / "run.db")
+    assert [c.masked for c in reader.groups()[0].completions] == [False, True]
+    assert [line.text for line in reader.log()] == ["a", "2 %"]
+
+
 def test_a_reader_never_creates_a_file(tmp_path: Path) -> None:
     with pytest.raises(RunDatabaseError, match=r"no run\.db here"):
         open_reader(tmp_path / "run.db")

@@ -319,6 +319,18 @@ def test_a_process_of_the_run_stays_its_own_when_its_parent_or_itself_has_ended(
     assert processes.describe(pid) == (name, user, True), "the driver lists it a while longer"
 
 
+def test_a_process_with_the_number_of_an_ended_one_of_the_run_is_not_of_the_run() -> None:
+    processes, pid = RunProcesses(), os.getpid()
+    processes.follow([pid])
+    name, user, ours = processes.describe(pid)
+    assert ours
+    processes.follow([4_190_000])
+    assert processes.describe(pid) == (name, user, True), "the same process, which has another parent now"
+    began, *known = processes._others[pid]
+    processes._others[pid] = (began - 1.0, *known)  # as if it had been another one
+    assert processes.describe(pid) == (name, user, False)
+
+
 def test_what_the_run_uses_is_summed_over_its_processes() -> None:
     processes = RunProcesses()
     processes.follow([os.getpid()])

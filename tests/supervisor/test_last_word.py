@@ -139,6 +139,33 @@ def test_the_end_is_tried_again_until_it_can_be_written(
     assert RunReader(folder.database).attempts()[-1].state == "crashed"
 
 
+@pytest.mark.parametrize(
+    ("error", "patience_s"),
+    [(ValueError("no record"), 1e9), (OSError(errno.ENOSPC, "no space"), 0.0)],
+    ids=["what never passes", "what lasts too long"],
+)
+def test_an_end_that_cannot_be_written_is_given_up_and_said(
+    error: Exception,
+    patience_s: float,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tries: list[int] = []
+
+    def fails(ended: last_word.Ended) -> None:
+        tries.append(1)
+        if len(tries) > 1:
+            pytest.fail("it is tried again")
+        raise error
+
+    monkeypatch.setattr(last_word, "_record", fails)
+    monkeypatch.setattr(last_word, "RETRY_S", 0.0)
+    ended = last_word.Ended(_resumed(tmp_path), -9, stopped_now=False, started_at=1.0, pid=None)
+    last_word.conclude(ended, patience_s)
+    assert f"could not record the end of the run: {error}" in capsys.readouterr().out
+
+
 def test_a_folder_made_anew_under_the_name_of_a_deleted_one_gets_no_last_word(tmp_path: Path) -> None:
     root = tmp_path / "run"
     folder = _resumed(root)

@@ -24,7 +24,7 @@ from grpo_tui.config.section import Notify
 from grpo_tui.core.commands import Command, Outcome
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.records import AttemptEnded, AttemptStarted, OpenFindings
-from grpo_tui.store.connection import open_writer
+from grpo_tui.store.connection import RunDatabaseError, open_writer
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import RankFile
 from grpo_tui.store.spec import RunSpec
@@ -324,6 +324,20 @@ kept.kill()
 def test_who_sends_a_message_outlives_the_run() -> None:
     said = subprocess.run([sys.executable, "-c", SPARES], capture_output=True, text=True, check=True)
     assert said.stdout.split() == ["-9", "None"]
+
+
+def test_who_has_sent_its_message_is_no_sender_any_longer(tmp_path: Path) -> None:
+    notifier = Notifier(RunFolder(tmp_path), Notify(on=()))
+    sent, sends = (subprocess.Popen(["cat"], stdin=subprocess.PIPE) for _ in range(2))
+    notifier._senders = [sent, sends]
+    try:
+        assert notifier.senders() == {sent.pid, sends.pid}
+        sent.communicate()
+        with contextlib.suppress(RunDatabaseError):
+            notifier._look(ended=False)
+        assert notifier.senders() == {sends.pid}, "its number may be another process by now"
+    finally:
+        sends.communicate()
 
 
 def _until(true: Callable[[], object]) -> None:

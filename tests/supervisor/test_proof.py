@@ -18,7 +18,7 @@ from grpo_tui.store.live import RankFile, process_started
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.writer import Writer
 from grpo_tui.supervisor import watch
-from grpo_tui.supervisor.leftovers import MARK, mark_of, send
+from grpo_tui.supervisor.leftovers import MARK, is_ours, mark_of, send
 
 Start = Callable[..., int]
 OPENS = "import os, sys; os.open(sys.argv[1], int(sys.argv[2])); print(flush=True); sys.stdin.read()"
@@ -67,6 +67,17 @@ def test_only_a_process_of_the_run_with_its_start_time_gets_a_signal(tmp_path: P
     for pid in (reader, stranger, elsewhere, marked, writer):
         os.kill(pid, 0)
         assert Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def test_a_process_of_another_user_is_not_of_the_run(
+    tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marked = start(mark=mark_of(tmp_path))
+    began = process_started(marked)
+    assert is_ours(marked, began, RunFolder(tmp_path))
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    assert not is_ours(marked, began, RunFolder(tmp_path))
+    assert not send(0, marked, began, RunFolder(tmp_path))
 
 
 @pytest.mark.parametrize("kind", ["abort_reward", "stop_now"])

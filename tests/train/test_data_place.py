@@ -54,6 +54,13 @@ def test_prompts_are_left_out_where_a_step_would_be_cut() -> None:
     assert continued(3, 0, 23, two_batches_a_step)[0] == Place(0, 1)
 
 
+def test_what_was_seen_before_a_change_of_the_batch_counts_on_in_that_epoch_only() -> None:
+    place, left_out = continued(1, 0, 4, Shape(24, 5, 2, 2))
+    assert (place, left_out) == (Place(-1, 0, 4), 0)
+    seen = [seen_at(step, place, Shape(24, 5, 2, 2)) for step in range(1, 7)]
+    assert seen == [(0, 4), (0, 9), (0, 14), (0, 19), (1, 0), (1, 5)]
+
+
 def test_the_shape_comes_from_the_arguments_of_trl() -> None:
     settings = {"generation_batch_size": 16, "num_generations": 4, "steps_per_generation": 2}
     settings |= {"num_iterations": 2, "gradient_accumulation_steps": 2}

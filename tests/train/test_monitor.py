@@ -46,6 +46,7 @@ def test_a_trainer_is_recorded_in_one_folder_by_default_its_own(
     with pytest.raises(ValueError, match=r"its own\. Use one run folder"):
         monitor(trainer, tmp_path / "other")
     assert monitor(Trainer(tmp_path / "its own"), tmp_path / "other") == tmp_path / "other"
+    assert monitor(Trainer(tmp_path / "new" / "deep")).is_dir()
 
 
 def test_a_folder_in_which_another_process_trains_is_refused_and_the_trainer_left_as_it_was(

@@ -6,13 +6,16 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from grpo_tui.config.plan.memory import Device
 from grpo_tui.config.resolve import inspect_config
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.preflight.machine import GpuFacts, Machine
 from grpo_tui.store.live import Gpu, GpuProcess
+from grpo_tui.train import out_of_memory
 from grpo_tui.train.out_of_memory import MemoryAdvice, machine_number
 
 GIB = 1 << 30
@@ -71,6 +74,26 @@ def test_a_smaller_batch_is_named_the_more_was_missing() -> None:
     assert [batch("100.00 MiB"), batch("1.50 GiB")] == [32, 16]
     said = advice().cause(TORCH.format(asked="99.00 GiB", free="100.00 MiB"), "update")
     assert "No batch size fits by the plan" in said
+
+
+def test_what_fits_is_planned_for_the_launcher_the_machine_and_the_processes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[Any, dict[str, Any]]] = []
+
+    def plan(settings: Any, *_: Any, **more: Any) -> Any:
+        asked.append((settings, more))
+        raise RuntimeError("not planned")
+
+    monkeypatch.setattr(out_of_memory, "plan_of", plan)
+    monkeypatch.setattr(out_of_memory, "world_size", lambda: 4)
+    found = advice()
+    launched = MemoryAdvice(found._config, Path("run"), ("accelerate", "launch"), machine=found._machine)
+    said = launched.cause(TORCH.format(asked="512.00 MiB", free="100.00 MiB"), "update")
+    assert "Halve per_device_train_batch_size" in said
+    (settings, more), *_ = asked
+    assert (settings.world_size, more["launcher"]) == (4, ("accelerate", "launch"))
+    assert more["device"] == Device("", 2 * GIB)
 
 
 def test_vllms_share_is_named_where_it_counts() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -71,3 +72,26 @@ def test_a_signal_while_there_is_nothing_to_save_stops_the_run(
     rank = read_rank(folder.rank(0))
     assert rank is not None
     assert rank.ended == "stopped"
+
+
+def test_what_a_start_says_is_in_the_log_of_a_run_that_crashes(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    RunSpec({}, notes=("it was resumed",), forced=("an error",)).write(folder.spec)
+    code = "\n".join(
+        (
+            "import os, sys",
+            "from grpo_tui.train import worker",
+            "worker._train = lambda *_: os._exit(9)",
+            "sys.exit(worker.main(sys.argv[1:]))",
+        )
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, tmp_path],
+        env={**os.environ, "PYTHONUNBUFFERED": ""},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 9, done
+    assert done.stdout == "grpo-tui: it was resumed\ngrpo-tui: started despite an error\n"
