@@ -57,7 +57,7 @@ def test_every_fault_is_a_config_that_starts_with_rewards_that_load(name: str) -
 def test_the_help_names_every_fault_and_what_it_teaches(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         build_parser().parse_args(["demo", "--help"])
-    text = capsys.readouterr().out
+    text = " ".join(capsys.readouterr().out.split())
     assert all(fault.name in text and fault.teaches in text for fault in FAULTS.values())
 
 
@@ -142,7 +142,8 @@ def test_the_judge_hangs_at_its_step_only_and_past_a_broad_except() -> None:
 def test_the_parser_raises_from_its_step_on_and_only_without_the_tag() -> None:
     texts, gold = [RIGHT, "7+15=12"], ["22", "22"]
     assert parser_that_raises(texts, answer=gold, trainer_state=before(RAISE_FROM - 1)) == [1.0, 0.0]
-    assert parser_that_raises(texts[:1], answer=gold[:1], trainer_state=before(RAISE_FROM)) == [1.0]
+    for right in (RIGHT, "<answer> 22\n</answer>", "<answer>22", "<answer>22</answer><answer>7</answer>"):
+        assert parser_that_raises([right], answer=["22"], trainer_state=before(RAISE_FROM)) == [1.0]
     with pytest.raises(IndexError):
         parser_that_raises(texts, answer=gold, trainer_state=before(RAISE_FROM))
 
@@ -208,8 +209,9 @@ def _python(body: str, folder: Any) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_kill_comes_once_in_a_fresh_run_and_not_after_a_resume(tmp_path: Any) -> None:
-    fresh = _python(f"for step in (1, 2, {CRASH_AT}): score(faults.correctness_until_killed, step)", tmp_path)
-    assert fresh.returncode == -signal.SIGKILL
+    body = "for step in (1, 2, {}): print(step, score(faults.correctness_until_killed, step), flush=True)"
+    fresh = _python(body.format(CRASH_AT), tmp_path)
+    assert (fresh.returncode, fresh.stdout) == (-signal.SIGKILL, "1 [1.0]\n2 [1.0]\n")
     resumed = _python(f"for step in (11, {CRASH_AT}): score(faults.correctness_until_killed, step)", tmp_path)
     assert resumed.returncode == 0, resumed.stderr
 

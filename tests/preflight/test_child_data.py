@@ -318,6 +318,15 @@ def test_an_answer_that_a_csv_loses_is_told_from_the_file(
     assert said in "".join(f.message for f in found)
 
 
+@pytest.mark.parametrize("name", ["rows.jsonl", "ROWS.JSONL"])
+def test_values_of_mixed_kinds_are_those_of_the_file_whatever_the_case_of_its_suffix(
+    name: str, tmp_path: Path
+) -> None:
+    rows = "".join(json.dumps(row) + "\n" for row in changed(row_5={"answer": 5}))
+    found = judged(session_of(tmp_path, rows, name=name))
+    assert "text in 29 rows, and a number in row 5" in only(found, "data.mixed-types").message
+
+
 def test_an_answer_that_a_file_of_tabs_loses_is_told_too(tmp_path: Path) -> None:
     text = "prompt\tanswer\n1, 2?\t007\n3?\t12\n"
     found = only(judged(session_of(tmp_path, text, name="rows.tsv")), "data.read-otherwise")

@@ -14,17 +14,20 @@ import pytest
 from grpo_tui.config.section import Section
 from grpo_tui.config.settings import Settings
 from grpo_tui.config.yaml_lines import YamlDocument
+from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.preflight.child import hub
 from grpo_tui.preflight.child.hub import Hub
 from grpo_tui.preflight.facts import ModelFacts, Whereabouts
 from grpo_tui.preflight.model_findings import model_findings
 from tests import PATIENCE_S
 
+WHOLE = DEMO_MODEL / "model.safetensors"
 FILES = {"config.json": 700, "model.safetensors": 5_000_000_000, "pytorch_model.bin": 5_000_000_000}
+OF_ONE_KIND = {"config.json": 700, "original/part.bin": 20, "model.bin": 1000, "rows.bin": 50}
 
 
 class Answers(BaseHTTPRequestHandler):
-    """A hub with four repositories."""
+    """A hub with a few repositories."""
 
     released = threading.Event()
 
@@ -34,9 +37,10 @@ class Answers(BaseHTTPRequestHandler):
             self.released.wait(PATIENCE_S)
         if name == "some/secret" and "auth-check" in self.path:
             return self._say(403, {"error": "no"}, "GatedRepo")
-        if name not in ("some/open", "some/secret"):
+        if name not in ("some/open", "some/secret", "some/old", "some/rows"):
             return self._say(404, {"error": "not found"}, "RepoNotFound")
-        siblings = [{"rfilename": file, "size": size} for file, size in FILES.items()]
+        files = OF_ONE_KIND if name in ("some/old", "some/rows") else FILES
+        siblings = [{"rfilename": file, "size": size} for file, size in files.items()]
         gated = "manual" if name == "some/secret" else False
         return self._say(200, {"id": name, "gated": gated, "siblings": siblings, "private": False})
 
@@ -92,6 +96,39 @@ def test_a_model_of_the_hub_is_told_with_what_it_costs(asked: Hub) -> None:
     assert rules(where) == [("model.download", "info")]
     poor = Whereabouts("some/open", "hub", download_bytes=10, free_bytes=9)
     assert rules(poor) == [("model.disk", "error")]
+
+
+def test_weights_of_one_kind_and_the_files_of_a_dataset_are_fetched_whole(asked: Hub) -> None:
+    everything = sum(OF_ONE_KIND.values())
+    assert asked.model("some/old").download_bytes == everything
+    assert asked.dataset("some/rows").download_bytes == everything
+    assert asked.dataset("some/open").download_bytes == sum(FILES.values())
+
+
+def test_a_folder_with_whole_weights_is_a_model_and_a_file_cut_short_is_named(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "a.safetensors").write_bytes(WHOLE.read_bytes())
+    found = Hub().model(str(tmp_path))
+    assert (found.place, found.problem, rules(found)) == ("folder", "", [])
+    (tmp_path / "b.safetensors").write_bytes(WHOLE.read_bytes()[:-1])
+    found = Hub().model(str(tmp_path))
+    assert found.place == "broken"
+    assert found.problem.startswith(f"b.safetensors in {tmp_path} is incomplete")
+
+
+def test_a_folder_that_lacks_a_part_of_its_weights_says_which(tmp_path: Path) -> None:
+    def said() -> str:
+        return Hub().model(str(tmp_path)).problem.removeprefix(f"{tmp_path} ")
+
+    assert said() == "has no config.json, so it is not a model"
+    (tmp_path / "config.json").write_text("{}")
+    assert said() == "lacks its weights (*.safetensors)"
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"x": "a.safetensors", "y": "b.safetensors", "z": "c.bin"}}))
+    (tmp_path / "a.safetensors").write_bytes(WHOLE.read_bytes())
+    assert said() == "lacks 2 of its weight files (b.safetensors)"
+    index.write_text("no JSON")
+    assert said() == ""
 
 
 @pytest.mark.parametrize(

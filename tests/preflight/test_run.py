@@ -12,7 +12,7 @@ import pytest
 from grpo_tui.config.resolve import inspect_config
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.section import RewardEntry, Section
-from grpo_tui.core.findings import Finding
+from grpo_tui.core.findings import Finding, Severity
 from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.preflight import run
 from grpo_tui.preflight.checker import Checked, Checker
@@ -101,6 +101,44 @@ def test_what_was_found_is_remembered_until_a_file_changes(
     assert again() == (3, 3)
     source.write_text(source.read_text() + "  holdout: 4\n")
     assert again() == (4, 4)
+
+
+def test_a_tip_on_the_rewards_is_advice_and_no_finding(
+    asked: Asked, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tip = Finding("rewards.flat", "info", "grpo_tui.rewards.0", 9, "few distinct values")
+    monkeypatch.setattr(run, "look_at_rewards", lambda *args: RewardLook((SLOW, tip), 8, ("right",), True))
+    found = check(inspect_config(source), Launch(root=tmp_path / "run"), machine=machine(A100))
+    assert [f for f in found.findings if f.id.startswith("rewards.")] == [SLOW]
+    assert [f for f in found.advice if f.id.startswith("rewards.")] == [tip]
+
+
+@pytest.mark.parametrize(
+    ("rule", "severity", "told"),
+    [
+        ("data.bad-prompt", "error", False),
+        ("checker.failed", "error", False),
+        ("data.bad-prompt", "warning", True),
+        ("model.missing", "error", True),
+    ],
+)
+def test_rewards_that_could_not_be_tried_are_told_unless_an_error_of_the_rows_says_why(
+    rule: str,
+    severity: Severity,
+    told: bool,
+    asked: Asked,
+    source: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cause = Checked(Facts(), (Finding(rule, severity, "grpo_tui.dataset", 8, "it is so"),), True)
+    untried = Finding("rewards.not-tried", "warning", "grpo_tui.rewards", 9, "they were not tried")
+    monkeypatch.setattr(Checker, "check", lambda *args, **kw: cause)
+    monkeypatch.setattr(run, "look_at_rewards", lambda *args: RewardLook((untried, SLOW)))
+    found = check(inspect_config(source), Launch(root=tmp_path / "run"), machine=machine(A100))
+    assert {f.id for f in found.findings} == {rule, "rewards.slow"} | (
+        {"rewards.not-tried"} if told else set()
+    )
 
 
 @pytest.mark.parametrize("rule", [NOT_RUN, "checker.failed"])
