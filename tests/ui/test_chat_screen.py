@@ -180,3 +180,40 @@ async def test_a_new_conversation_is_new_for_the_policy_too(
         await until(pilot, lambda: [turn.text for turn in lines.turns] == ["did /new"])
         await pilot.press("escape", "K")
         assert isinstance(app.screen, ChatScreen), "no answer is left to keep"
+        await pilot.press("y", "S")
+        said = [note.message for note in app._notifications]
+        assert said[-3:] == ["Nothing to keep yet.", "Nothing to copy yet.", "No answer is being written."]
+
+
+async def test_the_last_answer_is_copied_and_a_chat_that_broke_says_why_and_begins_again(
+    run: RecordedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("grpo_tui.ui.screens.chat.Chatting", Scripted)
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        app.push_screen(ChatScreen(run.folder.root, "mine", run.folder.root, beside=False))
+        await until(pilot, lambda: "enter ask " in shown(app))
+        screen = app.screen
+        assert isinstance(screen, ChatScreen)
+        lines, box = screen.query_one(ChatLines), screen.query_one(Input)
+        for typed in ("1 + 1?", "2 + 2?"):
+            box.value = typed
+            await pilot.press("enter")
+            await until(pilot, lambda: lines.doing == "mine: writing")
+            await pilot.press("escape")
+            await until(pilot, lambda: not lines.doing)
+        lines.focus()
+        await pilot.press("y")
+        assert app.clipboard == "prompt:\n2 + 2?\n\nmine:\n2"
+        assert screen._chatting is not None
+        screen._told({"event": "failed", "text": "out of memory"})
+        await until(pilot, lambda: "✗ out of memory" in shown(app))
+        assert screen._chatting is not None
+        screen._chatting.close()
+        await until(pilot, lambda: screen._chatting is None)
+        screen.action_chat_ask()
+        box.value = "3 + 3?"
+        await pilot.press("enter")
+        await until(pilot, lambda: lines.doing == "mine: writing")
+        assert not lines.trouble

@@ -18,7 +18,7 @@ from grpo_tui.store.search import Found, Search
 from grpo_tui.store.spec import RunSpec
 from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.kit.table import cells, row_line
-from grpo_tui.ui.screens.audit import AuditScreen, AuditTable
+from grpo_tui.ui.screens.audit import AuditScreen, AuditTable, audit_rows
 from grpo_tui.ui.screens.course import CourseScreen
 from grpo_tui.ui.screens.dialogs import PathDialog, WordsDialog
 from grpo_tui.ui.screens.generations import GenerationsScreen
@@ -504,6 +504,37 @@ async def test_every_text_is_shown_and_no_control_byte_is(tmp_path: Path) -> Non
         await pilot.press("o")
         await until(pilot, lambda: "different texts in a group" in shown(app))
     run.close()
+
+
+def test_what_an_audit_says_names_what_it_read_and_what_it_could_not_tell() -> None:
+    nothing: dict[str, Any] = {"attacks": [], "refused": [], "completions": 1, "groups": 3, "of_groups": 3}
+    told, rows = audit_rows({**nothing, "opinions": []})
+    assert rows == []
+    assert told == [
+        "1 completion compared with the attacks of `grpo-tui probe`. None looks like one of them.",
+        "No second opinion: all rewards are equal, or there is nothing to compare with.",
+    ]
+    attack = {"kind": "empty", "count": 2, "stretches": [0, 2], "reward": 1.0, "example": {"text": "x"}}
+    one = {"by": ["a", "b"], "place": {"group": 7, "index": 1, "step": 1_200, "reward": 2.0, "text": "y"}}
+    some = {
+        "completions": 8,
+        "groups": 3,
+        "of_groups": 5_000,
+        "refused": [one],
+        "refused_in_all": 1,
+        "top": 4,
+    }
+    told, rows = audit_rows({**some, "attacks": [{**attack, "where": "text==''"}], "opinions": ["a", "b"]})
+    assert told == [
+        "8 completions of 3 of 5,000 groups compared with the attacks of `grpo-tui probe`.",
+        "Top rewards of the newest groups, checked by a, b: 1 of 4 refused.",
+    ]
+    assert [(row.what, row.reward, row.text, row.query) for row in rows] == [
+        ("empty", 1.0, "x", "text==''"),
+        ("✗ a, b", 2.0, "y", "group==7 and index==1"),
+    ]
+    assert rows[0].when.split()[0] == "2"
+    assert rows[1].when == "step 1,200"
 
 
 async def test_completions_to_audit_are_listed_and_found_by_their_query(run: RecordedRun) -> None:

@@ -296,6 +296,33 @@ def test_only_a_change_beyond_the_noise_has_a_color(change: float, moves: bool, 
     assert told.role == role
 
 
+@pytest.mark.parametrize(
+    ("more", "steps"),
+    [({"step": 9}, "8 steps"), ({"step": 57}, "20 steps"), ({"step": 52, "stage_start": 50}, "1 step")],
+)
+def test_the_change_of_the_reward_names_the_steps_it_is_over(more: dict[str, int], steps: str) -> None:
+    line = RewardLine()
+    line._view = view(reward=1.0, reward_change=0.2, reward_moves=True, **more)
+    assert f"▲ 0.20 in {steps}" in words(line.lines(100, 1)[0])
+    assert " in " not in words(line.lines(33, 1)[0])
+    line._view = view(reward=1.0, **more)
+    assert " in " not in words(line.lines(100, 1)[0])
+
+
+def test_the_time_left_is_told_while_it_trains_and_the_bar_goes_before_the_percent() -> None:
+    line = RewardLine()
+    line._view = view(reward=1.0, total_steps=114, eta_s=65.0)
+    told = words(line.lines(100, 1)[0])
+    assert "50 %  1m05s left" in told
+    assert told.count("━") == pytest.approx(told.count("─"), abs=1)
+    assert told.count("━") > 3
+    assert words(line.lines(40, 1)[0]).rstrip().endswith("50 %  1m05s left")
+    line._view = view(reward=1.0, total_steps=114, eta_s=65.0, state="paused")
+    assert words(line.lines(100, 1)[0]).rstrip().endswith("50 %")
+    line._view = view(reward=1.0)
+    assert "%" not in words(line.lines(100, 1)[0])
+
+
 def test_where_the_model_of_an_ended_run_lies_is_said() -> None:
     now = NowLine()
     now._view = view(state="finished", live=False, model_at="runs/x/model")
