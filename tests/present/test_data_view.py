@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import PurePath
 
 import pytest
 
 from grpo_tui.core.findings import Finding, Fix
 from grpo_tui.preflight.facts import ColumnFacts, DataFacts, KindCount, Lengths, RowView
-from grpo_tui.present.data_view import BAR, DataBlock, row_blocks, statistics_blocks, summary
+from grpo_tui.present.data_view import BAR, DataBlock, LabelledRow, row_blocks, statistics_blocks, summary
 
 FACTS = DataFacts(
     "rows.jsonl",
@@ -95,5 +96,56 @@ def test_one_line_says_what_is_trained_on_and_what_is_wrong() -> None:
     assert [text for _, text, _ in stream] == ["rows.jsonl", "prompts of 5 to 1,200 tokens", "✓ sound"]
     for rows in (40, None):
         assert "trained on" not in str(summary(replace(FACTS, train_rows=rows), []))
+    errors = [replace(found, severity="error")] * 2
+    assert [(rank, text) for rank, text, _ in summary(FACTS, [*errors, found])][-2:] == [
+        (1, "✗ 2 errors"), (1, "⚠ 1 warning")
+    ]  # fmt: skip
+    assert "sound" not in str(summary(FACTS, errors))
+    assert "sound" not in str(summary(replace(FACTS, prompt_tokens=None), [])), "not all is known yet"
+    assert summary(None, []) == [(0, "reading the data …", "dim")]
     told_first = statistics_blocks(FACTS, [found])[0].rows[0].text
     assert told_first == "a null\nfix: grpo_tui.filters.drop_null: true"
+
+
+def test_a_row_shows_what_the_model_and_the_rewards_get_before_its_source() -> None:
+    messages = [{"role": "system", "content": "Add."}, {"role": "user", "content": "2 + 2?"}]
+    row = RowView(1_003, 1_200, {"数": ["é", PurePath("x")]}, messages, {"answer": "4"}, "<|im|>Add.", 7)
+
+    def titles(view: RowView) -> list[str]:
+        return [one.title for one in row_blocks(view, None)]
+
+    received, source = "what the rewards receive", "in the source"
+    assert titles(row) == ["row 1,003 of 1,200", "as the model sees it", received, "prompt", source]
+    assert titles(replace(row, total=None))[0] == "row 1,003"
+    assert titles(replace(row, rendered="", columns={})) == ["row 1,003 of 1,200", "prompt", source]
+    assert titles(replace(row, prompt="2 + 2?")) == [
+        "row 1,003 of 1,200",
+        "as the model sees it",
+        received,
+        source,
+    ]
+    assert titles(replace(row, prompt="2 + 2?", rendered="")) == [
+        "row 1,003 of 1,200",
+        "prompt",
+        received,
+        source,
+    ]
+    assert titles(replace(row, prompt=None)) == [
+        "row 1,003 of 1,200",
+        "as the model sees it",
+        received,
+        source,
+    ]
+    first, seen, _, prompt, told = row_blocks(row, None)
+    assert (first.notes, first.rows) == (("trained on", "7 tokens"), ())
+    assert (seen.rows[0].text, seen.rows[0].marks) == ("<|im|>Add.", ("<|im|>",))
+    assert (prompt.notes, [(one.label, one.text) for one in prompt.rows]) == (
+        ("2 messages",), [("system", "Add."), ("user", "2 + 2?")]
+    )  # fmt: skip
+    assert [(one.label, one.text) for one in told.rows] == [("数", '["é", "x"]')]
+    fates = {"held out": (), "rejected: no prompt": (LabelledRow("✗", "rejected: no prompt", "bad"),)}
+    for fate, rows in fates.items():
+        first = row_blocks(replace(row, fate=fate, tokens=None), None)[0]
+        assert (first.notes, first.rows) == ((fate,), rows)
+    broken = row_blocks(replace(row, fate="rejected: no prompt", problem="it has no end"), None)[0]
+    assert broken.rows == (LabelledRow("✗", "it has no end", "bad"),)

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from grpo_tui.present.comparison_text import chosen_columns, report, sentence
+from grpo_tui.present.comparison_text import asked as what_was_asked
+from grpo_tui.present.comparison_text import chosen_columns, digits_of, report, sentence
 from grpo_tui.rewards.comparison import Answers, Asked, compared
 from grpo_tui.rewards.generating import DatasetRow
 from grpo_tui.rewards.right_answers import Judge
@@ -112,6 +113,29 @@ def test_a_verdict_says_which_prompts_were_asked(held: bool, prompts: str | None
     assert ("prompts of sums.jsonl" in asked) is (prompts is not None)
 
 
+@pytest.mark.parametrize(
+    ("values", "digits"),
+    [
+        ([], 3),
+        ([None], 3),
+        ([0.999, -0.2], 3),
+        ([0.5, 1.0], 2),
+        ([-9.99, None], 2),
+        ([0.1, -10.0], 1),
+        ([500.0], 1),
+    ],
+)
+def test_the_largest_value_has_three_digits(values: list[float | None], digits: int) -> None:
+    assert digits_of(values) == digits
+
+
+@pytest.mark.parametrize(("engine", "said"), [("vllm", True), ("transformers", False)])
+def test_the_engine_is_named_where_it_is_not_transformers(engine: str, said: bool) -> None:
+    body = _body(_asked([WRONG] * 2, [RIGHT] * 2))
+    body["sampling"]["engine"] = engine
+    assert ("with vLLM" in what_was_asked(body)) is said
+
+
 def test_nothing_that_was_scored_on_both_sides_shows_nothing() -> None:
     nothing = [_answers((None, None))]
     body = _body(_asked(nothing, nothing, judge=None))
@@ -155,6 +179,10 @@ def test_the_columns_that_fit_are_the_one_shown_the_newest_and_the_best() -> Non
     assert chosen_columns(body, 78, 3) == [2, 3, 5], "best, shown, newest"
     assert chosen_columns(body, 78, 5) == [1, 2, 5]
     assert chosen_columns(body, 20, 3) == [3], "the one shown is always there"
+    body["policies"][2]["step"], body["policies"][5]["step"] = 50, 20
+    assert chosen_columns(body, 20, 3) == [3]
+    assert chosen_columns(body, 60, 4) == [2, 4], "the newest by its step"
+    body["policies"][2]["step"], body["policies"][5]["step"] = 20, 50
     body["measures"][0]["values"][1] = None
     assert chosen_columns(body, 78, 3) == [2, 3, 5], "one without a value is not the best"
 

@@ -11,7 +11,7 @@ import pytest
 
 from grpo_tui.cli import main
 from grpo_tui.core import records as r
-from grpo_tui.present.document import Chart, markdown
+from grpo_tui.present.document import Chart, Code, markdown
 from grpo_tui.present.svg_chart import Curve, line_chart
 from grpo_tui.store.read_series import SeriesBucket
 from tests.ship.test_card import EVIL, cells
@@ -145,6 +145,13 @@ def test_a_chart_in_text_draws_all_its_lines_on_one_scale() -> None:
         ["none", "–", "", "–"],
     ]
     assert "| none | – |" in markdown([Chart("reward", (curve("none", None),))])
+
+
+@pytest.mark.parametrize(
+    ("text", "fence"), [("a", "```"), ("``", "```"), ("```", "````"), ("x ````` y", "``````")]
+)
+def test_a_fence_is_longer_than_any_in_its_text(text: str, fence: str) -> None:
+    assert markdown([Code((text, "b"), "python")]).strip() == f"{fence}python\n{text}\nb\n{fence}"
 
 
 def test_runs_that_differ_only_by_seed_are_one_line_in_a_band(tmp_path: Path) -> None:
