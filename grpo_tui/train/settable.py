@@ -13,6 +13,8 @@ from grpo_tui.train import compat
 
 CLIPPED = ("grpo", "bnpo", "dr_grpo", "dapo", "luspo")
 """Losses that clip the probability ratio between 1 - epsilon and 1 + epsilon_high."""
+MOST_COMPARED = 1000
+"""Steps at which two schedules are compared."""
 _PROBES = "_grpo_tui_probes"
 
 
@@ -196,6 +198,18 @@ def _schedule_refused(trainer: Any, value: Any) -> str:
     return ""
 
 
+def _schedule_idle(trainer: Any, value: Any) -> str:
+    """Cosine with restarts, for example, has none unless `lr_scheduler_kwargs` says how many."""
+    done, last = int(trainer.state.global_step), int(trainer.state.max_steps)
+    shapes = compat.schedule_shapes(trainer, value, last)
+    pairs = list(zip(compat.scheduler(trainer).lr_lambdas, shapes, strict=True))
+    steps = range(done, last, max(1, (last - done) // MOST_COMPARED))
+    if value == compat.schedule_kind(trainer) or not steps:
+        return ""
+    differs = any(now(at) != new(at) for now, new in pairs for at in steps)
+    return "" if differs else "the learning rate of the remaining steps would be the same"
+
+
 # -- settings that need more than an assignment -----------------------------------------------------
 
 
@@ -258,6 +272,7 @@ SETTABLE: Mapping[str, Settable] = {
         compat.schedule_kind,
         lambda t, value: compat.follow_shapes(t, value, int(t.state.max_steps)),
         _schedule_refused,
+        _schedule_idle,
         at_start=True,
     ),
     "max_steps": Settable(

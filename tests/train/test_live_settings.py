@@ -215,6 +215,7 @@ def test_intervals_change_and_everything_is_in_force_again_after_a_resume(
         ({}, "save_steps", 5, "save_strategy is no, so save_steps is not read"),
         ({}, "max_completion_length", 5000, "the model has 256 positions"),
         ({}, "lr_scheduler_type", "greedy", "the schedule greedy is not a function of the step"),
+        ({"lr_scheduler_type": "cosine"}, "lr_scheduler_type", "cosine_with_restarts", "would be the same"),
         ({}, "scale_rewards", "sometimes", "Choices: batch, group, none"),
         ({}, "top_k", 2.5, "must be a whole number"),
         ({}, "top_p", 0, "top_p must be above 0 and at most 1"),
