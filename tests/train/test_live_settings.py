@@ -230,6 +230,7 @@ def test_what_cannot_change_here_is_refused_with_the_reason_and_changes_nothing(
 ) -> None:
     trainer = make_trainer(tmp_path, **arguments)
     trainer.create_optimizer_and_scheduler(num_training_steps=4)
+    trainer.state.max_steps = 4
     records: list[Record] = []
     settings = LiveSettings(trainer, records.append, 1)
     before = settings.current()
