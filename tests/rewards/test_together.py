@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -17,9 +18,17 @@ from grpo_tui.rewards.checks.together import (
     names_findings,
     pair_findings,
     share_findings,
+    unscored_findings,
 )
 from grpo_tui.rewards.samples import Sample, gold_and_wrong
-from grpo_tui.rewards.score_report import Aggregate, FunctionInfo, FunctionScore, GroupScore, _parameter
+from grpo_tui.rewards.score_report import (
+    Aggregate,
+    Failure,
+    FunctionInfo,
+    FunctionScore,
+    GroupScore,
+    _parameter,
+)
 
 SAMPLES = [Sample(f"p{i // 4}", f"answer {i} " + "x" * i) for i in range(8)]
 
@@ -48,7 +57,8 @@ def test_two_rewards_that_measure_the_same_are_told_though_their_level_differs_b
     shifted = [3 * r + (10 if i < 4 else 0) for i, r in enumerate(RIGHT)]
     pair = [_function("right", RIGHT), _function("shifted", shifted)]
     assert _ids(pair_findings(pair, SAMPLES, [1.0, 1.0])) == ["rewards.same"]
-    assert _ids(pair_findings(pair, SAMPLES[:4], [1.0, 1.0])) == [], "four samples prove nothing"
+    assert _ids(pair_findings(pair, SAMPLES[:6], [1.0, 1.0])) == ["rewards.same"]
+    assert _ids(pair_findings(pair, SAMPLES[:5], [1.0, 1.0])) == [], "five samples prove nothing"
 
 
 def test_a_reward_that_drowns_the_others_is_told_until_its_weight_is_lowered() -> None:
@@ -67,6 +77,61 @@ def test_a_reward_that_drowns_the_others_is_told_until_its_weight_is_lowered() -
     assert share_findings(apart, SAMPLES, [1.0, 1.0]) == [], "nothing varies within a group"
 
 
+DIED = Failure("died", "", "it ended")
+
+
+def test_a_function_that_failed_or_has_no_weight_is_compared_with_none() -> None:
+    right, double = _function("right", RIGHT), _function("double", [2 * r for r in RIGHT])
+    loud = _function("loud", [100 * s for s in SHORT])
+    for pair, told in (([right, double], ["rewards.same"]), ([right, loud], [])):
+        assert _ids(pair_findings(pair, SAMPLES, [1.0, 1.0])) == told
+        assert _ids(pair_findings(pair, SAMPLES, [1.0, 0.0])) == []
+        assert _ids(pair_findings([pair[0], replace(pair[1], failure=DIED)], SAMPLES, [1.0, 1.0])) == []
+    quiet = _function("quiet", SHORT)
+    three, other = [right, loud, quiet], ", so right hardly matters"
+    (finding,) = share_findings(three, SAMPLES, [1.0, 1.0, 0.0])
+    assert other in finding.message
+    (finding,) = share_findings([right, loud, replace(quiet, failure=DIED)], SAMPLES, [1.0, 1.0, 1.0])
+    assert other in finding.message
+    (finding,) = share_findings([right, loud, _function("same", [1.0] * 8)], SAMPLES, [1.0, 1.0, 1.0])
+    assert other in finding.message
+    assert share_findings([loud, _function("same", [1.0] * 8)], SAMPLES, [1.0, 1.0]) == []
+    assert share_findings([right, loud], SAMPLES[:5], [1.0, 1.0]) == [], "five samples prove nothing"
+    against = [_function("right", [s < 0.4 for s in SHORT]), loud]  # takes a part of the differences back
+    assert "it causes 100% of the differences" in share_findings(against, SAMPLES[:6], [1.0, 1.0])[0].message
+
+
+def test_functions_that_cancel_once_each_is_normalized_are_told_only_where_it_is() -> None:
+    pair = [_function("right", RIGHT), _function("wrong", [5 - 5 * r for r in RIGHT])]
+    assert _ids(pair_findings(pair, SAMPLES, [1.0, 1.0])) == []
+    assert _ids(pair_findings(pair, SAMPLES, [1.0, 1.0], normalized=True)) == ["rewards.cancel"]
+    assert _ids(pair_findings(pair, SAMPLES, [5.0, 1.0])) == ["rewards.cancel"]
+    assert _ids(pair_findings(pair, SAMPLES, [1.0, -1.0])) == ["rewards.same"]
+    alone = [Sample(f"p{i}", "x") for i in range(8)]
+    assert _ids(pair_findings(pair, alone, [5.0, 1.0])) == [], "a group of one says nothing"
+
+
+@pytest.mark.parametrize(
+    ("totals", "told"),
+    [
+        ((1.0, None, 0.0, 2.0), "1 of 4 samples get no score from any function (first: sample 2)"),
+        ((1.0, None, None, 2.0), "2 of 4 samples get no score from any function (first: sample 2)"),
+        ((1.0, 0.0, None, None), None),
+        ((None, None, None, None), None),
+        ((1.0, 0.0, 1.0, 0.0), None),
+    ],
+)
+def test_a_sample_without_a_score_is_told_unless_its_whole_group_has_none(
+    totals: tuple[float | None, ...], told: str | None
+) -> None:
+    groups = tuple(GroupScore(places, None, None, (0.0, 0.0)) for places in ((0, 1), (2, 3)))
+    aggregate = Aggregate(totals, groups, None, None, None)
+    functions = [_function("f", totals), _function("g", [None] * 4)]
+    found = unscored_findings(functions, aggregate)
+    assert [finding.message.partition(";")[0] for finding in found] == ([told] if told else [])
+    assert unscored_findings([functions[0], replace(functions[1], failure=DIED)], aggregate) == []
+
+
 def test_two_functions_of_one_name_are_told_once() -> None:
     same = [_function("correct", RIGHT), _function("short", SHORT), _function("correct", SHORT)]
     (finding,) = names_findings(same)
@@ -79,6 +144,8 @@ def test_a_slow_reward_is_told_in_seconds_of_the_configs_batch() -> None:
     (finding,) = cost_findings([slow], 64)
     assert "about 6.4 s for the 64 completions" in finding.message
     assert _ids(cost_findings([slow], 16)) == []
+    assert _ids(cost_findings([_function("judge", RIGHT, seconds=2.0)], 8)) == [], "just what is allowed"
+    assert _ids(cost_findings([replace(slow, failure=DIED)], 64)) == []
 
 
 def test_advantages_that_float32_makes_of_equal_totals_are_told() -> None:

@@ -124,8 +124,8 @@ def share_findings(
             name = results[i].info.name
             scale = ", scale it to 0 … 1, or use multi_objective_aggregation: normalize_then_sum"
             message = (
-                f"{name} dominates: it causes {share:.0%} of the differences within groups, so {others} "
-                f"hardly matters. Lower its weight ({weights[i]:g}){'' if normalized else scale}"
+                f"{name} dominates: it causes {min(1.0, share):.0%} of the differences within groups, so "
+                f"{others} hardly matters. Lower its weight ({weights[i]:g}){'' if normalized else scale}"
             )
             return [Finding("rewards.drowns", "warning", name, results[i].info.line, message)]
     return []
