@@ -59,6 +59,7 @@ def race(parsed: Any) -> int:
         raise CommandError("--json and --detach cannot be combined. Leave one out")
     wanted = branches_of(parsed)
     folder, verdict = _parent(parsed.checkpoint)
+    parsed.checkpoint = f"{folder.root}@{verdict.step}"  # also in the background, if a newer one is saved
     given = start.read(_words(parsed, folder, verdict, ()))
     config = given.config
     if config.section.stages:

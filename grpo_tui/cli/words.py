@@ -28,8 +28,8 @@ class Lines(argparse.HelpFormatter):
             if len(line) <= width:
                 rows.append(line)
             elif command is not None:
-                rows += [command[1], *textwrap.wrap(command[2] or "", width - 6)]
-                rows[-1:] = [f"      {rows[-1]}"] if command[2] else rows[-1:]
+                rows.append(command[1])
+                rows += [f"      {row}" for row in textwrap.wrap(command[2] or "", max(1, width - 6))]
             else:
                 hanging = " " * (table.end() if table is not None else 0)
                 rows += textwrap.wrap(line, width, subsequent_indent=hanging, break_on_hyphens=False)

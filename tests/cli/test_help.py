@@ -118,3 +118,11 @@ def test_the_faults_of_the_demo_are_a_table_whose_texts_begin_in_one_column(
     monkeypatch.setenv("COLUMNS", "80")
     _, _, table = _help(build_parser("demo"), "demo").partition("docs/faults.md:\n")
     assert {re.match(r"  (?:\S+ +| +)", line).end() for line in table.splitlines()} == {19}  # type: ignore[union-attr]
+
+
+def test_what_an_example_does_is_wrapped_below_it_in_one_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "45")
+    _, _, examples = _help(build_parser("train"), "train").partition("--resume --detach\n")
+    assert examples.splitlines()[:2] == [
+        f"      {row}" for row in ("continues from the newest complete", "checkpoint")
+    ]
