@@ -10,7 +10,7 @@ import pytest
 
 from grpo_tui.config.plan.batches import batch_sum, prompt_sum, step_sum
 from grpo_tui.config.plan.making import Surroundings, plan
-from grpo_tui.config.plan.time import Rate, checkpoints_written, learning_rates
+from grpo_tui.config.plan.time import PlannedCheckpoints, Rate, checkpoints_written, learning_rates
 from grpo_tui.config.section import Evaluate, Section
 from grpo_tui.config.settings import Settings
 from grpo_tui.present.plan_text import plan_list
@@ -174,12 +174,40 @@ def test_a_value_that_is_none_gives_the_default(value: Any) -> None:
         ({"save_strategy": "no"}, 500, None, 0),
         ({"save_steps": 100}, None, None, None),
         ({"save_strategy": "best"}, 100, None, None),
+        ({"save_strategy": "epoch"}, 50, None, None),
+        ({"save_steps": 0}, 100, None, 0),
+        ({"save_steps": 1}, 3, None, 3),
+        ({"save_steps": 1}, 0, None, 0),
     ],
 )
 def test_checkpoints_are_counted(
     grpo: dict[str, Any], total: int | None, per_epoch: int | None, written: int | None
 ) -> None:
     assert checkpoints_written(settings(**grpo), total, per_epoch) == written
+
+
+@pytest.mark.parametrize(
+    ("written", "kept", "each", "final", "free", "total", "fits"),
+    [
+        (5, 2, 10, 4, 34, 34, True),  # two are kept, a third is written before one goes, and the model
+        (5, 2, 10, 4, 33, 34, False),
+        (2, 2, 10, None, 20, 20, True),  # nothing goes
+        (0, 0, 10, 4, None, 4, None),
+        (5, None, 10, 4, 100, None, None),
+        (5, 2, None, 4, 100, None, None),
+    ],
+)
+def test_checkpoints_on_disk_are_summed_with_the_one_that_is_replaced(
+    written: int | None,
+    kept: int | None,
+    each: int | None,
+    final: int | None,
+    free: int | None,
+    total: int | None,
+    fits: bool | None,
+) -> None:
+    found = PlannedCheckpoints(written, kept, each, final, free)
+    assert (found.total_bytes, found.fits) == (total, fits)
 
 
 SCHEDULES: list[tuple[str, float, dict[str, Any]]] = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from grpo_tui.config import ConfigError, load_config
 from grpo_tui.config.batch import BATCH_KEYS
 from grpo_tui.config.packages import package_findings
-from grpo_tui.config.ranges import FILE, RANGES, limits
+from grpo_tui.config.ranges import FILE, RANGES, Range, limits
 from grpo_tui.config.resolve import inspect_config
 from grpo_tui.config.section import Section
 from grpo_tui.config.settings import Settings
@@ -79,6 +80,25 @@ def test_a_number_out_of_its_range_says_the_range_and_what_is_wrong_beyond_it(
 ) -> None:
     (found,) = faults(tmp_path, GOOD + line + "\n")
     assert says in found.message
+
+
+@pytest.mark.parametrize(
+    ("allowed", "value", "words"),
+    [
+        (Range(0, 1), 2, "from 0 to 1"),
+        (Range(0, 1, above=True), 0, "above 0 and at most 1"),
+        (Range(0, 1, below=True), 1, "0 or more and below 1"),
+        (Range(1), 0, "1 or more"),
+        (Range(0, above=True, also=(-1,)), 0, "above 0, or -1"),
+        (Range(most=5), 6, "at most 5"),
+        (Range(0, 2**32 - 1), -1, "0 or more"),  # nobody comes near the limit
+        (Range(0, 2**32 - 1), 2**33, "from 0 to 4294967295"),
+        (Range(), math.nan, "finite"),
+    ],
+)
+def test_a_range_in_words_names_the_limits_that_matter(allowed: Range, value: float, words: str) -> None:
+    assert not allowed.holds(value)
+    assert allowed.words(value) == words
 
 
 @pytest.mark.parametrize(

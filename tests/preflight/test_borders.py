@@ -245,11 +245,41 @@ def test_what_is_said_of_the_rows(number: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "names", "rows", "said"),
+    [
+        ("list", ("data",), 1, ". The rows stand inside data: the file must be that list itself"),
+        ("messages", ("data",), 1, ". The rows stand inside data: the file must be that list itself"),
+        ("text", ("data",), 1, "it has data"),
+        ("list", ("data",), 2, "it has data"),
+        ("list", ("data", "more"), 1, "it has data, more"),
+    ],
+)
+def test_a_list_inside_one_object_is_told_from_rows(
+    kind: str, names: tuple[str, ...], rows: int, said: str
+) -> None:
+    column = ColumnFacts("data", "data", (KindCount(kind, rows, (1,)),))
+    for columns in ((column,), ()):
+        facts = replace(CLEAN, source_columns=names, columns=columns, looked_at=rows)
+        (found,) = [f for f in data_findings(facts, MODEL, judged({}, {})) if f.id == "data.no-prompt"]
+        assert found.message.endswith(said if columns else f"it has {', '.join(names)}")
+
+
+@pytest.mark.parametrize("first", [("What is 1?", "", "And 2?"), ("", ""), ()])
+def test_a_column_that_may_be_the_prompt_is_shown_by_its_first_values(first: tuple[str, ...]) -> None:
+    column = ColumnFacts("question", "question", (KindCount("text", 100, (1,)),), first=first)
+    facts = replace(CLEAN, source_columns=("question",), columns=(column,))
+    (found,) = [f for f in data_findings(facts, MODEL, judged({}, {})) if f.id == "data.no-prompt"]
+    shown = ". question begins with What is 1? · And 2?" if any(first) else "it has question"
+    assert found.message.endswith(shown)
+
+
+@pytest.mark.parametrize(
     ("names", "said"),
     [
         (("1 + 1?", "two"), "it has 1 + 1?, two. Does its first line name the columns?"),
         (("What is one more", "two"), ". Does its first line name the columns?"),
         (("level", "two words"), "it has level, two words"),
+        (("level", "now three words"), ". Does its first line name the columns?"),
         (("level;text",), "separated by semicolons: a .csv wants commas, a .tsv tabs"),
     ],
 )
