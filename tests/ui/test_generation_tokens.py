@@ -73,6 +73,12 @@ def test_the_policy_offered_first_is_the_live_one_or_the_nearest(
     assert tokens.nearest([*known, AskedPolicy("base", "base")], step) == chosen
 
 
+def test_how_far_a_checkpoint_is_from_the_completion_is_told() -> None:
+    apart = [tokens._apart(saved, 41) for saved in (41, 40, 60)]
+    steps = ["1 step before the completion", "19 steps after the completion"]
+    assert apart == ["saved after the step of the completion", *steps]
+
+
 # -- lines -------------------------------------------------------------------------------------------
 
 
