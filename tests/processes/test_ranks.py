@@ -248,7 +248,10 @@ def test_two_ranks_pause_beyond_their_time_out_change_save_stop_and_resume_and_a
         assert not outcome.applied
         assert outcome.reason
     assert command(run, "set", "temperature=1.2", "learning_rate=1e-4", "top_p=0.9")["applied"]
-    assert command(run, "set", "max_grad_norm=0.5")["applied"]
+    other = ("max_grad_norm=0.5", "entropy_coef=0.01", "lr_scheduler_type=constant", "max_steps=4100",
+             "scale_rewards=batch", "mask_truncated_completions=true", "min_p=0.001",
+             "repetition_penalty=1.1", "max_completion_length=6")  # fmt: skip
+    assert len(command(run, "set", *other)["result"]) == len(other)
     planned = f"top_p=0.8@step:{held.step + 1}", "top_k=9@step:3999"
     assert command(run, "set", *planned)["applied"]
     assert command(run, "checkpoint")["applied"]
@@ -263,6 +266,20 @@ def test_two_ranks_pause_beyond_their_time_out_change_save_stop_and_resume_and_a
     grpo_tui("train", run, "--resume", "--detach")
     at_step(run, last + 2)
     assert _planned(run) == ["applied", "waiting"]
+    with closing(RunReader(RunFolder(run).database)) as reader:
+        groups = [group for group in reader.iter_groups() if group.mode == "train"]
+    longest = {
+        (rank, later): max(
+            one.tokens
+            for g in groups
+            if (g.rank, g.step > held.step) == (rank, later)
+            for one in g.completions
+        )
+        for rank in (0, 1)
+        for later in (False, True)
+    }
+    assert longest[0, True] == longest[1, True] == 6
+    assert min(longest[0, False], longest[1, False]) > 6
     rank = read_rank(RunFolder(run).rank(1))
     assert rank is not None
     os.kill(rank.pid, signal.SIGKILL)
