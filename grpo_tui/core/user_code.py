@@ -239,13 +239,10 @@ def _attribute(module: ModuleType, name: str, place: str) -> Any:
     found: Any = module
     for part in name.split("."):
         if not hasattr(found, part):
-            home = getattr(found, "__name__", "")
-            own = [
-                n
-                for n, v in vars(found).items()
-                if callable(v) and not n.startswith("_") and getattr(v, "__module__", home) == home
-            ]
-            near = difflib.get_close_matches(part, own, n=1)
+            names = [n for n, v in vars(found).items() if callable(v) and not n.startswith("_")]
+            home = found.__name__ if isinstance(found, ModuleType) else getattr(found, "__module__", "")
+            own = [n for n in names if getattr(vars(found)[n], "__module__", home) == home] or names
+            near = difflib.get_close_matches(part, names, n=1)
             hint = (
                 f"Did you mean {near[0]}?" if near else f"It has {', '.join(sorted(own)) or 'no functions'}"
             )

@@ -35,6 +35,9 @@ class Judge:
     def __call__(self, completions, **kwargs):
         return [self.score for _ in completions]
 
+    def grade(self, completions, **kwargs):
+        return self(completions)
+
 
 class AsyncJudge(Judge):
     async def __call__(self, completions, **kwargs):
@@ -54,6 +57,7 @@ from pathlib import Path
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "mine.py").write_text(SOURCE)
+    (tmp_path / "theirs.py").write_text("from mine import good\n")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -249,6 +253,9 @@ def test_a_folder_or_hub_name_stays_a_reward_model(folder: Path) -> None:
     [
         ("mine.py:god", "", r"mine\.py: there is no god in it\. Did you mean good"),
         ("mine.py:zzz", "", r"there is no zzz in it\. It has AsyncJudge, Judge, Mute, good, slow$"),
+        ("mine.py:Judge.graed", "", r"there is no Judge\.graed in it\. Did you mean grade"),
+        ("mine.py:Pth", "", r"there is no Pth in it\. Did you mean Path"),
+        ("theirs.py:zzz", "", r"there is no zzz in it\. It has good$"),
         ("mine.py:NUMBER", "", "is of type int, not a function"),
         ("mine.py:Mute", "", "no __call__"),
         ("{source: 'mine.py:Judge', params: {scor: 1}}", "", "no parameter scor; did you mean score"),
