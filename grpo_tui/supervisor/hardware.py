@@ -176,8 +176,9 @@ def _read(path: Path) -> str:
 
 
 def _reclaimable(stat: str) -> int:
+    # Pages of a file that was read again, such as a checkpoint, are active. `MemAvailable` counts both too.
     values = (line.split(" ") for line in stat.splitlines())
-    return next((int(value) for name, value in values if name == "inactive_file"), 0)
+    return sum(int(value) for name, value in values if name in ("active_file", "inactive_file"))
 
 
 def _free(root: Path) -> int | None:

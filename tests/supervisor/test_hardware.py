@@ -386,7 +386,7 @@ def test_the_tightest_limit_of_the_control_groups_is_what_a_run_may_use(tmp_path
     assert memory_limit(groups, mount) == (None, None)
     (inner.parent / "memory.max").write_text("1000\n")
     (inner.parent / "memory.current").write_text("700\n")
-    (inner.parent / "memory.stat").write_text("anon 1\ninactive_file 200\n")
+    (inner.parent / "memory.stat").write_text("anon 1\nactive_file 150\ninactive_file 50\n")
     assert memory_limit(groups, mount) == (1000, 500)
     for wide, own, found in (("max", "max", 500), ("3000", "2000", 500), ("3000", "900", 40)):
         (mount / "memory.max").write_text(f"{wide}\n")
