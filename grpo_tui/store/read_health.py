@@ -78,11 +78,18 @@ def _count(value: Any) -> int:
     return value if isinstance(value, int) else 0
 
 
+_NOT_REPEATED = (
+    "NOT EXISTS (SELECT 1 FROM attempt AS later WHERE later.attempt > phase.attempt"
+    " AND later.resumed_from < phase.step)"
+)
+"""Leaves out phases of steps that a later attempt repeated, as their metrics are superseded."""
+
+
 def phase_seconds(reader: RunReader, first_step: int, width: int) -> list[tuple[int, str, float]]:
     """Return the first rank's seconds as (stretch, phase, seconds), in stretches of `width` steps."""
     rows = reader.all(
         "SELECT (step - :first) / :width, phase, sum(duration_s) FROM phase"
-        " WHERE rank = 0 AND step >= :first GROUP BY 1, 2",
+        f" WHERE rank = 0 AND step >= :first AND {_NOT_REPEATED} GROUP BY 1, 2",
         first=first_step,
         width=width,
     )
@@ -93,7 +100,7 @@ def rank_seconds(reader: RunReader, first_step: int, width: int) -> list[tuple[i
     """Return the seconds in which each rank generated, as (stretch, rank, seconds)."""
     rows = reader.all(
         "SELECT (step - :first) / :width, rank, sum(duration_s) FROM phase"
-        " WHERE phase = :phase AND step >= :first GROUP BY 1, 2",
+        f" WHERE phase = :phase AND step >= :first AND {_NOT_REPEATED} GROUP BY 1, 2",
         phase=ALONE,
         first=first_step,
         width=width,

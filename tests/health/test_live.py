@@ -24,6 +24,7 @@ from grpo_tui.health.reading import begin, diagnose, doctor_before
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import Gpu, Hardware, RankFile, write_hardware
+from grpo_tui.store.read_health import phase_seconds, rank_seconds
 from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.recorder import Recorder
@@ -185,6 +186,32 @@ def test_the_ranks_of_a_step_take_their_time_beside_each_other(
     training.end()
     with closing(RunReader(training.folder.database)) as reader:
         assert [finding.id for finding in diagnose(reader).findings] == found
+
+
+def test_steps_repeated_after_a_resume_take_the_time_of_the_newest_attempt(
+    training: Training, tmp_path: Path
+) -> None:
+    def go(run: Training, steps: range) -> None:
+        for step in steps:
+            batch, *rest = step_records(run.attempt, step, "mixed")
+            spans = [
+                r.PhaseSpan(run.attempt, rank, phase, step, 0.0, 2.0)
+                for phase in ("generate", "update", r.ALONE)
+                for rank in range(2)
+            ]
+            log = {"reward": 0.5, "step_time": 4.0, "completions/mean_length": 9.0}
+            run.write([batch, *spans, *rest[:-1], r.MetricRow(run.attempt, step, 0.0, log)])
+
+    go(training, range(1, 121))
+    training.writer.close()
+    again = Training(tmp_path, attempt=2, resumed_from=60)
+    go(again, range(61, 121))
+    assert again.ids() == []
+    again.end()
+    with closing(RunReader(again.folder.database)) as reader:
+        assert [finding.id for finding in diagnose(reader).findings] == []
+        assert {seconds for _, phase, seconds in phase_seconds(reader, 1, 1) if phase == "generate"} == {2.0}
+        assert {seconds for _, _, seconds in rank_seconds(reader, 1, 1)} == {2.0}
 
 
 def test_a_resume_goes_on_from_what_was_recorded(training: Training, tmp_path: Path) -> None:
