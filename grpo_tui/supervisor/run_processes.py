@@ -56,8 +56,7 @@ class RunProcesses:
                     self._walk()  # it may be new
                 known = (began, process_name(process), _user(process))
                 self._others[pid] = known
-                if pid not in self._tree:
-                    self._own.pop(pid, None)  # the pid was reused
+                self._own.pop(pid, None)  # the pid may have been reused
             if pid in self._tree:
                 self._own[pid] = known[1:]
             return known[1], known[2], pid in self._own

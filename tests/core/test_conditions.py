@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from typing import Any
 
 import pytest
 
@@ -69,7 +70,8 @@ def test_a_metric_is_compared_by_its_mean_over_a_whole_window() -> None:
     assert fed("reward >= 2 over 3 steps", [0, 1, 2, 3, 9]) == [(8, "reward is 2 over 3 steps")]
     assert fed("reward < 2 over 3 steps", [9, 9, 9, 1, 0, 0]) == [(10, "reward is 0.333 over 3 steps")]
     assert fed("kl < 2", [1, 1]) == [], "another metric"
-    assert fed("reward <= 0", [math.nan, None, math.inf, 1]) == []
+    odd: list[Any] = [math.nan, None, math.inf, -math.inf, "-1", 1]
+    assert fed("reward <= 0", odd) == []
 
 
 def test_a_metric_that_is_not_logged_at_each_step_is_compared_over_what_there_is() -> None:
@@ -93,11 +95,15 @@ def test_a_gain_holds_only_when_its_interval_is_below() -> None:
     assert fed("reward gains less than 0.5 over 30 steps", steps) == [(5 + 59, told)]
     assert not fed(rule, rising), "it gains 0.2 every 100 steps"
     assert not fed("reward gains less than 0.05 over 9 steps", flat[:60]), "too few rows for an interval"
+    assert fed("reward gains less than 0.5 over 10 steps", flat[:20])[0][0] == 5 + 19
+    late = [None if place < 30 and place % 4 else value for place, value in enumerate(flat[:60])]
+    assert not fed("reward gains less than 0.5 over 30 steps", late), "too few rows in the first window"
     wild = [value + noise.gauss(0, 3) for value in flat]
     assert not fed(rule, wild[:200]), "the noise hides whether it gains"
 
 
 def test_a_finding_counts_each_time_it_opens() -> None:
+    assert not Watched(parse("error > 2")).opened({"policy.kl": "error"}), "a metric of that name is meant"
     watched = Watched(parse("policy.*"), open_before=["policy.kl"])
     assert not watched.opened({"policy.kl": "warning", "signal.cancel": "error"}), "it was open at the begin"
     assert watched.opened({"policy.kl": "warning", "policy.broke": "error"}) == "policy.broke"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from grpo_tui.core.records import SettingChanged
-from grpo_tui.core.schedule import BY_SCHEDULE, Scheduled, resumed_at
+from grpo_tui.core.schedule import BY_SCHEDULE, Scheduled, resumed_at, waiting_in, without_left
 
 
 def changed(step: int, name: str = "beta", by: str = BY_SCHEDULE) -> SettingChanged:
@@ -33,3 +35,18 @@ def test_a_setting_that_you_changed_since_keeps_its_value() -> None:
 
 def test_a_change_without_its_record_stays_as_it_is() -> None:
     assert [one.state for one in resumed_at(0, [applied(3)], [])] == ["applied"]
+
+
+def test_a_change_of_two_settings_waits_again_unless_you_changed_one_of_them() -> None:
+    both = [changed(3), replace(changed(3, "delta"), at=3.0)]
+    known = [Scheduled(3, {"beta": 0.1, "delta": 0.1}, 0.5, state="applied", decided_at=3.0)]
+    assert [one.state for one in resumed_at(2, known, both)] == ["waiting"]
+    assert [one.state for one in resumed_at(2, known, [*both, changed(4, "delta", "you")])] == ["applied"]
+
+
+def test_what_waits_is_told_by_step_and_what_waits_again_is_no_history() -> None:
+    known = [Scheduled(9, {"beta": 1.0}, 0.5), applied(3), Scheduled(5, {"beta": 0.5}, 0.5)]
+    assert [one.step for one in waiting_in(known)] == [5, 9]
+    again = replace(applied(5), state="waiting", left=(5.0,))
+    mine = replace(changed(6, by="you"), at=5.0)
+    assert without_left([changed(3), changed(5), mine], [again]) == [changed(3), mine]

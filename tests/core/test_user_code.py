@@ -53,3 +53,16 @@ def test_only_folders_of_a_person_are_read_without_cached_byte_code(tmp_path: Pa
     for other in (tmp_path, installed, own / "none", Path(sysconfig.get_paths()["stdlib"])):
         with pytest.raises(ImportError, match="not a person's folder"):
             user_code._finder_of(str(other))
+
+
+def test_a_second_folder_is_one_of_a_person_too_and_the_program_is_nobodys(tmp_path: Path) -> None:
+    ours = Path(user_code.__file__).parents[1]
+    for folder in (tmp_path / "one", tmp_path / "two"):
+        folder.mkdir()
+        import_newest_from(folder)
+    for folder in (tmp_path / "one", tmp_path / "two"):
+        assert user_code._finder_of(str(folder)).path == str(folder)
+    assert sys.path_hooks.count(user_code._finder_of) == 1
+    import_newest_from(ours.parent)
+    with pytest.raises(ImportError, match="not a person's folder"):
+        user_code._finder_of(str(ours))

@@ -329,6 +329,15 @@ def test_what_differs_here_from_a_bundle_is_told_by_subject(run: Path, tmp_path:
         "threads": ["threads: 2 in the bundle, 3 here"],
         "versions": ["torch: 9.1+cpu in the bundle, 9.2 here"],
     }
+    manifest = json.loads((tmp_path / "b" / BUNDLE).read_text())
+    manifest["machine"]["gpus"] = [{"name": "H200"}, {"name": "H200"}]
+    (tmp_path / "b" / BUNDLE).write_text(json.dumps(manifest))
+    trained = open_bundle(tmp_path / "b")
+    for gpus, told in (([], "none"), ([{"name": "L4"}], "L4")):
+        found = differences(trained, {**here, "gpus": gpus})
+        assert found["GPUs"] == [f"GPUs: H200, H200 in the bundle, {told} here"]
+    assert "GPUs" not in differences(trained, {**here, "gpus": [{"name": "H200"}] * 2})
+    assert "GPUs" not in differences(bundle, {**here, "gpus": [{"name": "L4"}]})
     del here["installed"]["torch"]
     assert differences(bundle, here)["versions"] == [
         "torch: 9.1+cpu in the bundle, not installed or recorded here"

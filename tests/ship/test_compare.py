@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from grpo_tui.cli import compare as command
+from grpo_tui.cli.errors import CommandError
 from grpo_tui.cli.main import main
 from grpo_tui.config import load_config
 from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL
@@ -264,7 +265,9 @@ def test_a_run_of_somebody_else_is_refused(
     assert file_of(None, {"key": "e" * 64}).name == "e" * 16 + ".jsonl", "the second one there"
 
 
-def test_the_config_is_that_of_the_first_run_among_the_words(tmp_path: Path) -> None:
+def test_the_config_is_that_of_the_first_run_among_the_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run, model = tmp_path / "run", tmp_path / "run" / "merged"
     for folder in (model, run / "checkpoint-3", tmp_path / "checkpoint-3"):
         folder.mkdir(parents=True)
@@ -275,6 +278,11 @@ def test_the_config_is_that_of_the_first_run_among_the_words(tmp_path: Path) -> 
     assert [command.run_of([str(model), word]) for word in named] == [run] * 4
     assert command.run_of([str(model)]) is None, "a model that somebody put there is no run"
     assert command.run_of(["base", str(tmp_path / "checkpoint-3")]) is None
+    monkeypatch.chdir(run)
+    assert command.run_of([str(model)]) is None, "wherever the words are typed"
+    for word in ("no", str(tmp_path / "no@3")):
+        with pytest.raises(CommandError, match="no such run"):
+            command.run_of([str(model), word])
 
 
 def test_other_prompts_do_without_what_is_about_the_rows_of_the_config(tmp_path: Path) -> None:

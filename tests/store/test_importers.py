@@ -386,7 +386,11 @@ def test_the_child_process_imports_nothing_from_the_folder_it_was_started_in(
 
 
 def test_only_columns_that_trl_logs_as_rewards_are_rewards() -> None:
-    rows = [{"prompt": "p", "completion": "c", "right": 1.0, "difficulty": 3.0, "short": 0.5, "note": "n"}]
+    first = {"right": 1.0, "difficulty": 3.0, "short": None, "note": "n", "mixed": 1.0, "none": None, "n": 3}
+    rows: list[dict[str, Any]] = [
+        {"prompt": "p", "completion": "c", **first},
+        {"prompt": "p", "completion": "c", **first, "short": 0.5, "mixed": "x", "late": 1.0},
+    ]
     assert reward_columns(rows, ["short", "right", "gone"]) == ("right", "short")
     assert reward_columns(rows, ["gone"]) == ("right", "difficulty", "short")
     assert reward_columns([], ["right"]) == ()

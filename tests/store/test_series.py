@@ -208,6 +208,9 @@ def test_a_rate_is_zero_where_the_count_stands_still_and_unknown_where_it_falls(
     assert [b.mean for b in found] == [0.0, 1 / 20, None, 0.5 / 20, None, None, None]
     assert [(b.first, b.known) for b in found][:3] == [(11, 10), (21, 10), (31, 0)]
     assert [b.mean for b in rates(counts[:3], times[1:])] == [None, 1 / 20]
+    assert [b.mean for b in rates(counts[:3], times[:1])] == [0.0, None]
+    steps = [bucket(step, step, 2.0 * step) for step in (1, 2, 4)]
+    assert [b.mean for b in rates(steps, steps)] == [2.0 / 4.0, 4.0 / (8.0 * 2)]
 
 
 def group(step: int, *totals: float | None) -> r.GenerationBatch:

@@ -331,6 +331,27 @@ def test_a_process_with_the_number_of_an_ended_one_of_the_run_is_not_of_the_run(
     assert processes.describe(pid) == (name, user, False)
 
 
+def test_a_process_that_nobody_knows_is_looked_for_in_the_trees_once_in_a_while() -> None:
+    processes, walks = RunProcesses(), 0
+
+    def walk() -> None:
+        nonlocal walks
+        walks += 1
+
+    processes._walk = walk  # type: ignore[method-assign]
+    processes._walked_at = time.monotonic() + 1_000.0
+    processes.describe(os.getppid())
+    assert walks == 0, "the trees were walked a moment ago"
+    processes._others.clear()
+    processes._walked_at = float("-inf")
+    for _ in range(2):
+        processes.describe(os.getppid())
+        assert walks == 1, "it is known from then on"
+    processes._tree[os.getpid()] = psutil.Process()
+    assert processes.describe(os.getpid())[2]
+    assert walks == 1
+
+
 def test_what_the_run_uses_is_summed_over_its_processes() -> None:
     processes = RunProcesses()
     processes.follow([os.getpid()])

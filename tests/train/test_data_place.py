@@ -58,6 +58,10 @@ def test_what_was_seen_before_a_change_of_the_batch_counts_on_in_that_epoch_only
     place, left_out = continued(1, 0, 4, Shape(24, 5, 2, 2))
     assert (place, left_out) == (Place(-1, 0, 4), 0)
     seen = [seen_at(step, place, Shape(24, 5, 2, 2)) for step in range(1, 7)]
+    order = unseen_last(4, range(24), 5)
+    assert (len(order), len(set(order)), order[-20:]) == (20, 20, list(range(4, 24)))
+    order = unseen_last(12, range(24), 5)
+    assert (len(order), len(set(order)), order[-10:]) == (20, 20, list(range(12, 22)))
     assert seen == [(0, 4), (0, 9), (0, 14), (0, 19), (1, 0), (1, 5)]
 
 
@@ -67,3 +71,5 @@ def test_the_shape_comes_from_the_arguments_of_trl() -> None:
     assert shape_of(24, settings) == Shape(24, 4, 4, 2)
     assert shape_of(3, settings) is None, "not one batch"
     assert shape_of(24, {}) is None
+    for name in settings:
+        assert shape_of(24, {**settings, name: 0}) is None
