@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ from grpo_tui.cli.plain import print_json, print_lines, terminal_width
 from grpo_tui.cli.saved_run import saved_run
 from grpo_tui.cli.score import told
 from grpo_tui.cli.steer import is_text, send
-from grpo_tui.config.resolve import inspect_config
-from grpo_tui.config.reward_list import listed_in, same_list, with_list
+from grpo_tui.config.resolve import inspect_config, inspect_saved
+from grpo_tui.config.reward_list import listed_in, same_list, with_list, with_written
 from grpo_tui.config.run_config import RunConfig, describe
 from grpo_tui.config.stages import with_rewards
 from grpo_tui.core.findings import errors_of
@@ -63,11 +64,16 @@ def _wanted(root: Path) -> tuple[RunConfig, RunConfig | None]:
     if file is None or not file.is_file():
         return config, None
     found = inspect_config(file, spec.rewards_set, world_size=None)
+    wrong = errors_of(found.findings)
+    if found.config is None and wrong[0].id != "config.unreadable":  # --set may have given what it lacks
+        raw = with_written(whole.raw, found.settings.document.values)
+        found = inspect_saved(replace(whole, raw=raw), world_size=None)
+        about = {(one.id, one.field) for one in errors_of(found.findings)}
+        wrong = tuple(one for one in wrong if (one.id, one.field) in about) or errors_of(found.findings)
     if found.config is None:
-        first = errors_of(found.findings)[0]
         raise CommandError(
             f"the rewards were not reloaded: {file.name} cannot be read, so its list of rewards is not "
-            f"known:\n  {describe(first, file)}\nFix the file and reload again",
+            f"known:\n  {describe(wrong[0], file)}\nFix the file and reload again",
             REFUSED,
         )
     if same_list(found.config, whole):

@@ -21,15 +21,32 @@ def about_rewards(overrides: Sequence[str]) -> tuple[str, ...]:
 
 def listed_in(config: RunConfig) -> dict[str, Any]:
     """Return the rewards of a config as JSON data, and as they are written in the file."""
-    section = config.raw.get("grpo_tui")
-    written = {key: config.raw[key] for key in KEYS if key in config.raw}
-    if isinstance(section, Mapping) and "rewards" in section:
-        written["rewards"] = section["rewards"]
     return {
         "rewards": [{**asdict(entry), "line": None} for entry in config.section.rewards],
         "keys": {key: config.script.get(key, config.grpo.get(key)) for key in KEYS},
-        "written": written,
+        "written": _written(config.raw),
     }
+
+
+def _written(raw: Mapping[str, Any]) -> dict[str, Any]:
+    section = raw.get("grpo_tui")
+    written = {key: raw[key] for key in KEYS if key in raw}
+    if isinstance(section, Mapping) and "rewards" in section:
+        written["rewards"] = section["rewards"]
+    return written
+
+
+def with_written(raw: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys of a config file with the rewards that another file writes."""
+    return _replaced(raw, _written(other))
+
+
+def _replaced(raw: Mapping[str, Any], written: dict[str, Any]) -> dict[str, Any]:
+    own = {key: value for key, value in (raw.get("grpo_tui") or {}).items() if key != "rewards"}
+    if "rewards" in written:
+        own["rewards"] = written.pop("rewards")
+    kept = {key: value for key, value in raw.items() if key not in KEYS}
+    return kept | written | ({"grpo_tui": own} if own else {})
 
 
 def same_list(one: RunConfig, other: RunConfig) -> bool:
@@ -50,10 +67,6 @@ def with_list(config: RunConfig, listed: Mapping[str, Any]) -> RunConfig:
         written = dict(listed["written"])
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"this is not a list of rewards: {error!r}") from error
-    raw = {key: value for key, value in config.raw.items() if key not in KEYS}
-    own = {key: value for key, value in (raw.get("grpo_tui") or {}).items() if key != "rewards"}
-    if "rewards" in written:
-        own["rewards"] = written.pop("rewards")
     script = {key: value for key, value in config.script.items() if key not in KEYS}
     grpo = {key: value for key, value in config.grpo.items() if key not in KEYS}
     weights = {key: given.pop(key) for key in ("reward_weights",) if key in given}
@@ -62,5 +75,5 @@ def with_list(config: RunConfig, listed: Mapping[str, Any]) -> RunConfig:
         section=replace(config.section, rewards=section.rewards),
         script=script | given,
         grpo=grpo | weights,
-        raw=raw | written | ({"grpo_tui": own} if own else {}),
+        raw=_replaced(config.raw, written),
     )

@@ -293,6 +293,25 @@ def test_a_list_that_cannot_be_loaded_or_read_is_refused_in_words(
     assert sent == []
 
 
+def test_a_file_that_only_set_completed_is_read_for_its_list(
+    run: Path, file: Path, sent: list[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its other keys are those of the run until a resume."""
+    Path("cases.yaml").unlink()
+    Path("rewards.py").write_text(BOTH)
+    text = file.read_text().replace("model_name_or_path", "learning_rate: fast\n# ")
+    file.write_text(text)
+    assert main(["reload", str(run), "--force"]) == 0, capsys.readouterr().err
+    assert "listed" not in sent[0][1]
+    file.write_text(f"{text}    - {{name: short, source: 'brief.py:brief'}}\n")
+    assert main(["reload", str(run)]) == 3
+    assert "known:\n  my.yaml:" in (said := capsys.readouterr().err)
+    assert "brief.py" in said
+    Path("brief.py").write_text(ADDED)
+    assert main(["reload", str(run), "--force"]) == 0, capsys.readouterr().err
+    assert [one["name"] for one in sent[1][1]["listed"]["rewards"]] == ["right", "short"]
+
+
 def test_it_is_judged_as_the_run_trains_now(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the rewards of the stage that trains, the weights set last, and the newest groups."""
     stage = StageNow(("a", "b"), (0, 1), 5, base=config_of_functions(["gone.py:other"]).to_json())
