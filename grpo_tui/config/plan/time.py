@@ -188,7 +188,7 @@ def checkpoints_written(settings: Settings, total: int | None, per_epoch: int | 
         return None  # `best` writes when a metric improves
     every = settings.number("save_steps")
     steps = math.ceil(total * every) if 0 < every < 1 else int(every)
-    if steps < 1 or total < 1:
+    if steps < 1:
         return 0
     return total // steps + (1 if total % steps else 0)
 
