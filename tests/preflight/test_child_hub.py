@@ -125,10 +125,34 @@ def test_a_folder_that_lacks_a_part_of_its_weights_says_which(tmp_path: Path) ->
     assert said() == "lacks its weights (*.safetensors)"
     index = tmp_path / "model.safetensors.index.json"
     index.write_text(json.dumps({"weight_map": {"x": "a.safetensors", "y": "b.safetensors", "z": "c.bin"}}))
-    (tmp_path / "a.safetensors").write_bytes(WHOLE.read_bytes())
+    (tmp_path / "a.safetensors").write_bytes(WHOLE.read_bytes()[:-1])
     assert said() == "lacks 2 of its weight files (b.safetensors)"
-    index.write_text("no JSON")
-    assert said() == ""
+    for text in (json.dumps({"weight_map": {"x": "a.safetensors"}}), "no JSON"):
+        index.write_text(text)
+        assert said().startswith("a.safetensors in "), "nothing lacks, and it is cut short"
+
+
+@pytest.mark.parametrize(("weights", "size"), [(("w.safetensors", "w.bin"), 12), (("w.bin", "w.gguf"), 12)])
+def test_the_size_of_a_model_is_one_kind_of_its_weights_and_what_is_read_beside_them(
+    weights: tuple[str, ...], size: int, tmp_path: Path
+) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    for name in (*weights, "training_args.bin", "optimizer.bin", "scheduler.pt", "rng_state.pth"):
+        (tmp_path / name).write_bytes(b"x" * 10)
+    (tmp_path / "checkpoint-1").mkdir()
+    (tmp_path / "checkpoint-1" / "w.bin").write_bytes(b"x" * 10)
+    found = Hub().model(str(tmp_path))
+    assert (found.disk_bytes, found.download_bytes) == (size, 0)
+
+
+@pytest.mark.parametrize("folder", ["datasets/some___kept", "hub/datasets--some--kept/snapshots"])
+def test_a_dataset_is_cached_once_there_are_files_of_it(asked: Hub, folder: str, tmp_path: Path) -> None:
+    (tmp_path / folder).mkdir(parents=True)
+    assert asked.dataset("some/kept").place == "missing"
+    (tmp_path / folder / "abc").mkdir()
+    (tmp_path / folder / "abc" / "rows.arrow").write_bytes(b"x" * 7)
+    found = Hub().dataset("some/kept")
+    assert (found.place, found.path, found.disk_bytes) == ("cached", str(tmp_path / folder), 7)
 
 
 @pytest.mark.parametrize(
