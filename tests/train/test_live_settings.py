@@ -202,6 +202,13 @@ def test_intervals_change_and_everything_is_in_force_again_after_a_resume(
     assert seen[6] == {**wanted, "max_steps": 6, "epsilon": 0.3}, "what is given at a resume wins"
 
 
+def test_evaluations_come_at_another_interval_from_the_next_step_on(tmp_path: Path) -> None:
+    at_safe_point = _at(tmp_path, {1: [("set", {"eval_steps": 2})]}, 5)
+    evaluated: dict[str, Any] = {"evaluate": True, "eval_strategy": "steps", "eval_steps": 5, "max_steps": 5}
+    rows, _, _ = run_recorded(tmp_path, at_safe_point=at_safe_point, **evaluated)
+    assert [step for step, row in rows if "eval_reward" in row] == [2, 4, 5], "5 is the last step"
+
+
 @pytest.mark.parametrize(
     ("arguments", "name", "value", "reason"),
     [
