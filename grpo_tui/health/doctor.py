@@ -52,6 +52,10 @@ CHECKS: Mapping[str, Callable[[RunState, Limits], Found | None]] = {
 }
 
 
+COUNTS = frozenset({"count", "evaluations", "groups", "least"})
+"""Limits that count what a rule looks at. Below 1 they mean 1: a rule says nothing of what is not there."""
+
+
 @dataclass(slots=True)
 class _Episode:
     first_step: int
@@ -78,7 +82,10 @@ class Doctor:
         self.state = RunState(settings, prompts)
         changed = limits or {}
         self._limits = {
-            name: {**rule.limits, **(changed.get(name) or {})}
+            name: {
+                key: max(1.0, limit) if key in COUNTS else limit
+                for key, limit in {**rule.limits, **(changed.get(name) or {})}.items()
+            }
             for name, rule in RULES.items()
             if changed.get(name, {}) is not None
         }

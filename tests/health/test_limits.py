@@ -12,7 +12,7 @@ import pytest
 
 from grpo_tui.core.findings import RULES, Finding
 from grpo_tui.core.records import EFFECTIVE, LEFT_OUT
-from grpo_tui.health.doctor import Doctor
+from grpo_tui.health.doctor import COUNTS, Doctor
 from grpo_tui.health.facts import GroupFacts, Observation, Settings
 from grpo_tui.health.machine_rules import GPU_MEMORY, GPU_RETRIES, LENGTH, LONGEST, MEMORY
 from grpo_tui.health.policy_rules import MISMATCH, WEIGHT
@@ -415,6 +415,13 @@ def test_each_limit_of_a_rule_parts_what_it_reports_from_what_it_does_not(rule: 
     for limit, (inside, outside) in LIMITS[rule].items():
         assert SCENES[rule].told(rule, **{limit: inside}) is not None, f"{limit} {inside}"
         assert SCENES[rule].told(rule, **{limit: outside}) is None, f"{limit} {outside}"
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_limit_of_0_lets_no_rule_report_what_was_not_recorded(rule: str) -> None:
+    few = Scene(3, lambda *_: {"step_time": 1.0, LENGTH: 5.0}, groups=lambda _: ())
+    for limit in sorted(COUNTS & RULES[rule].limits.keys()):
+        assert few.told(rule, **{limit: 0.0}) is None, limit
 
 
 def test_equal_texts_with_equal_scores_are_no_sign_of_a_random_reward() -> None:
