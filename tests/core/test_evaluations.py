@@ -31,6 +31,9 @@ def test_the_best_is_the_highest_and_of_equal_ones_the_earliest() -> None:
     found = series([0.1, 0.2], [0.5, 0.5], [None, None], [0.4, 0.6])
     assert found.best is found.done[1]
     assert series([None]).best is None
+    assert series([0.0], [-0.5], [-1.0]).best.step == 0  # type: ignore[union-attr]
+    assert found.at(10) is found.done[1]
+    assert found.at(5) is None
 
 
 def test_the_gain_is_paired_by_prompt_and_leaves_out_what_was_not_scored_both_times() -> None:

@@ -52,6 +52,15 @@ def test_a_run_is_its_final_model_else_its_newest_complete_checkpoint(run: Recor
     assert resolve(word).model == str(newest), "the final model was cut off"
 
 
+def test_a_word_that_names_nothing_is_told_without_its_step(
+    run: RecordedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(run.folder.root)
+    for word, named in (("no", "no"), ("no@3", "no"), ("no@last", "no@last"), ("7", "7")):
+        assert refused(word).startswith(f"{named}: no such run"), word
+    assert "last is not a step" in refused(f"{run.folder.root}@last")
+
+
 def test_a_tilde_is_the_home_folder_in_every_form(run: RecordedRun, monkeypatch: pytest.MonkeyPatch) -> None:
     root = run.folder.root
     newest = checkpoint(root, 2)
