@@ -247,7 +247,9 @@ def copy(checkpoint: Path, folder: Path, *, optimizer: bool = True) -> Path:
 
 
 def is_copy(checkpoint: Path, other: Path) -> bool:
-    """Return whether a checkpoint was copied from another one, which is still there."""
+    """Return whether a checkpoint was copied from another one, which is still there. A link is not a copy."""
+    if checkpoint.is_symlink():
+        return False
     states = [read_object(path / TRAINER_STATE) for path in (checkpoint, other)]
     return states[0] is not None and states[0] == states[1]
 

@@ -263,6 +263,11 @@ def test_a_fork_that_was_killed_before_its_run_began_is_made_anew(
     (fork / "checkpoint-4" / "trainer_state.json").unlink()  # a link to that of the parent
     (fork / "checkpoint-4" / "trainer_state.json").write_text('{"global_step": 4}')
     assert main(words) == 2, "a checkpoint of another run stays"
+    shutil.rmtree(fork)
+    fork.mkdir()
+    (fork / "checkpoint-4").symlink_to(parent.root / "checkpoint-4")
+    assert main(words) == 2
+    assert (parent.root / "checkpoint-4" / "trainer_state.json").is_file(), "a link to it is not removed"
 
 
 @pytest.mark.usefixtures("no_yes")
