@@ -23,7 +23,7 @@ from grpo_tui.train import compat
 from grpo_tui.train.checkpoints import Checkpoints, DiskFull, cannot_write, first_line
 from grpo_tui.train.phases import PhaseClock
 from grpo_tui.train.ranks import Ranks
-from grpo_tui.train.sampling import sample, unchanged_randomness
+from grpo_tui.train.sampling import sample, unchanged_randomness, unchanged_rewards
 from grpo_tui.train.settable import asked_probes
 from grpo_tui.train.settings import OF_THE_RATE, LiveSettings, NotYet, Refused, describe_schedule, short
 from grpo_tui.train.tokens import live_tokens
@@ -273,7 +273,7 @@ class Controller:
             )
         training, history = self._trainer.model.training, self._trainer.state.log_history
         known = len(history)
-        with self._phases.during("eval"), unchanged_randomness():
+        with unchanged_rewards(self._trainer), self._phases.during("eval"), unchanged_randomness():
             self._trainer.evaluate()
         self._trainer.model.train(training)
         found = {name: value for row in history[known:] for name, value in row.items()}

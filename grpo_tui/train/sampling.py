@@ -208,6 +208,17 @@ def unchanged_randomness() -> Iterator[None]:
             torch.cuda.set_rng_state_all(cuda)
 
 
+@contextmanager
+def unchanged_rewards(trainer: Any) -> Iterator[None]:
+    """Restore the states of the reward functions afterwards, so that training does not notice the calls."""
+    names, functions = trainer.reward_func_names, trainer.reward_funcs
+    learned = copy.deepcopy(reward_states(names, functions))
+    try:
+        yield
+    finally:
+        restore_reward_states(names, functions, learned)
+
+
 def refuse_unknown_tokens(trainer: Any, ids: Sequence[int]) -> None:
     """Refuse tokens without an embedding. On a GPU, looking one up would end the process."""
     known = trainer.accelerator.unwrap_model(trainer.model).get_input_embeddings()
@@ -408,21 +419,16 @@ class ProbeSampler(TrainerCallback):
 
     def _ask(self, step: int) -> None:
         self._asked_at = step
-        names, functions = self._trainer.reward_func_names, self._trainer.reward_funcs
-        learned = copy.deepcopy(reward_states(names, functions))
-        try:
-            with self._phases.during("eval"), unchanged_randomness():
-                # On every rank: each may hold part of the model, and all must give a batch the same number.
-                drawn = self._draw_all()
-                number = self._capture.next_number()
-                if self._first:
-                    asked = [(row, one) for row, one in zip(self._rows, drawn, strict=True) if one]
-                    try:
-                        self._record(step, number, asked)
-                    except Exception as error:
-                        self._tell(f"answers to {self.about} are not kept: {type(error).__name__}: {error}")
-        finally:
-            restore_reward_states(names, functions, learned)
+        with unchanged_rewards(self._trainer), self._phases.during("eval"), unchanged_randomness():
+            # On every rank: each may hold part of the model, and all must give a batch the same number.
+            drawn = self._draw_all()
+            number = self._capture.next_number()
+            if self._first:
+                asked = [(row, one) for row, one in zip(self._rows, drawn, strict=True) if one]
+                try:
+                    self._record(step, number, asked)
+                except Exception as error:
+                    self._tell(f"answers to {self.about} are not kept: {type(error).__name__}: {error}")
 
     def _draw_all(self) -> list[Drawn | None]:
         """Return the completions of each row, None for a row that cannot be rendered. Call on every rank."""

@@ -364,10 +364,12 @@ def test_an_evaluation_on_request_answers_with_the_sampling_of_now(tmp_path: Pat
 
 
 def test_an_evaluation_on_request_is_that_of_trl_without_rows_of_its_own(tmp_path: Path) -> None:
-    plain_rows, plain_weights = run_plain(tmp_path / "plain", **CYCLE)
+    plain_rows, plain_weights = run_plain(tmp_path / "plain", rewards=rewards(), **CYCLE)
     folder = tmp_path / "run"
     asks = {5: [("evaluate", {})], 14: [("evaluate", {})]}  # 5: within a generation cycle
-    rows, weights, _ = run_recorded(folder, evaluate=True, at_safe_point=_ask(folder, asks), **CYCLE)
+    rows, weights, _ = run_recorded(
+        folder, evaluate=True, rewards=rewards(), at_safe_point=_ask(folder, asks), **CYCLE
+    )
     asked = {step: row["eval_reward"] for step, row in rows if "eval_reward" in row}
     assert list(asked) == [5, 14]
     assert repr([row for row in rows if "eval_reward" not in row[1]]) == repr(plain_rows)
