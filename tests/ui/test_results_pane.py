@@ -481,8 +481,8 @@ async def test_for_the_final_model_the_checkpoint_of_its_step_is_taken(key: str)
         final = models.rows[0].step
         models.focus()
         await pilot.press(key)
-        none = f"The final model is of step {final}, and of that step none is kept. The newest is of step 40"
-        await until(pilot, lambda: mentioned(app, none))
+        none = f"The final model was saved at step {final}, of which no checkpoint is kept."
+        await until(pilot, lambda: mentioned(app, f"{none} Select the newest, of step 40"))
         checkpoint(root, final)
         await until(pilot, lambda: models.count == 3)
         assert models.selected is not None

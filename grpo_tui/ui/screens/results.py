@@ -551,8 +551,8 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
         said = f"Only a complete checkpoint can be {done}."
         if chosen is not None and chosen.path == self._root:
             kept = [one for one in self.query_one(ModelList).rows if one.usable and one.path != self._root]
-            said += f" The final model is of step {chosen.step:,}, and of that step none is kept."
-            said += f" The newest is of step {kept[0].step:,}: select it." if kept else ""
+            said += f" The final model was saved at step {chosen.step:,}, of which no checkpoint is kept."
+            said += f" Select the newest, of step {kept[0].step:,}." if kept else ""
             chosen = next((one for one in kept if one.step == chosen.step), None)
         if chosen is not None and chosen.usable:
             return chosen
