@@ -274,7 +274,7 @@ STEERED: tuple[tuple[Any, ...], ...] = (
     ("set", "change settings while the run trains", _set),
     ("reload", "load edited rewards into a live run, after checking them", _reload),
     ("sample", "sample completions from the current policy", _sample),
-    ("evaluate", "evaluate the policy on the held-out rows of grpo_tui.evaluate after the current step",
+    ("evaluate", "evaluate the policy after the step, on the rows of grpo_tui.evaluate or TRL's dataset",
      None, EVALUATION_WAIT_S),
 )  # fmt: skip
 """Commands that steer a run: name, help, what adds more arguments, and seconds to wait."""

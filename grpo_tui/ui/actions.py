@@ -158,7 +158,7 @@ TRAIN: tuple[Action, ...] = (
     Action("run.sample", "m", "sample", "Ask the model a prompt",
            "Sample a prompt from the current policy.", "train", "steer", needs="live", footer=8),
     Action("run.evaluate", "V", "evaluate", "Evaluate the policy now",
-           "Evaluate after the current step, as grpo_tui.evaluate says.", "train", "steer", needs="live"),
+           "Use the rows of grpo_tui.evaluate, or TRL's dataset.", "train", "steer", needs="live"),
     Action("live.chat", "", "chat", "Ask the paused model",
            "Chat with the current policy while the run is paused.", "train", "steer", needs="paused"),
     Action("run.abort", "A", "abort reward", "Abort the reward call",
