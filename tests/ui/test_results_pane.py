@@ -407,7 +407,7 @@ async def test_a_checkpoint_is_forked_with_other_settings_and_the_new_run_is_ope
         await results(pilot)
         await pilot.press("F")
         await until(pilot, lambda: "fork from step 40: settings to change" in shown(app))
-        assert "else demo-add-2" in shown(app)
+        assert "demo-add-2)" in shown(app)
         app.screen.query_one(Input).value = "learning_rate=1e-6"
         await pilot.press("enter")
         await until(pilot, lambda: said(app, "The run was not forked: no such checkpoint"))
