@@ -16,6 +16,7 @@ from grpo_tui.cli.words import refuse_unused
 from grpo_tui.config.draft_file import DraftFileError, write_text
 from grpo_tui.config.export_script import NoSourceError, exportable, installed_versions
 from grpo_tui.config.export_stages import write_scripts
+from grpo_tui.config.live_settings import START
 from grpo_tui.config.resolve import inspect_config, inspect_saved
 from grpo_tui.config.run_config import ConfigError, RunConfig
 from grpo_tui.core import probe_changes
@@ -88,6 +89,7 @@ def settings_in_force(changes: Iterable[SettingChanged], saved: RunConfig) -> di
         elif change.by != "resume" and change.old:
             factor *= float(change.new) / float(change.old)
     last.pop(REWARDS, None)  # the config names the same files
+    last.pop(START, None)  # the schedule of a run of its own begins with it
     last |= _probe_prompts(last.pop(probe_changes.NAME, None), saved)
     weights = last.pop("reward_weights", None)
     if isinstance(weights, list):

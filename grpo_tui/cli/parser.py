@@ -503,6 +503,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "grpo-tui set runs/first learning_rate=2e-6 temperature=0.9",
         'grpo-tui set runs/first beta=0.02 --because "KL has doubled"',
         "grpo-tui set runs/first temperature=0.9@step:200 beta=0@step:500",
+        "grpo-tui set runs/first lr_scheduler_start=now",
         "grpo-tui set runs/first 'probe_prompts+=What is 7 + 8?'",
         "grpo-tui set runs/first --undo",
     ),

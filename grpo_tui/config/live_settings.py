@@ -24,6 +24,8 @@ FAR = 100
 """A change by a larger factor needs confirmation."""
 WHOLE = frozenset({"logging_steps", "save_steps", "eval_steps"})
 """Settings that TRL also accepts as a fraction of all steps. While training, they are a number of steps."""
+START, NOW = "lr_scheduler_start", "now"
+"""A setting that no config has: the step after which the schedule begins; and the word for this step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ LIVE: Mapping[str, LiveSetting] = {
     for row in (
         LiveSetting("learning_rate", "step", "Size of an update. The rest of the schedule is scaled with it"),
         LiveSetting("lr_scheduler_type", "step", "Shape of the learning rate's schedule up to max_steps"),
+        LiveSetting(START, "step", "Step after which the schedule restarts, without warm-up, or now"),
         LiveSetting("max_steps", "step", "Last step of the run. The schedule is stretched to it"),
         LiveSetting("max_grad_norm", "step", "Longer gradients are scaled down to this norm. 0 turns it off"),
         LiveSetting("beta", "step", "Weight of the KL term that holds the policy near the reference model"),
@@ -141,6 +144,8 @@ def live_value(name: str, value: Any, given: Mapping[str, Any]) -> Any:
     """
     if name == NAME:
         raise ValueError(f"{NAME} takes no value: {HOW}")
+    if name == START:
+        return _start(value)
     try:
         read = coerce(load_fields()[name], value).value
     except CoerceError as error:
@@ -161,9 +166,18 @@ def live_value(name: str, value: Any, given: Mapping[str, Any]) -> Any:
     return read
 
 
+def _start(value: Any) -> int | str:
+    text = str(value).strip().lower()
+    if text == NOW or (not isinstance(value, bool) and re.fullmatch(r"\d{1,9}", text)):
+        return NOW if text == NOW else int(text)
+    raise ValueError(f"{START} takes the step after which the schedule restarts, or now, not {value!r}")
+
+
 def far_from(name: str, old: Any, new: Any, factor: float = FAR) -> str:
     """Return a warning if a number differs from the current one by `factor` or more, else an empty string."""
-    numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in (old, new))
+    numbers = name != START and all(
+        isinstance(v, int | float) and not isinstance(v, bool) for v in (old, new)
+    )
     if not numbers or min(old, new) <= 0 or max(old, new) < factor * min(old, new):
         return ""
     times = f"{new / old:,.0f} times" if new > old else f"1/{old / new:,.0f} of"

@@ -18,7 +18,6 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from grpo_tui.core.records import Mode
-from grpo_tui.train.stage_schedule import STAGE_START, counted_from, later
 
 NEEDED = {
     "_calculate_rewards": "recording of rewards",
@@ -723,65 +722,6 @@ def batch_has_reference(trainer: Any) -> bool:
     if at_generation_boundary(trainer):
         return True
     return all("ref_per_token_logps" in part for part in trainer._buffered_inputs)
-
-
-def schedule_kind(trainer: Any) -> str:
-    """Return the name of the learning-rate schedule."""
-    kind = trainer.args.lr_scheduler_type
-    return str(getattr(kind, "value", kind))
-
-
-def schedule_shapes(trainer: Any, kind: str, steps: int) -> list[Callable[[int], float]]:
-    """Return each parameter group's rate factor as a function of the step, for this schedule and length.
-
-    A schedule of a stage counts from the start of the stage.
-
-    Raises:
-        LookupError: The current or the new schedule is not a function of the step, or the script made the
-            current one itself.
-        ValueError: The schedule needs arguments that this run does not have.
-    """
-    import torch
-    from transformers import get_scheduler
-
-    first = vars(trainer).get(STAGE_START, 0)
-    groups = [{"params": [torch.nn.Parameter(torch.zeros(1))]} for _ in trainer.optimizer.param_groups]
-    made = get_scheduler(
-        kind,
-        optimizer=torch.optim.SGD(groups, lr=1.0),
-        num_warmup_steps=trainer.args.get_warmup_steps(steps - first),
-        num_training_steps=steps - first,
-        scheduler_specific_kwargs=trainer.args.lr_scheduler_kwargs,
-    )
-    for schedule, name in ((scheduler(trainer), schedule_kind(trainer)), (made, kind)):
-        if not hasattr(schedule, "lr_lambdas"):
-            raise LookupError(f"the schedule {name} is not a function of the step")
-    if any(_made_elsewhere(shape) for shape in scheduler(trainer).lr_lambdas):
-        raise LookupError("the learning rate follows a schedule of the script's own")
-    return counted_from(first, made.lr_lambdas)
-
-
-def _made_elsewhere(shape: Any) -> bool:
-    """Return whether a schedule's function is not one of transformers, so its length is not known."""
-    if getattr(shape, "func", None) is later:
-        shape = shape.args[1]
-    return getattr(getattr(shape, "func", shape), "__module__", "") != "transformers.optimization"
-
-
-def follow_shapes(trainer: Any, kind: str, steps: int) -> None:
-    """Switch to another schedule from the next step on.
-
-    Does nothing if either follows a metric, or if the script made the current one itself.
-    """
-    from transformers import SchedulerType
-
-    try:
-        shapes = schedule_shapes(trainer, kind, steps)
-    except LookupError:
-        return
-    trainer.args.lr_scheduler_type = SchedulerType(kind)
-    scheduler(trainer).lr_lambdas = shapes
-    follow_schedule(trainer)
 
 
 def train_past_the_epochs(trainer: Any) -> None:

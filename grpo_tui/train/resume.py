@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import TrainerCallback
 
-from grpo_tui.config.live_settings import LIVE
+from grpo_tui.config.live_settings import LIVE, START
 from grpo_tui.config.packages import version_of
 from grpo_tui.config.run_config import redacted
 from grpo_tui.core.records import RewardFunctionInfo, SettingChanged
@@ -42,7 +42,7 @@ from grpo_tui.store.json_file import read_object
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import checkpoint_forked
-from grpo_tui.train import compat
+from grpo_tui.train import compat, rate_schedule
 from grpo_tui.train.checkpoints import REFERENCE
 from grpo_tui.train.data_place import Place, continued, seen_at, shape_of
 from grpo_tui.train.failure import NoStepError
@@ -78,6 +78,8 @@ ORDER = ("seed", "shuffle_dataset", "per_device_train_batch_size", "gradient_acc
 """Arguments that decide which prompts come at which step."""
 OTHER_DATA = frozenset({"seed", "shuffle_dataset", "dataset"})
 """Those that decide which prompts there are, or in which order they come. The others give the batch shape."""
+OF_A_STAGE = ("max_steps", START)
+"""Settings that end with their stage."""
 
 
 def description(
@@ -174,7 +176,8 @@ class Resuming(TrainerCallback):
             self._new_optimizer = True
         self._live: dict[str, Any] = marker.get("live") or {}
         if self._begins:
-            self._live.pop("max_steps", None)
+            for name in OF_A_STAGE:
+                self._live.pop(name, None)
         now = session.checkpoints.description
         self._now: dict[str, Any] = now["settings"]
         self._about_now: dict[str, Any] = now["about"]
@@ -272,7 +275,7 @@ class Resuming(TrainerCallback):
         history = [
             change
             for change in without_left([SettingChanged(*row) for row in rows], schedule)
-            if stage is None or change.name != "max_steps" or change.step > stage.start
+            if stage is None or change.name not in OF_A_STAGE or change.step > stage.start
         ]
         schedule = resumed_at(self._step, schedule, history)
         return without_left(history, schedule), schedule
@@ -378,7 +381,7 @@ class Resuming(TrainerCallback):
         """Restore a value that was set while the run trained."""
         settings, row = self._session.settings, SETTABLE[name]
         if row.at_start:
-            old = self._now.get(name)
+            old = self._now.get(name, settings.value(name))
             if value == old:
                 return
             settings.configure(name, value)
@@ -446,8 +449,9 @@ class Resuming(TrainerCallback):
         self._session.settings.rate_factor = math.prod(factors)
 
         def around(original: Any) -> Any:
-            def create_scheduler(*args: Any, **kwargs: Any) -> Any:
-                made = original(*args, **kwargs)
+            def create_scheduler(num_training_steps: int, *args: Any, **kwargs: Any) -> Any:
+                made = original(num_training_steps, *args, **kwargs)
+                rate_schedule.restart_as_noted(self._trainer, num_training_steps)
                 self._wanted = compat.configured(self._trainer)
                 for place, row in enumerate(compat.RESTORED):
                     if row.name == "learning_rate" and self._wanted[place]:

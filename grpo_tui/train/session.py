@@ -310,8 +310,8 @@ class Session:
 
     def begin_stage(self, now: StageNow) -> None:
         """Train one stage of the run: record it, and follow its schedule. Call after `join`."""
+        from grpo_tui.train.rate_schedule import schedule_from
         from grpo_tui.train.settings import BY_CONFIG
-        from grpo_tui.train.stage_schedule import schedule_from
 
         self.stage = now
         schedule_from(self._trainer, now.start)

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from grpo_tui.train import compat
+from grpo_tui.config.live_settings import START
+from grpo_tui.train import compat, rate_schedule
 
 CLIPPED = ("grpo", "bnpo", "dr_grpo", "dapo", "luspo")
 """Losses that clip the probability ratio between 1 - epsilon and 1 + epsilon_high."""
@@ -191,8 +192,19 @@ def _end_refused(trainer: Any, value: Any) -> str:
 
 
 def _schedule_refused(trainer: Any, value: Any) -> str:
+    return _shapes_refused(trainer, value, rate_schedule.began(trainer))
+
+
+def _start_refused(trainer: Any, value: Any) -> str:
+    stage = vars(trainer).get(rate_schedule.STAGE_START, 0)
+    if value < stage:
+        return f"the stage and its schedule began after step {stage}"
+    return _shapes_refused(trainer, rate_schedule.kind_of(trainer), value)
+
+
+def _shapes_refused(trainer: Any, kind: str, first: int) -> str:
     try:
-        compat.schedule_shapes(trainer, value, int(trainer.state.max_steps))
+        rate_schedule.shapes_of(trainer, kind, int(trainer.state.max_steps), first)
     except (LookupError, ValueError, TypeError) as error:
         return str(error)
     return ""
@@ -200,14 +212,23 @@ def _schedule_refused(trainer: Any, value: Any) -> str:
 
 def _schedule_idle(trainer: Any, value: Any) -> str:
     """Cosine with restarts, for example, has none unless `lr_scheduler_kwargs` says how many."""
+    if value == rate_schedule.kind_of(trainer):
+        return ""
+    return _same_rates(trainer, value, rate_schedule.began(trainer))
+
+
+def _start_idle(trainer: Any, value: Any) -> str:
+    return _same_rates(trainer, rate_schedule.kind_of(trainer), value)
+
+
+def _same_rates(trainer: Any, kind: str, first: int) -> str:
     done, last = int(trainer.state.global_step), int(trainer.state.max_steps)
-    shapes = compat.schedule_shapes(trainer, value, last)
+    shapes = rate_schedule.shapes_of(trainer, kind, last, first)
     pairs = list(zip(compat.scheduler(trainer).lr_lambdas, shapes, strict=True))
     steps = range(done, last, max(1, (last - done) // MOST_COMPARED))
-    if value == compat.schedule_kind(trainer) or not steps:
+    if not steps or any(now(at) != new(at) for now, new in pairs for at in steps):
         return ""
-    differs = any(now(at) != new(at) for now, new in pairs for at in steps)
-    return "" if differs else "the learning rate of the remaining steps would be the same"
+    return "the learning rate of the remaining steps would be the same"
 
 
 # -- settings that need more than an assignment -----------------------------------------------------
@@ -228,7 +249,7 @@ def _set_end(trainer: Any, value: int) -> None:
     if trainer.state.global_step >= trainer.state.max_steps:
         trainer.control.should_training_stop = False  # set after what was the last step
     trainer.state.max_steps = value
-    compat.follow_shapes(trainer, compat.schedule_kind(trainer), value)
+    rate_schedule.follow(trainer, rate_schedule.kind_of(trainer), value)
 
 
 def _weights(trainer: Any) -> list[float]:
@@ -269,11 +290,19 @@ SETTABLE: Mapping[str, Settable] = {
         _rate_refused,
     ),
     "lr_scheduler_type": Settable(
-        compat.schedule_kind,
-        lambda t, value: compat.follow_shapes(t, value, int(t.state.max_steps)),
+        rate_schedule.kind_of,
+        lambda t, value: rate_schedule.follow(t, value, int(t.state.max_steps)),
         _schedule_refused,
         _schedule_idle,
         at_start=True,
+    ),
+    START: Settable(
+        rate_schedule.began,
+        lambda t, value: rate_schedule.follow(t, rate_schedule.kind_of(t), int(t.state.max_steps), value),
+        _start_refused,
+        _start_idle,
+        at_start=True,
+        restarts=False,
     ),
     "max_steps": Settable(
         lambda t: int(t.state.max_steps), _set_end, _end_refused, at_start=True, restarts=False

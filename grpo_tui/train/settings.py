@@ -14,7 +14,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from grpo_tui.config.live_settings import FLOAT32, LIVE, far_from, live_value, unlike
+from grpo_tui.config.live_settings import FLOAT32, LIVE, NOW, START, far_from, live_value, unlike
 from grpo_tui.config.meant import nearest
 from grpo_tui.core import probe_changes
 from grpo_tui.core.commands import REWARDS
@@ -23,7 +23,7 @@ from grpo_tui.core.schedule import BY_RESUME, BY_SCHEDULE, FACT, Scheduled, Stat
 from grpo_tui.core.statistics import is_number
 from grpo_tui.present.formatting import plural
 from grpo_tui.present.formatting import setting as shown
-from grpo_tui.train import compat
+from grpo_tui.train import compat, rate_schedule
 from grpo_tui.train.settable import SETTABLE, asked_probes
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ LEAST_TEMPERATURE, MOST_TEMPERATURE = 0.01, 100.0
 WEIGHTS = "reward_weights"
 ALWAYS = ("temperature", WEIGHTS)
 """Settings stored in every checkpoint. Others are stored once they were changed."""
-OF_THE_RATE = ("learning_rate", "lr_scheduler_type", "max_steps")
+OF_THE_RATE = ("learning_rate", "lr_scheduler_type", START, "max_steps")
 """The message about a change of these lists the coming rates."""
 
 
@@ -180,7 +180,9 @@ class LiveSettings:
         if not wanted:
             raise Refused(f"nothing to set; the settings are {', '.join(LIVE)}")
         for name, value in wanted.items():
-            self._check(name, value, sure=sure, later=later)
+            # Whether the schedule's start matters depends on a schedule that comes with it or before it.
+            open_yet = name == START and (later or not {"lr_scheduler_type", "max_steps"}.isdisjoint(wanted))
+            self._check(name, value, sure=sure, later=later, may_be_idle=open_yet)
         return wanted
 
     def undo(self, count: int, *, by: str = "you", because: str = "") -> dict[str, Any]:
@@ -246,7 +248,8 @@ class LiveSettings:
                         f"a change at step {step:,} would have no effect: the run ends at step {end:,}. "
                         "Raise max_steps first"
                     )
-                self.check(changes, sure=sure, later=True)
+                begins = {START: step} if changes.get(START) == NOW else {}
+                self.check({**changes, **begins}, sure=sure, later=True)
             longer: Any = changes.get("max_steps")
             end = int(longer) if is_number(longer) else end
 
@@ -337,8 +340,10 @@ class LiveSettings:
     def configure(self, name: str, value: Any) -> None:
         """Set an argument that TRL reads at the start of `train()`."""
         args = self._trainer.args
-        old = getattr(args, name)
-        setattr(args, name, type(old)(value) if name == "lr_scheduler_type" else value)
+        if name == START:
+            rate_schedule.note_start(self._trainer, value)
+        else:
+            setattr(args, name, type(getattr(args, name))(value) if name == "lr_scheduler_type" else value)
         self.changed.add(name)
 
     def _merged(self, changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -376,11 +381,12 @@ class LiveSettings:
 
     def _in_range(self, name: str, value: Any) -> Any:
         try:
-            return live_value(name, value, vars(self._trainer.args))
+            read = live_value(name, value, vars(self._trainer.args))
+            return int(self._trainer.state.global_step) if name == START and read == NOW else read
         except ValueError as error:
             raise Refused(str(error)) from None
 
-    def _check(self, name: str, value: Any, *, sure: bool, later: bool) -> None:
+    def _check(self, name: str, value: Any, *, sure: bool, later: bool, may_be_idle: bool) -> None:
         """Refuse a value that this trainer cannot take, or that has no effect in this run."""
         if name == REWARDS:
             return
@@ -389,7 +395,7 @@ class LiveSettings:
         if not of_now and (why := row.refused(self._trainer, value)):
             what = f"{name} cannot be {shown(value)} in this run: {why}"
             raise Refused(f"{what}. {self._restart(name, value)}" if row.restarts else what)
-        if why := row.idle(self._trainer, value):
+        if not may_be_idle and (why := row.idle(self._trainer, value)):
             raise Refused(f"{name} has no effect in this run: {why}")
         if not sure and (far := far_from(name, self.value(name), value)):
             raise Refused(f"{far}. Add --yes if you mean it")

@@ -111,6 +111,11 @@ def test_a_probe_prompt_that_a_record_does_not_hold_as_text_is_printed_as_it_is(
     assert settings_in_force([SettingChanged(1, 2, 1.0, "probe_prompts", [], [3])], saved) == {}
 
 
+def test_a_restart_of_the_schedule_is_not_written_into_a_config() -> None:
+    saved = load_config(DEMO_CONFIG)
+    assert settings_in_force([SettingChanged(1, 2, 1.0, "lr_scheduler_start", 0, 2)], saved) == {}
+
+
 def test_reward_files_that_were_loaded_anew_are_those_that_the_config_names() -> None:
     saved = load_config(DEMO_CONFIG)
     changes = [

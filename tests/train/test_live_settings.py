@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from contextlib import closing
 from pathlib import Path
@@ -13,6 +14,7 @@ from grpo_tui.config.live_settings import LIVE
 from grpo_tui.core.commands import Outcome
 from grpo_tui.core.records import Record
 from grpo_tui.core.schedule import FACT, scheduled_from
+from grpo_tui.store.checkpoints import copy
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.reader import RunReader
@@ -70,9 +72,10 @@ AT_A_GENERATION: dict[str, Any] = {
     "repetition_penalty": 1.5,
     "max_completion_length": 5,
 }
-WITHOUT_NUMBERS = {"learning_rate", "logging_steps", "save_steps", "eval_steps", "probe_prompts"}
-"""Tested elsewhere: the rate by its schedule, the intervals by when something is logged or saved, and probe
-prompts by what is asked.
+WITHOUT_NUMBERS = {"learning_rate", "lr_scheduler_start", "logging_steps", "save_steps", "eval_steps",
+                   "probe_prompts"}  # fmt: skip
+"""Tested elsewhere: the rate by its schedule, the schedule's start by transformers' own, the intervals by
+when something is logged or saved, and probe prompts by what is asked.
 """
 
 
@@ -210,6 +213,96 @@ def test_evaluations_come_at_another_interval_from_the_next_step_on(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
+    ("kind", "more"),
+    [
+        ("linear", {}),
+        ("cosine", {}),
+        ("cosine_with_restarts", {"num_cycles": 2}),
+        ("polynomial", {"power": 2.0}),
+        ("inverse_sqrt", {"timescale": 4}),
+        ("cosine_with_min_lr", {"min_lr": 1e-4}),
+    ],
+)
+def test_a_restarted_schedule_is_that_of_transformers_for_the_remaining_steps(
+    kind: str, more: dict[str, Any], tmp_path: Path
+) -> None:
+    import torch
+    from transformers import get_scheduler
+
+    def coming(optimizer: Any, scheduler: Any, steps: int) -> list[float]:
+        rates = []
+        for _ in range(steps):
+            rates.append(float(optimizer.param_groups[0]["lr"]))
+            optimizer.step()
+            scheduler.step()
+        return rates
+
+    def fresh(warmup: int, steps: int) -> tuple[Any, Any]:
+        optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=5e-4)
+        return optimizer, get_scheduler(kind, optimizer, warmup, steps, more)
+
+    trainer = make_trainer(tmp_path, lr_scheduler_type=kind, warmup_steps=2, lr_scheduler_kwargs=more)
+    trainer.create_optimizer_and_scheduler(num_training_steps=12)
+    trainer.state.max_steps, settings = 12, LiveSettings(trainer, list[Record]().append, 1)
+    whole = coming(*fresh(2, 12), 12)
+    assert coming(trainer.optimizer, trainer.lr_scheduler, 5) == pytest.approx(whole[:5])
+    trainer.state.global_step = 5
+    settings.apply({"lr_scheduler_start": "now"})
+    assert settings.value("lr_scheduler_start") == 5
+    rest = coming(*fresh(0, 7), 7)
+    assert coming(trainer.optimizer, trainer.lr_scheduler, 3) == pytest.approx(rest[:3])
+    settings.undo(1)
+    assert coming(trainer.optimizer, trainer.lr_scheduler, 1) == pytest.approx(whole[8:9])
+    trainer.state.global_step = 9
+    settings.apply({"lr_scheduler_start": 10, "max_steps": 14})
+    assert coming(trainer.optimizer, trainer.lr_scheduler, 1) == pytest.approx(coming(*fresh(2, 14), 10)[9:])
+    assert coming(trainer.optimizer, trainer.lr_scheduler, 4) == pytest.approx(coming(*fresh(0, 4), 4))
+
+
+def _rates(rows: Rows) -> dict[int, float]:
+    return {step: row["learning_rate"] for step, row in rows if "loss" in row}
+
+
+def test_a_restarted_schedule_holds_at_a_resume_and_in_a_fork_and_is_taken_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cosine = {**BASE, "lr_scheduler_type": "cosine", "warmup_steps": 2}
+    unchanged = _rates(run_recorded(tmp_path / "unchanged", **cosine)[0])
+    folder = tmp_path / "run"
+    asks = {3: [("set", {"lr_scheduler_start": "now", "because": "a new reward"})]}
+    rows, weights, _ = run_recorded(folder, at_safe_point=_at(folder, asks, 8), **cosine)
+    rates = _rates(rows)
+    assert [rates[step] for step in (1, 2, 3)] == [unchanged[step] for step in (1, 2, 3)]
+    assert [rates[step] for step in range(4, 9)] == pytest.approx(
+        [3e-3 * (1 + math.cos(math.pi * done / 5)) / 2 for done in range(5)]
+    )
+    (done,) = _outcomes(folder)
+    assert "lr_scheduler_start 0 → 3; learning_rate is 0.003 at step 4, 2.86e-4 at step 8" in done.reason
+    for step, forks in ((2, False), (4, False), (4, True)):
+        again = tmp_path / f"{step}-{forks}"
+        if forks:
+            copy(folder / f"checkpoint-{step}", again)
+        else:
+            shutil.copytree(folder, again)
+        capsys.readouterr()
+        found, same, _ = run_recorded(again, resume=again / f"checkpoint-{step}", **cosine)
+        assert same == weights
+        assert _rates(found) == {at: rate for at, rate in rates.items() if at > step}
+        assert "lr_scheduler_start is 3 again" in capsys.readouterr().out
+    later = tmp_path / "later"
+    shutil.copytree(folder, later)
+    undo = _at(later, {6: [("undo", {})]}, 8)
+    found, _, _ = run_recorded(later, resume=later / "checkpoint-4", at_safe_point=undo, **cosine)
+    want = {5: rates[5], 6: rates[6], 7: unchanged[7], 8: unchanged[8]}
+    assert _rates(found) == pytest.approx(want)
+    planned = tmp_path / "planned"
+    plan = {1: [("set", {"schedule": {"3": {"lr_scheduler_start": "now"}}})]}
+    found, same, _ = run_recorded(planned, at_safe_point=_at(planned, plan, 8), **cosine)
+    assert (_rates(found), same) == (rates, weights)
+    assert _changes(planned) == [("lr_scheduler_start", 3, 3, "schedule")]
+
+
+@pytest.mark.parametrize(
     ("arguments", "name", "value", "reason"),
     [
         ({}, "epsilon", 0.3, "no effect in this run: each batch is trained on in one update"),
@@ -223,6 +316,20 @@ def test_evaluations_come_at_another_interval_from_the_next_step_on(tmp_path: Pa
         ({}, "max_completion_length", 5000, "the model has 256 positions"),
         ({}, "lr_scheduler_type", "greedy", "the schedule greedy is not a function of the step"),
         ({"lr_scheduler_type": "cosine"}, "lr_scheduler_type", "cosine_with_restarts", "would be the same"),
+        (
+            {},
+            "lr_scheduler_start",
+            "soon",
+            "the step after which the schedule restarts, or now, not 'soon'",
+        ),
+        ({}, "lr_scheduler_start", 0, "the learning rate of the remaining steps would be the same"),
+        ({"lr_scheduler_type": "constant"}, "lr_scheduler_start", 2, "would be the same"),
+        (
+            {"lr_scheduler_type": "greedy", "evaluate": True, "eval_strategy": "steps", "eval_steps": 2},
+            "lr_scheduler_start",
+            2,
+            "greedy is not a function of the step",
+        ),
         ({}, "scale_rewards", "sometimes", "Choices: batch, group, none"),
         ({}, "top_k", 2.5, "must be a whole number"),
         ({}, "top_p", 0, "top_p must be above 0 and at most 1"),

@@ -13,7 +13,7 @@ from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.train import compat, worker
 from grpo_tui.train.controller import Controller
 from grpo_tui.train.evaluation import Evaluator
-from grpo_tui.train.stage_schedule import counted_from, schedule_from
+from grpo_tui.train.rate_schedule import counted_from, schedule_from
 
 STAND: Any = SimpleNamespace()
 

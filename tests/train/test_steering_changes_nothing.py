@@ -237,7 +237,7 @@ SENSELESS: list[tuple[dict[str, Any], str]] = [
     ({"reward_weights": [1.0]}, "takes 2 numbers, in the order correctness, format"),
     ({"reward_weights.speed": 2}, "unknown reward function speed"),
     ({"learning_rate": 1e-4, "temperature": -1}, "from 0.01 to 100"),
-    ({}, "nothing to set; the settings are learning_rate, lr_scheduler_type, max_steps"),
+    ({}, "nothing to set; the settings are learning_rate, lr_scheduler_type, lr_scheduler_start"),
 ]
 
 

@@ -230,11 +230,11 @@ async def test_a_probe_prompt_ends_the_other_settings_and_is_added(run: Recorded
         await pilot.press("equals_sign")
         others = app.screen.query_one("#set-others", Input)
         others.focus()
-        others.value = "beta=0.02 probe_prompts+=What is 7 + 8?"
+        others.value = "beta=0.02 lr_scheduler_start=now probe_prompts+=What is 7 + 8?"
         await until(pilot, lambda: "Prompts asked at regular steps. += adds" in shown(app))
         await pilot.press("enter")
         await until(pilot, lambda: bool(sent(run)))
-        wanted = {"beta": 0.02, "probe_prompts": {"add": ["What is 7 + 8?"]}}
+        wanted = {"beta": 0.02, "lr_scheduler_start": "now", "probe_prompts": {"add": ["What is 7 + 8?"]}}
         assert sent(run) == [("set", wanted)]
 
 
@@ -266,6 +266,7 @@ async def test_a_setting_with_a_step_is_scheduled_and_one_that_waits_holds_the_o
     [
         ("others", "top_p=0.9@90", "write the step as 0.9@step:90"),
         ("others", "probe_prompts=Say", "probe_prompts takes no value: write probe_prompts+=TEXT"),
+        ("others", "lr_scheduler_start=soon", "takes the step after which the schedule restarts"),
         ("learning_rate", "fast", "is not a number"),
         ("reward_weights", "1 2", "give 3 numbers"),
         ("others", "top_q=0.5", "unknown setting top_q; did you mean top_p?"),
