@@ -192,6 +192,7 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder, early: list[int])
     if spec.resume:
         resume(session, trainer, Path(spec.resume), spec.overridden)
     memory.begin(trainer.accelerator.device)
+    sys.dont_write_bytecode = True  # on a full disk, Python keeps bytecode that was cut short
     session.runner.serve(
         lambda: trainer.train(resume_from_checkpoint=spec.resume or None), device=trainer.accelerator.device
     )

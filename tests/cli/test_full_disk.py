@@ -29,6 +29,7 @@ def test_what_does_not_fit_is_told_and_nothing_is_left(tmp_path: Path, words: st
     (tmp_path / "c.yaml").write_text(CONFIG)
     limited = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000)); "
+        "sys.dont_write_bytecode = True; "  # Python would keep modules cut short beside the program itself
         "from grpo_tui.cli import main; sys.exit(main())"
     )
     with (tmp_path / "out").open("wb") as out:

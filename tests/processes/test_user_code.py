@@ -18,7 +18,7 @@ from tests.processes.test_configs import BASE
 pytestmark = pytest.mark.slow
 
 REWARDS = """
-import builtins, json, math, multiprocessing, os, sqlite3, time
+import builtins, json, math, multiprocessing, os, sqlite3, sys, time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
@@ -35,6 +35,7 @@ def pooled(completions, **kwargs):
     if pooled_once:
         return [1.0] * len(completions)
     pooled_once.append(True)
+    assert sys.dont_write_bytecode, "what is imported now would be cut short on a full disk"
     items = [Item(text) for text in completions[:2]]
     scores = []
     for method in ("spawn", "forkserver"):
