@@ -248,7 +248,7 @@ class Rewards:
             "sha256": reward.sha256,
             "file_text": "" if model else reward.source_text or "",
             "params": sorted(reward.params),
-            "saves_state": not model and hasattr(inspect.unwrap(ready.target), "state_dict"),
+            "saves_state": hasattr(inspect.unwrap(ready.target), "state_dict"),
             "parameters": None if model else _parameters(reward.func, set(reward.params)),
         }
 
