@@ -14,9 +14,12 @@ import pytest
 
 from grpo_tui.cli.main import main
 from grpo_tui.config import load_config
+from grpo_tui.config.section import Filters
 from grpo_tui.data.load import load_prompts
 from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL
 from grpo_tui.rewards.generate_child import engine
+from grpo_tui.rewards.generate_child import policy as policies
+from grpo_tui.rewards.generate_child.__main__ import Child
 from grpo_tui.rewards.generate_child.policy import Policy, prompt_ids, until_end
 from grpo_tui.rewards.generating import (
     CancelledError,
@@ -194,3 +197,80 @@ def test_vllm_is_told_of_the_largest_rank_of_an_adapter(
 ) -> None:
     (tmp_path / "adapter_config.json").write_text(json.dumps(told))
     assert engine._rank(str(tmp_path)) == rank
+
+
+@pytest.mark.parametrize(
+    ("options", "vllm", "gpu", "takes"),
+    [
+        ({"use_vllm": True}, True, True, True),
+        ({}, True, True, False),
+        ({"use_vllm": True}, False, True, False),
+        ({"use_vllm": True}, True, False, False),
+        ({"use_vllm": True, "use_cpu": True}, True, True, False),
+        ({"use_vllm": True, "load_in_4bit": True}, True, True, False),
+        ({"use_vllm": True, "load_in_8bit": True}, True, True, False),
+    ],
+)
+def test_vllm_generates_if_the_config_wants_it_and_it_can_run_here(
+    options: dict[str, Any], vllm: bool, gpu: bool, takes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    monkeypatch.setattr(engine, "find_spec", lambda name: name if vllm else None)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+    quantized = {name: value for name, value in options.items() if name.startswith("load_in")}
+    config = replace(load_config(DEMO_CONFIG), model_args=quantized)
+    config = replace(config, grpo={k: v for k, v in options.items() if k not in quantized})
+    assert engine.wanted(config) is takes
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "seeds"),
+    [
+        ("transformers", [4, 2, 2, 2], [7, 7, 9, 11]),
+        ("vllm", [6, 3, 1, 1, 1, 1, 1, 1], [7, 7, *range(7, 13)]),
+    ],
+)
+def test_a_batch_that_does_not_fit_is_halved_and_every_prompt_is_answered_once(
+    name: str, sizes: list[int], seeds: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(DEMO_MODEL)
+    fits = 2 if name == "transformers" else 1
+    asked: list[tuple[list[str], int]] = []
+
+    def generate(policy: Policy, prompts: Sequence[list[int]], settings: Any, seed: int) -> list[list[int]]:
+        asked.append(([tokenizer.decode(one) for one in prompts], seed))
+        if len(prompts) > fits:
+            raise torch.cuda.OutOfMemoryError
+        return [[tokenizer.eos_token_id] for _ in prompts]
+
+    monkeypatch.setattr(policies, "_generate", generate)
+    policy = Policy(None, tokenizer, tokenizer, (tokenizer.eos_token_id,), "cpu", "", name)
+    found = [
+        answer.row
+        for answers, _ in policies.answered(policy, ["1+1=", "2+2=", "3+3="], 2, {}, {}, 4, 7)
+        for answer in answers
+    ]
+    assert found == [0, 0, 1, 1, 2, 2]
+    assert [len(texts) for texts, _ in asked] == sizes
+    assert [seed for _, seed in asked] == seeds
+    assert [text for texts, _ in asked if len(texts) <= fits for text in texts] == [
+        "1+1=", "1+1=", "2+2=", "2+2=", "3+3=", "3+3="
+    ]  # fmt: skip
+
+
+def test_a_training_row_is_found_by_its_number_from_one_or_by_its_prompt() -> None:
+    config = load_config(DEMO_CONFIG)
+    child = Child(lambda event: None)
+    assert child.opening(config.to_json())["chat"]
+    train = load_prompts(replace(config, section=replace(config.section, filters=Filters()))).train
+    nothing = {"prompt": None, "columns": None}
+    first, last = child.row(1), child.row(len(train))
+    assert (first["prompt"], last["prompt"]) == (train[0]["prompt"], train[-1]["prompt"])
+    assert first["columns"] == {"answer": train[0]["answer"]}
+    assert child.row(len(train) + 1) == nothing
+    assert child.row(last["prompt"]) == last
+    assert child.row("no such prompt") == nothing

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations, product
 from statistics import fmean
 
@@ -10,7 +11,15 @@ import pytest
 
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.section import Section
-from grpo_tui.rewards.baseline import Baseline, baseline_of, drawn_share, mixed_share, with_findings
+from grpo_tui.rewards.baseline import (
+    Baseline,
+    BaselineOptions,
+    _notes,
+    baseline_of,
+    drawn_share,
+    mixed_share,
+    with_findings,
+)
 from grpo_tui.rewards.generating import DatasetRow, Generated
 from grpo_tui.rewards.right_answers import Judge, JudgeError, Measures, find_forms, find_judge, made_of
 from grpo_tui.rewards.samples import Sample
@@ -285,3 +294,15 @@ def test_a_wanted_function_that_gives_all_nothing_takes_none() -> None:
     ones = find_judge(measures, [_function(0, "short", [1.0, 1.0])], "short")
     assert ones is not None
     assert ones.says_yes(1.0)
+
+
+def test_what_a_baseline_does_otherwise_than_training_is_noted() -> None:
+    options = BaselineOptions(rows=8)
+    plain = RunConfig(None, "m", {}, {}, {}, {}, Section())
+    vllm = replace(plain, grpo={"use_vllm": True}, model_args={"use_peft": True})
+    assert list(_notes(plain, options, 8, "transformers")) == []
+    assert list(_notes(plain, options, 7, "transformers")) == ["the dataset has only 7 rows"]
+    engine, adapter = _notes(vllm, options, 9, "transformers")
+    assert "use_vllm is set, but transformers generated" in engine
+    assert "the adapter was left out" in adapter
+    assert list(_notes(vllm, options, 9, "vllm")) == [adapter]

@@ -258,6 +258,8 @@ def test_code_is_run_against_its_tests() -> None:
     half = "```python\ndef add(a, b):\n    return 5\n```"
     assert reward([right, half, "no code", right], tests=[tests, tests, tests, None]) == [1.0, 0.5, 0.0, None]
     assert lib.PassesTests(timeout_s=60, all_or_nothing=True)([half], tests=[tests]) == [0.0]
+    lines = "\n" + "\n  \n".join(tests) + "\n"
+    assert reward([half, right, right], tests=[lines, lines, "\n \n"]) == [0.5, 1.0, None]
 
 
 @pytest.mark.parametrize(

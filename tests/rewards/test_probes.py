@@ -18,6 +18,7 @@ from grpo_tui.rewards.probes import (
     aspect,
     by_kind,
     judge,
+    made_up_rows,
     make_probes,
     probe,
     probes_for,
@@ -181,3 +182,39 @@ def test_verdicts_are_counted_by_kind_over_the_rows() -> None:
         verdicts += judge(probes, {"contains": [float(gold in probe.text) for probe in probes]}, number)
     report = {(r.kind, r.fault): (r.rows, r.of) for r in by_kind(verdicts, 3)}
     assert report["hedged", "fooled"] == (3, 3)
+
+
+def test_functions_alone_are_tried_with_messages_where_they_fail_with_text(lab: Lab, tmp_path: Path) -> None:
+    file = write(
+        tmp_path,
+        "def chat(completions, answer, **kw):\n"
+        "    return [float(a in c[-1]['content']) for a, c in zip(answer, completions)]\n"
+        "def plain(completions, **kw): return [float(isinstance(c, str)) for c in completions]\n"
+        "def broken(completions, **kw): return [c.nothing for c in completions]\n",
+    )
+    lab.load(config_of_functions([f"{file}:{name}" for name in ("chat", "plain", "broken")]))
+    rows, column = made_up_rows(["answer"])
+    chat, plain, broken = probe(lab, rows, column, made_up=True).functions
+    assert (chat.failure, plain.failure) == (None, None)
+    assert set(chat.scores) == {0.0, 1.0}
+    assert set(plain.scores) == {1.0}, "what takes text is not tried again"
+    assert broken.failure is not None
+    assert "AttributeError: 'str' object" in broken.failure.text, "the failure of the form it was asked in"
+    assert probe(lab, rows, column).functions[0].failure is not None, "a dataset has one form"
+
+
+@pytest.mark.parametrize(
+    ("columns", "answers", "column"),
+    [
+        (["prompt", "target", "solution"], {"target", "solution"}, "solution"),
+        (["prompt", "hint"], {"answer"}, "answer"),
+        ([], {"answer"}, "answer"),
+    ],
+)
+def test_rows_that_are_made_up_have_the_answer_columns_that_functions_read(
+    columns: list[str], answers: set[str], column: str
+) -> None:
+    rows, found = made_up_rows(columns)
+    assert found == column
+    assert all(row["columns"].keys() == answers for row in rows)
+    assert {row["prompt"]: row["columns"][column] for row in rows}["What is 17 + 25?"] == "42"

@@ -6,10 +6,15 @@ import json
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from grpo_tui.config import load_config
+from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core import records as r
+from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.rewards.answer_format import (
     FORMS,
     forms_for,
@@ -18,6 +23,8 @@ from grpo_tui.rewards.answer_format import (
     short_answer,
     wrong_answer,
 )
+from grpo_tui.rewards.lab import Lab
+from grpo_tui.rewards.sample_sources import MOST_GOLD_ROWS, dataset_rows
 from grpo_tui.rewards.samples import (
     Sample,
     SampleError,
@@ -32,6 +39,7 @@ from grpo_tui.rewards.samples import (
     tags_of,
     with_columns_of,
 )
+from grpo_tui.rewards.scoring import Dataset
 from grpo_tui.store.reader import RunReader, StoredGroup
 from tests.ui.recorded_run import RecordedRun
 
@@ -229,3 +237,18 @@ def test_the_gold_answer_is_written_as_prompt_or_rewards_ask(
     system: str | None, source: str, written: str
 ) -> None:
     assert likely_form([source], forms_for(system)).write("4") == written
+
+
+def test_a_dataset_gives_enough_rows_for_the_checks_whatever_is_asked() -> None:
+    asked: list[int] = []
+
+    def rows(config: RunConfig, count: int) -> dict[str, Any]:
+        asked.append(count)
+        return {"rows": [{"prompt": "p", "columns": {}}], "columns": ["prompt"], "notes": ["few"]}
+
+    lab, config = cast("Lab", SimpleNamespace(rows=rows)), load_config(DEMO_CONFIG)
+    few = dataset_rows(lab, config, 1)
+    assert few == Dataset(({"prompt": "p", "columns": {}},), ("prompt",), ("few",))
+    dataset_rows(lab, config, MOST_GOLD_ROWS + 9)
+    assert asked == [MOST_GOLD_ROWS, MOST_GOLD_ROWS + 9]
+    assert dataset_rows(lab, replace(config, model=""), 1) is None, "functions alone have no dataset"

@@ -13,9 +13,9 @@ import yaml
 
 from grpo_tui.cli.main import main
 from grpo_tui.config import load_config
-from grpo_tui.config.section import RewardEntry, Section
+from grpo_tui.config.section import AnswerSpec, RewardEntry, Section
 from grpo_tui.core.findings import Finding
-from grpo_tui.demo import DEMO_MODEL
+from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL
 from grpo_tui.rewards.answer_format import Form, find_form, wrong_answer
 from grpo_tui.rewards.lab import Lab
 from grpo_tui.rewards.next_reward import (
@@ -31,11 +31,12 @@ from grpo_tui.rewards.next_reward import (
     section,
     stages,
     task_for,
+    task_of,
     with_reward,
     with_stage,
 )
 from grpo_tui.rewards.probes import ProbeRow, judge, make_probes
-from grpo_tui.rewards.scoring import config_of_functions
+from grpo_tui.rewards.scoring import Dataset, config_of_functions
 
 FORMS = [
     DEFAULT_FORM,
@@ -326,3 +327,14 @@ def test_a_file_for_a_config_has_its_form_its_column_and_its_length_and_is_named
     assert [entry["source"] for entry in entries] == [f"r.py:{name}" for name in reward_names(text)]
     assert [entry["weight"] for entry in entries] == [2.0, 0.5, 0.2]
     assert load_config(config, (), world_size=None).reward_count == 3
+
+
+def test_an_answer_column_that_cannot_be_a_parameter_is_refused_with_the_way_out() -> None:
+    config = load_config(DEMO_CONFIG)
+    spec = AnswerSpec("solution", "boxed", "right answer")
+    odd = replace(config, section=replace(config.section, answer=spec))
+    data = Dataset(columns=("prompt", "right answer"))
+    with pytest.raises(TemplateError, match=r"'right answer', which cannot be a parameter .*\{answer: …\}"):
+        task_of(odd, data)
+    assert task_of(odd, Dataset(columns=("prompt", "target"))).column == "target"
+    assert task_of(odd, None).column == "answer"

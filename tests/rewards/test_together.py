@@ -9,8 +9,8 @@ import pytest
 
 from grpo_tui.core.findings import Finding
 from grpo_tui.rewards.answer_format import FORMS
-from grpo_tui.rewards.checks.function import value_findings
-from grpo_tui.rewards.checks.gold import gold_findings
+from grpo_tui.rewards.checks.function import signature_findings, value_findings
+from grpo_tui.rewards.checks.gold import LOWER, Retyped, gold_findings
 from grpo_tui.rewards.checks.together import (
     cost_findings,
     count_findings,
@@ -202,3 +202,47 @@ def test_a_reward_model_alone_gets_no_note() -> None:
     model = FunctionScore(FunctionInfo(0, "judge", 1.0, "model", "org/judge"), tuple(RIGHT))
     assert _ids(count_findings([model])) == []
     assert _ids(count_findings([model, _function("right", RIGHT)])) == ["rewards.few"]
+
+
+def test_the_type_that_an_answer_is_compared_with_is_one_that_would_be_right() -> None:
+    samples = gold_and_wrong([{"prompt": "2=2?", "columns": {"answer": True}}], FORMS)
+    never, right = [0.0] * len(samples), [float(s.kind == "gold") for s in samples]
+    failed = FunctionScore.failed(_function("f", []).info, len(samples), Failure("raised", "KeyError", "a"))
+
+    def found(*tried: tuple[str, FunctionScore]) -> Finding:
+        retyped = [Retyped(words, [result]) for words, result in tried]
+        (finding,) = gold_findings([_function("f", never)], samples, "answer", retyped)
+        return finding
+
+    other, lower = ("text", _function("f", never)), (LOWER, _function("f", right))
+    told = found(other, ("a number", failed), lower)
+    assert told.id == "rewards.gold-type"
+    assert "holds true and false (True) and the function compares it with text in small" in told.message
+    assert "Write str(…).lower() around" in told.message
+    assert told.fix is None
+    assert found(("text", _function("f", right))).fix is not None
+    assert found(other, ("a number", failed)).id == "rewards.gold-not-above-wrong"
+
+
+@pytest.mark.parametrize(
+    ("name", "default", "near"),
+    [
+        ("sourse", "other", "source"),
+        ("score", "other", None),  # a setting of its own, whose name is only somewhat alike
+        ("score", "blank", "source"),
+        ("source", "other", None),
+        ("prompts", "other", None),
+    ],
+)
+def test_a_default_is_a_misspelled_column_if_the_names_are_close_or_it_is_blank(
+    name: str, default: str, near: str | None
+) -> None:
+    given = (
+        _parameter("completions", 1, "empty"),
+        _parameter(name, 1, default),
+        _parameter("kw", 4, "empty"),
+    )
+    found = signature_findings(
+        replace(_function("f", []).info, parameters=given), ["prompt", "source", "day"]
+    )
+    assert [finding.fix and finding.fix.value for finding in found] == ([{name: near}] if near else [])
