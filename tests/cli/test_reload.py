@@ -166,6 +166,7 @@ def test_a_check_sends_nothing_and_tells_what_turns_and_what_it_cannot_replay(
     assert (found["what_if"]["completions"], found["what_if"]["changed"]) == (8, 4)
     assert any("right reads trainer_state, of which only the newest step" in note for note in found["notes"])
     assert "no saved cases: there is no cases.yaml" in found["notes"]
+    assert not any("reward_weights changed" in note for note in found["notes"])
     assert not Mailbox(run / "commands").pending()
 
 
@@ -312,7 +313,9 @@ def test_a_file_that_only_set_completed_is_read_for_its_list(
     assert [one["name"] for one in sent[1][1]["listed"]["rewards"]] == ["right", "short"]
 
 
-def test_it_is_judged_as_the_run_trains_now(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_judged_as_the_run_trains_now(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """With the rewards of the stage that trains, the weights set last, and the newest groups."""
     stage = StageNow(("a", "b"), (0, 1), 5, base=config_of_functions(["gone.py:other"]).to_json())
     RunSpec(config_of_functions(["rewards.py:right"]).to_json(), stage=stage).write(run / "run.json")
@@ -325,12 +328,15 @@ def test_it_is_judged_as_the_run_trains_now(run: Path, monkeypatch: pytest.Monke
 
     def what_if(lab: Lab, root: Path, groups: list[int], *, weights: list[float], tell: Any) -> Any:
         judged.update(groups=groups, weights=weights, names=[one.name for one in lab.functions])
-        return SimpleNamespace(functions=(), reordered=0, groups=())
+        return real(lab, root, groups, weights=weights, tell=tell)
 
+    real = reload_check.what_if_of_run
     monkeypatch.setattr(reload_check, "what_if_of_run", what_if)
     with closing(RunReader(run / "run.db")) as reader:
         newest = max(group.id for group in reader.groups(limit=10))
     main(["reload", str(run), "--check", "--groups", "1", "--json"])
+    notes = json.loads(capsys.readouterr().out)["notes"]
+    assert any(note.endswith("totals are compared at the current weights") for note in notes)
     assert judged == {"groups": [newest], "weights": [4.0], "names": ["right"]}
 
 

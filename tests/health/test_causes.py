@@ -88,6 +88,19 @@ def test_every_way_to_resume_leads_to_before_the_break(broken: Path) -> None:
 
 
 @pytest.mark.slow
+def test_the_last_checkpoint_before_the_break_is_offered_without_a_warning(
+    broken: Path, tmp_path: Path
+) -> None:
+    run = Path(shutil.copytree(broken, tmp_path / "run"))
+    for step in range(14, 3, -1):
+        offer = read_offer(RunRow(run, "run", "finished", step=14))
+        assert offer.checkpoint == f"checkpoint-{step}"
+        warned = [line for line in offer.lines if "before this checkpoint was saved" in line]
+        assert len(warned) == (step > 4), "checkpoint-5 was saved after the update that broke it"
+        shutil.rmtree(run / f"checkpoint-{step}")
+
+
+@pytest.mark.slow
 def test_what_the_remedy_says_brings_the_run_back(broken: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(broken, run)

@@ -138,3 +138,19 @@ def test_scores_have_the_decimals_that_tell_those_of_a_group_apart() -> None:
     digits = view.columns[0].digits
     assert len({f"{row.scores[0]:.{digits}f}" for row in view.rows[:3]}) == 3
     assert len({f"{row.total:.{view.digits}f}" for row in view.rows[:3]}) == 3
+
+
+def test_a_filter_keeps_samples_with_every_word_and_a_hash_asks_for_a_tag() -> None:
+    batch = samples()
+    batch[1] = replace(batch[1], tags=("hard",))
+    view = rewards_view(made_report(batch))
+
+    def kept(words: str) -> list[int]:
+        return [row for _, row in ordered(view, TOTAL, words=words)]
+
+    assert kept("GOLD") == [0, 3], "the kind, in any case"
+    assert kept("1 + 7 wrong") == [4], "prompt and kind, with every word"
+    assert kept("inst") == [2, 5], "the completion"
+    assert kept("#hard") == [1]
+    assert kept("#har") == []
+    assert ordered(view, None, words="#hard") == [(0, -1), (0, 1)], "only groups with a sample"

@@ -19,7 +19,7 @@ from grpo_tui.core import records as r
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.ship.card import card
 from grpo_tui.ship.kept import KeptComparison
-from grpo_tui.ship.run_facts import read_facts
+from grpo_tui.ship.run_facts import Measured, read_facts
 from tests.rewards.test_comparison import RIGHT, WRONG, _asked, _body
 from tests.ship.folders import adapter, model
 from tests.ui.recorded_run import HOSTILE, RecordedRun, recorded
@@ -202,3 +202,23 @@ def test_a_damaged_record_is_told_and_a_live_run_is_read(
     live.folder.database.write_bytes(b"junk" * 5000)
     assert main(["card", str(live.folder.root)]) == 2
     assert str(live.folder.database) in capsys.readouterr().err
+
+
+def test_an_evaluation_metric_counts_from_its_first_to_its_last_number(tmp_path: Path) -> None:
+    run = RecordedRun(tmp_path / "run")
+    run.advance(4)
+    nan, mean = float("nan"), "eval_rewards/{}/mean".format
+    rows = [
+        {"eval_reward": 0.5},
+        {mean("f"): nan, mean("lost"): nan, "eval_loss": 1.0},
+        {mean("f"): 0.25},
+        {mean("f"): 0.75},
+        {mean("f"): nan},
+    ]
+    run.write(*(r.MetricRow(1, step, run.at(step), row) for step, row in enumerate(rows, 5)))
+    run.close()
+    found = {one.name: one for one in read_facts(run.folder.root, "run").evaluations}
+    assert found == {
+        "reward": Measured("reward", 5, 0.5, 5, 0.5),
+        "f": Measured("f", 7, 0.25, 8, 0.75),
+    }

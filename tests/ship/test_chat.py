@@ -21,9 +21,9 @@ from grpo_tui.config.run_config import RunConfig
 from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL
 from grpo_tui.rewards.cases import CaseFileError, cases_file, read_cases
 from grpo_tui.rewards.consent import give, needed
-from grpo_tui.rewards.generating import DatasetRow, Generator
+from grpo_tui.rewards.generating import Chatted, DatasetRow, Generator
 from grpo_tui.rewards.lab import Lab
-from grpo_tui.ship.chat import Chat, KeepError
+from grpo_tui.ship.chat import Chat, Exchange, KeepError, Said
 from grpo_tui.ship.policies import base_policy, resolve
 from tests.family import below, gone
 from tests.foreign import foreign_run
@@ -360,3 +360,17 @@ def test_a_paused_run_answers_too_and_nothing_of_it_changes(tmp_path: Path) -> N
         talk.process.wait()
     finally:
         end(run)
+
+
+def test_an_exchange_without_rewards_is_printed_all_the_same() -> None:
+    answers = (
+        Said(0, "base", "hi", Chatted("a", "a", 3, True)),
+        Said(1, "other", "hi", Chatted("b", "b", 2, True, stopped=True)),
+    )
+    body = Exchange("hi", None, answers, True, notes=("no rewards",)).to_json()
+    assert (body["row"], body["errors"], body["notes"]) == (None, {}, ["no rewards"])
+    assert [(one["policy"], one["rewards"], one["reward"]) for one in body["answers"]] == [
+        ("base", {}, None),
+        ("other", {}, None),
+    ]
+    assert [(one["truncated"], one["stopped"]) for one in body["answers"]] == [(True, False), (False, True)]

@@ -9,8 +9,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -18,12 +19,16 @@ from grpo_tui.cli import compare as command
 from grpo_tui.cli.errors import CommandError
 from grpo_tui.cli.main import main
 from grpo_tui.config import load_config
+from grpo_tui.config.run_config import RunConfig
 from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL
 from grpo_tui.rewards.comparison import Answers
+from grpo_tui.rewards.generate_child.policy import MOST_FOR_VLLM
 from grpo_tui.rewards.generating import ChosenRows, DatasetRow, GenerateError, Generator
 from grpo_tui.rewards.lab import Lab
-from grpo_tui.ship.compare import file_of
+from grpo_tui.ship import compare as of_compare
+from grpo_tui.ship.compare import CompareOptions, file_of
 from grpo_tui.ship.kept import KeptComparison, KeptError
+from grpo_tui.ship.policies import base_policy
 from grpo_tui.store.layout import state_folder
 from grpo_tui.store.spec import RunSpec
 from tests.foreign import foreign_run
@@ -334,3 +339,43 @@ def test_one_policy_that_is_worse_decides_the_exit_code(
     monkeypatch.setattr(command.ship, "compare", lambda *_: body)
     assert main(["compare", "base", str(DEMO_MODEL), "--config", str(DEMO_CONFIG), "--json"]) == code
     assert json.loads(capsys.readouterr().out) == body
+
+
+@pytest.mark.parametrize(("held", "asked"), [(True, True), (False, None)])
+@pytest.mark.parametrize("model", ["", "other/model"])
+def test_rows_are_chosen_with_the_tokenizer_of_the_configs_model(
+    model: str, held: bool, asked: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Rows:
+        tell = None
+
+        def __init__(self, config: RunConfig, *_: Any) -> None:
+            self.model = config.model
+
+        def __enter__(self) -> Rows:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def rows(self, *given: Any, **more: Any) -> Any:
+            return self.model, given, more
+
+    monkeypatch.setattr(of_compare, "Generator", Rows)
+    config = load_config(DEMO_CONFIG)
+    options = CompareOptions(rows=7, seed=3, held=held)
+    comparing = of_compare._Comparing(
+        cast("Lab", None), config, (), options, cast("Any", None), lambda *_: None
+    )
+    first = replace(base_policy(config), **({"model": model} if model else {}))
+    chosen = comparing._choose(first, cast("Generator", Rows(config)))
+    assert chosen == (config.model, (7, 3), {"held": asked})
+
+
+def test_a_block_is_as_many_rows_as_are_generated_at_once() -> None:
+    config = load_config(DEMO_CONFIG, ["per_device_train_batch_size=8", "steps_per_generation=2"])
+    vllm = replace(config, grpo={**config.grpo, "use_vllm": True})
+    block = of_compare._block
+    assert block(config, CompareOptions(samples=4)) == 16 // 4
+    assert block(vllm, CompareOptions(samples=4)) == MOST_FOR_VLLM // 4
+    assert block(config, CompareOptions(samples=99)) == 1

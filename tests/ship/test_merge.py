@@ -294,3 +294,13 @@ def test_a_killed_merge_leaves_no_folder_and_the_next_one_clears_up(adapter: Pat
     assert (destination / "model.safetensors").exists()
     assert not (destination / "half").exists()
     assert not beside.exists()
+
+
+@pytest.mark.parametrize("kind", ["ForSequenceClassification", "ForCausalLM", ""])
+def test_a_model_is_loaded_with_its_own_class_or_as_a_language_model(kind: str, tmp_path: Path) -> None:
+    base = Path(shutil.copytree(DEMO_MODEL, tmp_path / "base"))
+    config = json.loads((base / "config.json").read_text())
+    (written,) = config.pop("architectures")
+    wanted = written.replace("ForCausalLM", kind or "ForCausalLM")
+    (base / "config.json").write_text(json.dumps(config | ({"architectures": [wanted]} if kind else {})))
+    assert type(merge_child._load(str(base), "float32", {})).__name__ == wanted

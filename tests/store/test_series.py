@@ -6,6 +6,7 @@ import math
 import random
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from grpo_tui.store.read_series import (
     total_range,
 )
 from grpo_tui.store.reader import RunReader
+from grpo_tui.store.schema import prepare_spans
 from grpo_tui.store.writer import Writer
 
 STEPS = 700
@@ -267,3 +269,22 @@ def test_while_all_totals_are_one_no_end_is_claimed(tmp_path: Path) -> None:
     assert total_range(reader) is None
     assert [s.flat for s in step_stats(reader)] == [1, 1]
     assert [s.top for s in step_stats(reader)] == [None, None]
+
+
+@pytest.mark.parametrize("after", ["ROLLBACK", "ABORT"])
+def test_summaries_that_cannot_be_written_leave_nothing_and_say_why(
+    after: str, folder: Path, tmp_path: Path
+) -> None:
+    """SQLite itself ends the transaction on some errors, such as a full disk."""
+    copy = tmp_path / "run.db"
+    copy.write_bytes((folder / "run.db").read_bytes())
+    with closing(sqlite3.connect(copy, isolation_level=None)) as db:
+        db.execute("DELETE FROM metric_span")
+        db.execute(
+            "CREATE TRIGGER full BEFORE INSERT ON metric_span WHEN NEW.block = 1"
+            f" BEGIN SELECT RAISE({after}, 'the disk is full'); END"
+        )
+        with pytest.raises(sqlite3.IntegrityError, match="the disk is full"):
+            prepare_spans(db)
+        assert not db.in_transaction
+        assert db.execute("SELECT count(*) FROM metric_span").fetchone() == (0,)
