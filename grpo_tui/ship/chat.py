@@ -26,7 +26,7 @@ from grpo_tui.rewards.lab import Lab, LabError
 from grpo_tui.rewards.samples import Sample
 from grpo_tui.rewards.scoring import Report, ScoreOptions, report
 from grpo_tui.rewards.token_asking import ask_live
-from grpo_tui.ship.policies import Policy, PolicyError
+from grpo_tui.ship.policies import Policy, PolicyError, config_for
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.status import is_live
 
@@ -332,7 +332,7 @@ class Chat(Closing):
 
         if isinstance(policy, LiveRun):
             return _Speaker(policy.name, _Live(policy, told))
-        adapter, config = policy.adapter or "", replace(self._config, model=policy.model)
+        adapter, config = policy.adapter or "", config_for(policy, self._config)
         return _Speaker(policy.name, Generator(config, told, adapter=adapter, tokenizer=policy.tokenizer))
 
     # -- keeping ---------------------------------------------------------------------------------

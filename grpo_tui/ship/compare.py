@@ -25,7 +25,7 @@ from grpo_tui.rewards.right_answers import find_forms, find_judge, measured
 from grpo_tui.rewards.score_report import FunctionScore
 from grpo_tui.rewards.scoring import gold_column_of
 from grpo_tui.ship.kept import KeptComparison
-from grpo_tui.ship.policies import ADAPTER_CONFIG, MODEL_CONFIG, TOKENIZER_FILES, Policy
+from grpo_tui.ship.policies import ADAPTER_CONFIG, MODEL_CONFIG, TOKENIZER_FILES, Policy, config_for
 from grpo_tui.store.checkpoints import WEIGHTS
 from grpo_tui.store.comparisons import FOLDER
 from grpo_tui.store.layout import is_known, state_folder
@@ -113,7 +113,7 @@ class _Comparing:
                 self.tell(name, now)
 
             with Generator(
-                replace(self.config, model=policy.model),
+                config_for(policy, self.config),
                 told,
                 adapter=policy.adapter or "",
                 tokenizer=policy.tokenizer,

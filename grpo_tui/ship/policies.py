@@ -26,6 +26,7 @@ from grpo_tui.store.status import final_step
 MODEL_CONFIG = "config.json"
 ADAPTER_CONFIG = "adapter_config.json"
 TOKENIZER_FILES = ("tokenizer_config.json", "tokenizer.json")
+_BITS = ("load_in_4bit", "load_in_8bit")
 
 
 class PolicyError(ValueError):
@@ -113,6 +114,19 @@ def base_policy(config: RunConfig) -> Policy:
     if not config.model:
         raise PolicyError(f"{config.origin or config.path} does not name a model")
     return Policy(BASE, _present(config.model), run=run, tokenizer=config.model)
+
+
+def config_for(policy: Policy, config: RunConfig) -> RunConfig:
+    """Return the config with which a policy's model is loaded.
+
+    A config that quantizes its model does so for its own base, with or without an adapter. Another whole
+    model, such as a merged one, is loaded as it is stored, and by transformers like those it is compared with.
+    """
+    loaded = replace(config, model=policy.model)
+    if policy.adapter is not None or policy.model == config.model or not any(map(config.model_args.get, _BITS)):
+        return loaded
+    whole = {name: value for name, value in config.model_args.items() if name not in _BITS}
+    return replace(loaded, model_args=whole, grpo={**config.grpo, "use_vllm": False})
 
 
 def _of_path(word: str, path: Path) -> Policy:

@@ -25,7 +25,7 @@ from grpo_tui.ship import chat, compare, push
 from grpo_tui.ship.chat import Chat, LiveRun
 from grpo_tui.ship.compare import CompareOptions
 from grpo_tui.ship.kept import KeptComparison
-from grpo_tui.ship.policies import Policy
+from grpo_tui.ship.policies import Policy, config_for
 from grpo_tui.ship.push import PushError, Upload, upload
 
 POLICIES = [Policy(name, f"models/{name}") for name in ("one", "two", "three")]
@@ -66,6 +66,51 @@ def test_the_code_of_every_model_is_asked_about(
     with pytest.raises(Asked):
         begin(config)
     assert models == [policy.model for policy in POLICIES]
+
+
+@pytest.mark.parametrize("module", [compare, chat])
+def test_only_the_base_is_quantized_as_in_training_and_a_merged_model_is_loaded_as_it_is_stored(
+    module: Any, config: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded: list[tuple[str, Any, Any, Any]] = []
+
+    class Loaded:
+        def __init__(self, config: RunConfig, *given: Any, **more: Any) -> None:
+            bits = config.model_args.get("load_in_4bit"), config.model_args.get("load_in_8bit")
+            loaded.append((config.model, *bits, config.setting("use_vllm")))
+
+        def __enter__(self) -> Loaded:
+            return self
+
+        def __exit__(self, *error: object) -> None: ...
+
+        close = __exit__
+
+    policies = [
+        Policy("base", config.model),
+        Policy("run", config.model, "run"),
+        Policy("elsewhere", "another base", "lora"),
+        Policy("merged", "merged"),
+    ]
+    grpo = {**config.grpo, "use_vllm": True}
+    quantized = replace(config, model_args={**config.model_args, "load_in_4bit": True}, grpo=grpo)
+    monkeypatch.setattr(module, "Generator", Loaded)
+    monkeypatch.setattr(chat, "required", lambda config: None)
+    if module is chat:
+        Chat(Lab(), quantized, policies)
+    else:
+        answered: Any = SimpleNamespace(rows=ChosenRows((), False, ()), answers={})
+        comparing = compare._Comparing(
+            Lab(), quantized, policies, CompareOptions(), answered, lambda name, now: None
+        )
+        comparing.answer_all()
+    assert loaded == [
+        (config.model, True, None, True),
+        (config.model, True, None, True),
+        ("another base", True, None, True),
+        ("merged", None, None, False),
+    ]
+    assert config_for(policies[-1], config).setting("use_vllm") == config.setting("use_vllm")
 
 
 # -- comparing --------------------------------------------------------------------------------------
