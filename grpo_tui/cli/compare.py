@@ -37,7 +37,7 @@ def compare(parsed: Any) -> int:
     run = next((policy.run for policy in reversed(policies) if policy.run is not None), None)
     prompts = None if parsed.prompts is None else str(parsed.prompts)
     options = ship.CompareOptions(
-        parsed.rows, parsed.samples, parsed.seed, parsed.held, parsed.correct, prompts
+        parsed.rows, parsed.samples, parsed.seed, parsed.held, parsed.correct, prompts, parsed.probes
     )
     say = _tell_progress if parsed.progress else show_progress
     body = run_comparison(config, policies, options, run, say, parsed.timeout)

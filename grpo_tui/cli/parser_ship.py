@@ -40,6 +40,7 @@ def _compare(commands: Commands) -> None:
     rows.add_argument(
         "--prompts", type=path, metavar="FILE", help="rows of another file, mapped as the config's dataset"
     )
+    flag(rows, "--probes", "the config's probe prompts instead of dataset rows")
     shared(compare, "--correct", "--seed", "--timeout", "--set", "--trust", "--json")
     flag(compare, "--progress", argparse.SUPPRESS)  # for the screen
 

@@ -193,16 +193,17 @@ class Generator(ModelChild):
         self._writing = False
         """Whether the running answer has begun, so that a signal stops it."""
 
-    def rows(self, count: int, seed: int, *, held: bool | None = False) -> ChosenRows:
+    def rows(self, count: int, seed: int, *, held: bool | None = False, probes: bool = False) -> ChosenRows:
         """Choose random rows of the config's dataset, in the dataset's order.
 
         Args:
             held: whether to choose held-out rows. None for held-out rows if the config has any.
+            probes: whether to choose probe prompts instead.
 
         Raises:
             GenerateError: the data cannot be used.
         """
-        reply = self.ask({"do": "rows", "count": count, "seed": seed, "held": held})
+        reply = self.ask({"do": "rows", "count": count, "seed": seed, "held": held, "probes": probes})
         rows = tuple(DatasetRow(row["number"], row["prompt"], row["columns"]) for row in reply["rows"])
         if not rows:
             raise GenerateError("the dataset has no rows")

@@ -32,6 +32,7 @@ from grpo_tui.store.layout import is_known, state_folder
 
 ROWS, SAMPLES = 100, 4
 VERSION = 1
+PROBES = "grpo_tui.probe_prompts"
 Tell = Callable[[str, Progress], None]
 """Called with the policy's name and the progress."""
 
@@ -46,6 +47,7 @@ class CompareOptions:
         held: Use held-out rows only. Otherwise they are used if the config has some.
         correct: `NAME` or `NAME>=SCORE` of the reward that decides what is right; None to find it.
         prompts: File that the config's rows were taken from; None for its own dataset.
+        probes: Ask the config's probe prompts instead.
     """
 
     rows: int = ROWS
@@ -54,6 +56,7 @@ class CompareOptions:
     held: bool = False
     correct: str | None = None
     prompts: str | None = None
+    probes: bool = False
 
 
 def compare(
@@ -128,10 +131,11 @@ class _Comparing:
     def _choose(self, first: Policy, generator: Generator) -> ChosenRows:
         """Choose rows as training splits them. Length filters use the tokenizer of the config's model."""
         seed, held = _seed(self.config, self.options), True if self.options.held else None
+        count, probes = self.options.rows, self.options.probes
         if first.model == self.config.model:
-            return generator.rows(self.options.rows, seed, held=held)
+            return generator.rows(count, seed, held=held, probes=probes)
         with Generator(self.config, generator.tell) as own:
-            return own.rows(self.options.rows, seed, held=held)
+            return own.rows(count, seed, held=held, probes=probes)
 
     def answer(
         self,
@@ -179,7 +183,7 @@ class _Comparing:
             "samples": self.options.samples,
             "seed": _seed(config, self.options),
             "held": chosen.held,
-            "prompts": self.options.prompts,
+            "prompts": PROBES if self.options.probes else self.options.prompts,
             "policies": listed,
             **compared(Asked(named, rows, answers, names, weights, judge, forms)),
             "sampling": kept.about,
@@ -255,7 +259,8 @@ def _header(config: RunConfig, policies: Sequence[Policy], options: CompareOptio
         "config": {**config.to_record(), "findings": []},
         "files": stamps_of(config),
         "policies": [[p.model, p.adapter, p.tokenizer, _files(p)] for p in policies],
-        "options": [options.rows, options.samples, _seed(config, options), options.held],
+        "options": [options.rows, options.samples, _seed(config, options), options.held]
+        + ["probes"] * options.probes,
     }
     key = hashlib.sha256(json.dumps(body, sort_keys=True, default=str).encode()).hexdigest()
     return {"comparison": VERSION, "key": key, "policies": [policy.name for policy in policies]}

@@ -120,10 +120,11 @@ def config_for(policy: Policy, config: RunConfig) -> RunConfig:
     """Return the config with which a policy's model is loaded.
 
     A config that quantizes its model does so for its own base, with or without an adapter. Another whole
-    model, such as a merged one, is loaded as it is stored, and by transformers like those it is compared with.
+    model, such as a merged one, is loaded as it is stored, by transformers like those it is compared with.
     """
     loaded = replace(config, model=policy.model)
-    if policy.adapter is not None or policy.model == config.model or not any(map(config.model_args.get, _BITS)):
+    quantized = any(map(config.model_args.get, _BITS))
+    if policy.adapter is not None or policy.model == config.model or not quantized:
         return loaded
     whole = {name: value for name, value in config.model_args.items() if name not in _BITS}
     return replace(loaded, model_args=whole, grpo={**config.grpo, "use_vllm": False})

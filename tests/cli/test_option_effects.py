@@ -245,6 +245,7 @@ HANDED: tuple[tuple[str, str, Callable[[Taken], Any], Any], ...] = (
     ("compare MODEL --config DEMO --prompts samples.jsonl", "compare.ship.compare",
      lambda t: (t.args[3].prompts, Path(t.args[1].section.dataset).name, t.args[1].section.holdout),
      ("samples.jsonl", "samples.jsonl", 0)),
+    ("compare MODEL --config DEMO --probes", "compare.ship.compare", lambda t: t.args[3].probes, True),
     ("compare MODEL --config DEMO --progress", "compare._tell_progress", lambda t: t.args,
      ("loading torch…",)),
     ("compare MODEL --config DEMO --json", "compare.print_json", lambda t: t.args, ({"verdict": []},)),

@@ -124,7 +124,7 @@ def test_a_config_without_rows_is_told_and_rows_keep_what_was_said_of_them(
         else:
             with pytest.raises(GenerateError, match="the dataset has no rows"):
                 generator.rows(1, 7, held=None)
-    assert asked == [{"do": "rows", "count": 1, "seed": 7, "held": None}] * 2
+    assert asked == [{"do": "rows", "count": 1, "seed": 7, "held": None, "probes": False}] * 2
 
 
 def test_ctrl_c_leaves_no_process() -> None:

@@ -20,6 +20,7 @@ from grpo_tui.cli.errors import CommandError
 from grpo_tui.cli.main import main
 from grpo_tui.config import load_config
 from grpo_tui.config.run_config import RunConfig
+from grpo_tui.core.text import prompt_text
 from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL
 from grpo_tui.rewards.comparison import Answers
 from grpo_tui.rewards.generate_child.policy import MOST_FOR_VLLM
@@ -253,6 +254,25 @@ def test_rows_are_held_out_where_the_config_has_some() -> None:
         assert not generator.rows(3, 1, held=None).held
         with pytest.raises(GenerateError, match="no held-out rows"):
             generator.rows(3, 1, held=True)
+        with pytest.raises(GenerateError, match="no probe prompts"):
+            generator.rows(3, 1, probes=True)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "asked", "held"),
+    [
+        ("{prompts: 3}", ["What is 1 + 5?", "What is 7 + 17?", "What is 18 + 2?"], True),
+        ("{prompts: 1, add: [Why]}", ["What is 1 + 5?", "Why"], False),
+        ("{source: [Why, How]}", ["Why", "How"], False),
+    ],
+)
+def test_probe_prompts_are_those_of_training(wanted: str, asked: list[str], held: bool) -> None:
+    config = load_config(DEMO_CONFIG, [f"grpo_tui.probe_prompts={wanted}"])
+    with Generator(config) as generator:
+        found = generator.rows(9, 1, probes=True)
+        assert len(generator.rows(1, 1, probes=True).rows) == 1
+    assert [prompt_text(row.prompt) for row in found.rows] == asked
+    assert found.held is held
 
 
 def test_a_run_of_somebody_else_is_refused(

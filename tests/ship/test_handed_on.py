@@ -115,7 +115,15 @@ def test_only_the_base_is_quantized_as_in_training_and_a_merged_model_is_loaded_
 
 # -- comparing --------------------------------------------------------------------------------------
 
-OTHER = {"rows": 7, "samples": 3, "seed": 5, "held": True, "correct": "f", "prompts": "a.jsonl"}
+OTHER = {
+    "rows": 7,
+    "samples": 3,
+    "seed": 5,
+    "held": True,
+    "correct": "f",
+    "prompts": "a.jsonl",
+    "probes": True,
+}
 KEPT_TOGETHER = ("correct", "prompts")
 """Results by judge are in one file. Prompts are part of the config."""
 

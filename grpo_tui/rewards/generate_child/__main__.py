@@ -42,8 +42,10 @@ class Child:
         self._places: dict[str, tuple[int, int]] | None = None
         """Where the rows with each prompt are: which part of the data, and the place in it."""
 
-    def rows(self, config: Mapping[str, Any], count: int, seed: int, held: bool | None) -> dict[str, Any]:
-        """Choose random rows of the config's dataset.
+    def rows(
+        self, config: Mapping[str, Any], count: int, seed: int, held: bool | None, probes: bool = False
+    ) -> dict[str, Any]:
+        """Choose random rows of the config's dataset, or of its probe prompts.
 
         Returns:
             `{"rows": [{"number", "prompt", "columns"}], "total", "notes", "held"}`. Numbers start at 1.
@@ -58,7 +60,16 @@ class Child:
             raise DataError("the config has no held-out rows. Set grpo_tui.holdout")
         held = aside is not None if held is None else held
         data: Any = aside if held else prompts.train
-        if not hasattr(data, "select"):
+        if probes:
+            wanted = known.section.probe_prompts
+            if wanted is None or prompts.probes is None:
+                raise DataError("the config has no probe prompts. Set grpo_tui.probe_prompts")
+            held = wanted.source == "holdout" and not wanted.add
+            places = sorted(
+                random.Random(seed).sample(range(len(prompts.probes)), min(count, len(prompts.probes)))
+            )
+            chosen = [(place, prompts.probes[place]) for place in places]
+        elif not hasattr(data, "select"):
             chosen = list(enumerate(data.take(count)))  # a stream has no known length
         else:
             places = sorted(random.Random(seed).sample(range(len(data)), min(count, len(data))))
