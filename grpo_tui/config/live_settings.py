@@ -156,6 +156,9 @@ def live_value(name: str, value: Any, given: Mapping[str, Any]) -> Any:
         return read
     if math.isnan(read) or abs(read) > FLOAT32:
         raise ValueError(f"{name} takes a finite number, not {value!r}")
+    if name == "learning_rate" and read <= 0:
+        held = ". To hold training, use `pause`" if read == 0 else ""
+        raise ValueError(f"{name} must be above 0, not {read:g}{held}")
     for allowed in (*([RANGES[name]] if name in RANGES else ()), *limits().get(name, ())):
         if all(given.get(key) == wanted for key, wanted in allowed.when.items()) and not allowed.holds(read):
             raise ValueError(f"{name} must be {allowed.words(read)}, not {read:g}")

@@ -374,9 +374,6 @@ class LiveSettings:
                 f"temperature must be from {LEAST_TEMPERATURE:g} to {MOST_TEMPERATURE:g}, not {value}: "
                 "beyond that the probabilities become NaN, and the run would fail"
             )
-        if number <= 0:
-            held = ". To hold training, use `pause`" if number == 0 else ""
-            raise Refused(f"{name} must be above 0, not {value}{held}")
         return self._in_range(name, number)
 
     def _in_range(self, name: str, value: Any) -> Any:

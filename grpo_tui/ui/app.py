@@ -73,6 +73,11 @@ HEIGHTS: list[tuple[int, str]] | None = [
     (46, "-tall"),
 ]
 
+Then = Callable[[Outcome], None]
+"""Gets the outcome of a command that was applied."""
+Refused = Callable[[str], bool]
+"""Gets the reason why a command was rejected. Returns whether it has told the user."""
+
 
 class GrpoApp(TunedApp, Shell):
     """The workbench. Opens the run, rewards or config that it is given in their pane.
@@ -113,7 +118,7 @@ class GrpoApp(TunedApp, Shell):
         self.view: TrainView | None = None
         self.view_signal: Signal[TrainView | None] = Signal(self, "open run")
         self._poller: Poller | None = None
-        self._then: dict[str, list[Callable[[Outcome], None]]] = {}
+        self._then: dict[str, list[tuple[Then | None, Refused | None]]] = {}
         self.turning = ""
         """`pause` or `resume` while the latest of these commands is pending, otherwise empty."""
         self.ascii_only = few_glyphs(os.environ)
@@ -465,13 +470,19 @@ class GrpoApp(TunedApp, Shell):
     # -- commands --------------------------------------------------------------------------------
 
     def steer(
-        self, kind: str, args: Mapping[str, Any] | None = None, then: Callable[[Outcome], None] | None = None
+        self,
+        kind: str,
+        args: Mapping[str, Any] | None = None,
+        then: Then | None = None,
+        refused: Refused | None = None,
     ) -> None:
-        """Send a command to the open run. `then` gets the outcome if the command is applied."""
+        """Send a command to the open run. `then` gets the outcome if the command is applied.
+
+        `refused` gets the reason if it is rejected, and returns whether it has told the user.
+        """
         if self._poller is None or self.replay is not None:
             return
-        if then is not None:
-            self._then.setdefault(kind, []).append(then)
+        self._then.setdefault(kind, []).append((then, refused))
         if kind in ("pause", "resume"):
             self.turning = kind
         self._poller.send(kind, args)
@@ -480,10 +491,11 @@ class GrpoApp(TunedApp, Shell):
         """Report a rejected command. An applied one appears among the events."""
         from grpo_tui.present.events import command_row
 
-        then = self._ended_command(message.command.kind)
+        then, refused = self._ended_command(message.command.kind)
         if not message.outcome.applied:
             row = command_row(message.command, message.outcome)
-            self.notify(row.text, severity="error", timeout=10)
+            if refused is None or not refused(row.text):
+                self.notify(row.text, severity="error", timeout=10)
         elif then is not None:
             then(message.outcome)
 
@@ -491,12 +503,12 @@ class GrpoApp(TunedApp, Shell):
         self._ended_command(message.kind)
         self.notify(f"{message.kind}: {message.reason}", severity="error", timeout=10)
 
-    def _ended_command(self, kind: str) -> Callable[[Outcome], None] | None:
-        """Pop the callback of the oldest command of a kind. Commands of one kind end in the order sent."""
+    def _ended_command(self, kind: str) -> tuple[Then | None, Refused | None]:
+        """Pop the callbacks of the oldest command of a kind. Commands of one kind end in the order sent."""
         if kind == self.turning:
             self.turning = ""
         waiting = self._then.get(kind)
-        return waiting.pop(0) if waiting else None
+        return waiting.pop(0) if waiting else (None, None)
 
     # -- preferences -----------------------------------------------------------------------------
 

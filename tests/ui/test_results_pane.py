@@ -387,6 +387,15 @@ async def test_a_checkpoint_is_compared_for_real() -> None:
         await until(pilot, lambda: "S stops it" not in shown(app))
 
 
+async def test_without_a_run_no_heading_of_its_models_is_shown() -> None:
+    app = app_on(None)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("6")
+        await until(pilot, lambda: "No run is open. Press 1 for the list of runs" in shown(app))
+        assert "─ models" not in shown(app)
+        assert "step     size" not in shown(app)
+
+
 async def test_a_checkpoint_is_forked_with_other_settings_and_the_new_run_is_opened(
     run: RecordedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -410,9 +419,12 @@ async def test_a_checkpoint_is_forked_with_other_settings_and_the_new_run_is_ope
         assert "demo-add-2)" in shown(app)
         app.screen.query_one(Input).value = "learning_rate=1e-6"
         await pilot.press("enter")
-        await until(pilot, lambda: said(app, "The run was not forked: no such checkpoint"))
-        await pilot.press("F")
-        await until(pilot, lambda: "fork from step 40: settings to change" in shown(app))
+        await until(pilot, lambda: "✗ The run was not forked: no such checkpoint" in shown(app))
+        assert app.screen.query_one(Input).value == "learning_rate=1e-6", "what was typed is kept"
+        app.screen.query_one(Input).value = "beta='0.1"
+        await pilot.press("enter")
+        await until(pilot, lambda: "✗ A quote is not closed." in shown(app))
+        assert app.screen.query_one(Input).value == "beta='0.1"
         app.screen.query_one(Input).value = "'runs/my fork' beta=0.04 optimizer=new 'run_name=a b'"
         await pilot.press("enter")
         await until(pilot, lambda: app.run_folder is not None and app.run_folder.root.name == "my fork")

@@ -15,6 +15,7 @@ from textual.widgets import Input, TextArea
 from grpo_tui.core import records as r
 from grpo_tui.core.commands import Outcome
 from grpo_tui.present.before_after import Answered, AnswerPair, BeforeAfter
+from grpo_tui.present.formatting import from_here
 from grpo_tui.present.run_state import RunState
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.ui.actions import MOVED, action, on_pane
@@ -118,7 +119,10 @@ async def test_stop_asks_once_whether_to_save(run: RecordedRun, answer: str, kin
             await pilot.press(declined)
             assert isinstance(app.screen, TrainScreen)
         assert sent(run) == []
-        await pilot.press("S", answer)
+        await pilot.press("S")
+        command = f"grpo-tui train {from_here(run.folder.root)} --resume"
+        await until(pilot, lambda: command in shown(app))
+        await pilot.press(answer)
         await until(pilot, lambda: bool(sent(run)))
         assert sent(run) == [(kind, {})]
 
@@ -267,8 +271,13 @@ async def test_a_setting_with_a_step_is_scheduled_and_one_that_waits_holds_the_o
         ("others", "top_p=0.9@90", "write the step as 0.9@step:90"),
         ("others", "probe_prompts=Say", "probe_prompts takes no value: write probe_prompts+=TEXT"),
         ("others", "lr_scheduler_start=soon", "takes the step after which the schedule restarts"),
-        ("learning_rate", "fast", "is not a number"),
+        ("learning_rate", "fast", "learning_rate must be a number; it is the text"),
+        ("learning_rate", "-1", "learning_rate must be above 0, not -1"),
+        ("learning_rate", "0@step:90", "must be above 0, not 0. To hold training, use `pause`"),
+        ("temperature", "0", "temperature must be from 0.01 to 100, not 0"),
+        ("reward_weights", "1 2 x", "must contain only numbers; the text"),
         ("reward_weights", "1 2", "give 3 numbers"),
+        ("reward_weights", "1 2 nan", "takes finite numbers"),
         ("others", "top_q=0.5", "unknown setting top_q; did you mean top_p?"),
         ("others", "epsilon", "epsilon has no value. Write it as epsilon="),
         ("others", "top_p=7", "top_p must be above 0 and at most 1, not 7"),
@@ -286,6 +295,29 @@ async def test_a_wrong_value_is_told_in_the_dialog(run: RecordedRun, name: str, 
         await pilot.press("escape")
         assert isinstance(app.screen, TrainScreen)
         assert sent(run) == []
+
+
+async def test_settings_that_the_run_rejects_come_back_in_the_dialog(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    mailbox = Mailbox(run.folder.commands)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await pilot.press("equals_sign")
+        app.screen.query_one("#set-others", Input).value = "beta=0.5"
+        app.screen.query_one("#set-because", Input).value = "ratios grow"
+        await pilot.press("enter")
+        await until(pilot, lambda: bool(mailbox.pending()))
+        mailbox.finish(mailbox.pending()[0], Outcome(False, 58, f"beta cannot be 0.5 {HOSTILE}"))
+        await until(pilot, lambda: "✗ change rejected: beta cannot be 0.5" in shown(app))
+        assert isinstance(app.screen, SetDialog)
+        assert app.screen.query_one("#set-others", Input).value == "beta=0.5"
+        assert app.screen.query_one("#set-because", Input).value == "ratios grow"
+        app.screen.query_one("#set-others", Input).focus()
+        app.screen.query_one("#set-others", Input).value = "top_p=0.9"
+        await until(pilot, lambda: "✗ change rejected" not in shown(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: bool(mailbox.pending()))
+        assert sent(run)[-1] == ("set", {"top_p": 0.9, "because": "ratios grow"})
 
 
 async def test_a_refused_command_is_said_aloud_and_safely(run: RecordedRun) -> None:
@@ -618,7 +650,11 @@ async def test_a_pause_on_its_way_is_taken_back_by_the_same_key(run: RecordedRun
         await pilot.press("P", "P", "P")
         await until(pilot, lambda: len(sent(run)) == 3)
         assert sorted(kind for kind, _ in sent(run)) == ["pause", "pause", "resume"]
-        assert any("The pause is canceled" in said.message for said in app._notifications)
+        told = [said.message for said in app._notifications]
+        assert "The pause is canceled." in told
+        assert "Pausing after the current step. Press P again to keep training." in told, (
+            "true once it is paused"
+        )
         mailbox = Mailbox(run.folder.commands)
         for command in mailbox.pending():
             mailbox.finish(command, Outcome(True, 57, "", {}, NOW))

@@ -337,8 +337,11 @@ class StopDialog(MenuDialog):
         ]
         if not saves:
             choices = [choices[0], Choice("stop", "nothing is trained yet", "stop_now", "y")]
-        about = f"{view.name}, step {view.step:,}. Continue it later with --resume."
-        super().__init__("stop?", choices, [about if saves else f"{view.name} is still loading."])
+        about = [f"{view.name} is still loading."]
+        if saves:
+            command = resume_command(from_here(Path(view.folder)))
+            about = [f"{view.name}, step {view.step:,}. To continue it later:", f"  {command}"]
+        super().__init__("stop?", choices, about)
 
 
 class WordsDialog(FieldDialog[str]):

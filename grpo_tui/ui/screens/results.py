@@ -43,8 +43,8 @@ OPTIMIZER = "optimizer="
 """Begins the word for `--optimizer` among the settings of a fork."""
 STEPS = "steps="
 """Begins the word for `--steps` among the branches of a race."""
-OPTIONS = re.compile(r"^.* error: (argument )?|--branch |--(?=steps\b)")
-"""What a refusal of `race` says of its command line, which the dialog does not have."""
+OPTIONS = re.compile(r"^.* error: (argument )?|--branch |--(?=steps\b|set\b)")
+"""What a refusal of `race` or `train` says of its command line, which the dialog does not have."""
 SIGNS = {"better": ("✓", "good"), "worse": ("✗", "bad"), "not shown": ("●", "attention")}
 MARKS_AT = 34
 """First cell of a model's marks, after its figures."""
@@ -88,7 +88,8 @@ class ResultsSummary(LinePane):
         lines: list[Line] = [[Span(f" {sign} ", role), Span(first, f"strong {role}")]]
         lines += [[Span(f"   {row}", role)] for row in more]
         if self.app.size.height < LOW:  # leave the rows to prompts and models
-            about = [one_line(shown.about[0], room)]
+            words = one_line(shown.about[0], room)
+            about = [words if words == shown.about[0] else words.rpartition(", ")[0] or words]
         else:
             said = self.results.evaluation
             evaluated = (f"Evaluated while training: {said[1]}",) if said is not None else ()
@@ -199,9 +200,13 @@ class PromptsTitle(LinePane):
 
 
 class ModelsTitle(LinePane):
-    """Column headings of the models."""
+    """Column headings of the models. Empty before any are known."""
+
+    results: Results | None = None
 
     def lines(self, width: int, height: int) -> list[Line]:
+        if self.results is None:
+            return []
         words = [(10, "step"), (19, "size"), (26, "reward")]
         return [headed([(2, "models", "title"), *((at, word, "dim") for at, word in words)], width)]
 
@@ -368,6 +373,9 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
         models.cursor = names.index(chosen.name) if chosen is not None and chosen.name in names else 0
         models.refresh(layout=True)
         models.changed()
+        title = self.query_one(ModelsTitle)
+        title.results = results
+        title.changed()
         self._show_detail()
 
     def _show_detail(self) -> None:
@@ -530,17 +538,21 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
 
     def action_results_fork(self) -> None:
         """Ask for the settings of a new run that starts from the selected or newest checkpoint."""
+        chosen = self._checkpoint("forked")
+        if chosen is not None:
+            self._ask_fork(chosen)
+
+    def _ask_fork(self, model: Model, words: str = "", refusal: str = "") -> None:
         from grpo_tui.ui.screens.dialogs import WordsDialog
 
-        chosen = self._checkpoint("forked")
-        if self._root is None or chosen is None:
+        if self._root is None:
             return
         names = (self._root.with_name(f"{self._root.name}-{number}") for number in count(2))
         free = next(path for path in names if not path.exists())
         own = one_line(free.name, 20)
         hint = f"such as beta=0.04 optimizer=new. A word in front names the folder (default {own})"
-        title = f"fork from step {chosen.step:,}: settings to change"
-        self.ask(WordsDialog(title, "", hint), lambda words: self._fork(chosen, words, free))
+        title = f"fork from step {model.step:,}: settings to change"
+        self.ask(WordsDialog(title, words, hint, refusal), lambda typed: self._fork(model, typed, free))
 
     def _checkpoint(self, done: str) -> Model | None:
         """Return the selected or newest checkpoint, and for the final model that of its step.
@@ -566,7 +578,7 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
         try:
             changes = shlex.split(words)
         except ValueError:
-            self.app.notify("A quote is not closed.", severity="warning")
+            self._ask_fork(model, words, "A quote is not closed.")
             return
         if self._root is None:
             return
@@ -579,13 +591,14 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
             new = change.startswith(OPTIMIZER)
             asked += ["--optimizer", change.removeprefix(OPTIMIZER)] if new else ["--set", change]
         self.app.notify(f"Forking from step {model.step:,} …")
-        forked = partial(self._forked, Path(folder).absolute())
+        forked = partial(self._forked, model, words, Path(folder).absolute())
         self.in_thread("fork", partial(start_run, asked, "forked"), forked)
 
-    def _forked(self, folder: Path, ended: tuple[bool, str]) -> None:
+    def _forked(self, model: Model, words: str, folder: Path, ended: tuple[bool, str]) -> None:
         started, said = ended
         if not started:
-            self.app.notify(f"The run was not forked: {said}", severity="error", timeout=20)
+            ask = partial(self._ask_fork, model, words)
+            self._ask_again(ask, f"The run was not forked: {OPTIONS.sub('', said)}")
             return
         self.app.notify(said)
         if self.app.screen is self:
@@ -622,17 +635,21 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
         self.in_thread("fork", partial(start_run, asked, command="race"), raced)
 
     def _raced(self, model: Model, words: str, ended: tuple[bool, str]) -> None:
-        """Say that the race runs. A refusal comes up in the dialog, with what was typed."""
+        """Say that the race runs."""
         started, said = ended
         if started:
             told = "The race runs in the background. Its comparison comes up here."
             self.app.notify(told, timeout=20)
             return
-        said = f"No race was started: {OPTIONS.sub('', said)}"
+        ask = partial(self._ask_race, model, words)
+        self._ask_again(ask, f"No race was started: {OPTIONS.sub('', said)}")
+
+    def _ask_again(self, ask: Callable[[str], None], refusal: str) -> None:
+        """Bring the dialog back with what was typed and the refusal. In another pane, only say it."""
         if self.app.screen is self:
-            self._ask_race(model, words, said)
+            ask(refusal)
         else:
-            self.app.notify(said, severity="error", timeout=20)
+            self.app.notify(refusal, severity="error", timeout=20)
 
     # -- exporting -------------------------------------------------------------------------------
 

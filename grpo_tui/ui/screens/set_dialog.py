@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from textual.app import ComposeResult
@@ -36,10 +38,16 @@ AT_ONCE = "Applied together after the current step. With @step:500, after step 5
 
 
 class SetDialog(Dialog[dict[str, object]]):
-    """Ask for new values of settings. The usual ones have a field each, and the others are typed by name."""
+    """Ask for new values of settings. The usual ones have a field each, and the others are typed by name.
 
-    def __init__(self, view: TrainView) -> None:
+    Attributes:
+        typed: What was sent, by the id of its field. With a `refusal`, the dialog comes back with it.
+    """
+
+    def __init__(self, view: TrainView, typed: Mapping[str, str] | None = None, refusal: str = "") -> None:
         super().__init__("set", "tab next   enter apply   esc cancel")
+        self.typed = dict(typed or {})
+        self._refusal = refusal
         self._functions = [function.name for function in view.functions]
         self._values = view.settable
         self._now = {name: setting(view.settings[name]) if name in view.settings else "" for name in USUAL}
@@ -54,20 +62,32 @@ class SetDialog(Dialog[dict[str, object]]):
             if name == "reward_weights":
                 label.append(Span("   " + ", ".join(self._functions), "dim"))
             yield DialogText([label])
-            yield Input(value=safe(self._now[name]), id=f"set-{name}")
+            yield self._field(name, safe(self._now[name]))
         such = "   such as beta=0.02 top_p=0.9@step:500"
         yield DialogText([[Span(" other settings", "strong"), Span(such, "dim")]])
         starts = [f"{name}+=" if name == NAME else f"{name}=" for name in OTHERS]
-        yield Input(id="set-others", suggester=SuggestFromList(starts))
+        yield self._field("others", suggester=SuggestFromList(starts))
         yield DialogText([[Span(" because", "strong"), Span("   for the history of the run", "dim")]])
-        yield Input(id="set-because")
+        yield self._field("because")
         yield DialogText([[Span(f" {AT_ONCE}", "dim")]], id="set-word")
+
+    def _field(self, name: str, value: str = "", suggester: SuggestFromList | None = None) -> Input:
+        value = self.typed.get(f"set-{name}", value)
+        return Input(value=value, id=f"set-{name}", suggester=suggester)
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        if self._refusal:
+            self._wrong = True
+            self._tell([f"✗ {self._refusal}"], "bad")
 
     def on_descendant_focus(self, event: Any) -> None:
         if isinstance(self.focused, Input) and not self._wrong:
             self._explain(self.focused)
 
     def on_input_changed(self, event: Input.Changed) -> None:
+        if event.value == self.typed.get(str(event.input.id)):  # the dialog came back with it
+            return
         self._wrong = False
         if event.input is self.focused:
             self._explain(event.input)
@@ -121,6 +141,7 @@ class SetDialog(Dialog[dict[str, object]]):
             self._asked = changed
             self._tell([f"⚠ {one_line(', '.join(far))}. Press enter again to apply it."], "attention")
             return
+        self.typed = {str(field.id): field.value for field in self.query(Input)}
         because = self.query_one("#set-because", Input).value.strip()
         self.dismiss(changed | ({"yes": True} if far else {}) | ({"because": because} if because else {}))
 
@@ -193,15 +214,13 @@ def read_setting(name: str, text: str, functions: int) -> float | list[float]:
     """Read a setting's value from what was typed.
 
     Raises:
-        ValueError: A value is not a number, or the reward weights are not one per function.
+        ValueError: A value is not a number or out of range, or the weights are not one per function.
     """
-    words = text.replace(",", " ").split() if name == "reward_weights" else [text]
-    try:
-        values = [float(word) for word in words]
-    except ValueError:
-        raise ValueError(f"{name}: “{text}” is not a number") from None
     if name != "reward_weights":
-        return values[0]
+        return float(live_value(name, text, {}))
+    values = [float(value) for value in live_value(name, text.replace(",", " ").split(), {})]
+    if not all(map(math.isfinite, values)):
+        raise ValueError(f"{name} takes finite numbers, not “{text}”")
     if functions and len(values) != functions:
         raise ValueError(
             f"reward_weights: give {plural(functions, 'number')}, one per function, not {len(values)}"

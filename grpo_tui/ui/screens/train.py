@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
@@ -207,11 +207,22 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
             self.ask(StopDialog(view, saves=view.state != "starting"), self.shell.steer)
 
     def action_run_set(self) -> None:
-        from grpo_tui.ui.screens.set_dialog import SetDialog
-
         view = self._allowed("run.set")
         if view is not None:
-            self.ask(SetDialog(view), partial(self.shell.steer, "set"))
+            self._ask_set(view)
+
+    def _ask_set(self, view: TrainView, typed: Mapping[str, str] | None = None, refusal: str = "") -> None:
+        """Ask for settings. If the run rejects them, the dialog comes back with what was typed."""
+        from grpo_tui.ui.screens.set_dialog import SetDialog
+
+        def refused(why: str) -> bool:
+            now = self.shell.view if self.app.screen is self else None
+            if now is not None:
+                self._ask_set(now, dialog.typed, why)
+            return now is not None
+
+        dialog = SetDialog(view, typed, refusal)
+        self.ask(dialog, lambda changes: self.shell.steer("set", changes, refused=refused))
 
     def action_run_undo(self) -> None:
         self._steer("run.undo", "undo")
@@ -266,7 +277,7 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
             self.shell.steer(kind)
         elif self._allowed(f"run.{kind}") is not None:
             if kind == "pause":
-                self.app.notify("Pausing after the current step. Press P again to cancel.")
+                self.app.notify("Pausing after the current step. Press P again to keep training.")
             self.shell.steer(kind)
 
     def action_moved(self, verb: str, key: str) -> None:
