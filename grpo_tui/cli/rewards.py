@@ -22,7 +22,7 @@ from grpo_tui.rewards.baseline import BaselineOptions, ask_baseline
 from grpo_tui.rewards.cases import CaseFile, CaseFileError, Miss, judge_cases, read_cases
 from grpo_tui.rewards.generating import Generated, GenerateError
 from grpo_tui.rewards.lab import Lab, LabError
-from grpo_tui.rewards.probes import KindReport, ProbeReport, looks_at, probe
+from grpo_tui.rewards.probes import KindReport, ProbeReport, described, looks_at, probe
 from grpo_tui.rewards.right_answers import JudgeError
 from grpo_tui.rewards.sample_sources import dataset_rows, rows_with_gold
 from grpo_tui.rewards.samples import SampleError, save_jsonl
@@ -33,7 +33,7 @@ def rewards(parsed: Any) -> int:
     config = wanted_config(parsed.sources, parsed.overrides, None)
     samples: Path | None = parsed.samples
     if samples is not None and not samples.is_file():
-        raise CommandError(f"{samples}: no such file of samples")
+        raise CommandError(f"{samples}: no such file")
     if not config.reward_count:
         raise CommandError(
             f"{parsed.sources[0]} names no reward. Add reward_funcs, or rewards in the section grpo_tui:"
@@ -126,8 +126,8 @@ def probe_rewards(parsed: Any) -> int:
 
 def probe_lines(found: ProbeReport, *, show: bool = False) -> Iterator[str]:
     """Return the report as lines, with the completions if `show`."""
-    where = "made-up questions" if found.made_up else "rows of the dataset"
-    yield f"{found.probes} completions for {found.rows} {where}, written {_form(found)}"
+    where = "built-in questions" if found.made_up else "rows of the dataset"
+    yield f"{found.probes} completions for {found.rows} {where}; answers {_form(found)}"
     for function in found.functions:
         name = one_line(function.info.name, 40)
         if function.failure is not None:
@@ -140,13 +140,9 @@ def probe_lines(found: ProbeReport, *, show: bool = False) -> Iterator[str]:
 
 def _function(title: str, found: ProbeReport, name: str, show: bool) -> Iterator[str]:
     kinds = [kind for kind in found.kinds if kind.function == name]
-    seen = looks_at(found.aspects.get(name))
-    says = (
-        f"looks at the {' and the '.join(seen)}"
-        if seen
-        else "gives correct, wrong and unformatted answers the same score"
-    )
-    yield f"\n{title}: {says}" + ("" if kinds else "; no probe fooled it" if seen else "")
+    aspect = found.aspects.get(name)
+    sound = not kinds and bool(looks_at(aspect))
+    yield f"\n{title}: {described(aspect)}{'; no probe fooled it' if sound else ''}"
     for fault, words in HEADINGS.items():
         mine = [kind for kind in kinds if kind.fault == fault]
         if mine:

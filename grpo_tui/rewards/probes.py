@@ -429,6 +429,14 @@ def looks_at(found: Aspect | None) -> list[str]:
     return [word for word, holds in words.items() if holds]
 
 
+def described(found: Aspect | None) -> str:
+    """Return what a function looks at, as a verb with its objects."""
+    seen = ["format" if word == "form" else word for word in looks_at(found)]
+    if not seen:
+        return "gives correct, wrong and unformatted answers the same score"
+    return f"looks at the {' and the '.join(seen)}"
+
+
 def probe(
     lab: Lab,
     rows: Sequence[Mapping[str, Any]],

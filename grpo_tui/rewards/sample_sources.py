@@ -116,7 +116,7 @@ def samples_from(lab: Lab, config: RunConfig, dataset: Dataset | None, origin: O
 def rows_with_gold(
     lab: Lab, config: RunConfig, dataset: Dataset | None, count: int
 ) -> tuple[Sequence[Mapping[str, Any]], str | None]:
-    """Return rows and the column with their reference answers. Functions alone get made-up questions.
+    """Return rows and the column with their reference answers. Functions alone get built-in questions.
 
     Raises:
         SampleError: no column looks like the reference answer.
@@ -150,7 +150,7 @@ def file_samples(lab: Lab, path: Path) -> list[Sample]:
         LabError: the scoring process cannot read it.
     """
     if not path.is_file():
-        raise SampleError(f"{path}: no such file of samples")
+        raise SampleError(f"{path}: no such file")
     if path.suffix.lower() == ".parquet":
         return from_parquet_rows(lab.parquet(path.absolute()), [f.name for f in lab.functions], str(path))
     if path.suffix.lower() in (".yaml", ".yml"):

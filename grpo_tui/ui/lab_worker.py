@@ -253,7 +253,7 @@ class LabWorker:
         try:
             self._dataset = dataset_rows(self._lab, self._config)
         except LabError as error:
-            made_up = "" if origin.kind in ("file", "run") else "; using made-up questions instead"
+            made_up = "" if origin.kind in ("file", "run") else "; using built-in questions instead"
             trouble = f"the dataset could not be read{made_up}: {error}"
         if origin.kind == "run" and origin.group is None and not self._recorded(origin):
             origin = Origin()

@@ -74,9 +74,9 @@ def test_a_probe_is_told_by_function_and_by_what_is_wrong_with_it() -> None:
     aspects = {"format": RIGHT, "incremental": Aspect(answer=False, form=False, reversed=False)}
     found = ProbeReport(FORM, 3, 60, functions, aspects, kinds, ())
     assert list(rewards.probe_lines(found)) == [
-        "60 completions for 3 rows of the dataset, written as <answer>…</answer> after <think>…</think>",
+        "60 completions for 3 rows of the dataset; answers as <answer>…</answer> after <think>…</think>",
         "\ncorrectness: failed: ValueError: no judge",
-        "\nformat: looks at the answer and the form",
+        "\nformat: looks at the answer and the format",
         "  accepts by mistake",
         "    hedged                       2 of 3 rows     0.75 of 1.00   it names both",
         "  rejects by mistake",
@@ -88,8 +88,8 @@ def test_a_probe_is_told_by_function_and_by_what_is_wrong_with_it() -> None:
     ]
     good = replace(found, kinds=(), aspects={"format": RIGHT}, made_up=True)
     shown = list(rewards.probe_lines(replace(good, form=Form("boxed")), show=True))
-    assert shown[0] == "60 completions for 3 made-up questions, written in \\boxed{}"
-    assert shown[2] == "\nformat: looks at the answer and the form; no probe fooled it"
+    assert shown[0] == "60 completions for 3 built-in questions; answers in \\boxed{}"
+    assert shown[2] == "\nformat: looks at the answer and the format; no probe fooled it"
     assert "      4 or⏎5" in list(rewards.probe_lines(found, show=True))
 
 

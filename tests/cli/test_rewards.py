@@ -29,7 +29,7 @@ def test_without_a_terminal_it_says_which_command_prints(capsys: pytest.CaptureF
 
 def test_a_missing_file_of_samples_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rewards", "rewards.py:one", "--samples", "none.jsonl"]) == 2
-    assert "none.jsonl: no such file of samples" in capsys.readouterr().err
+    assert "none.jsonl: no such file\n" in capsys.readouterr().err
 
 
 def test_a_config_without_rewards_is_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -61,7 +61,7 @@ async def test_rewards_of_a_foreign_run_are_shown_as_recorded_until_the_yes(
         screen = app.screen
         assert isinstance(screen, RewardsScreen)
         await until(pilot, lambda: "ctrl+l asks again" in shown(app))
-        assert "no faults found" not in shown(app), "nothing was looked for yet"
+        assert "no problems found" not in shown(app), "nothing was looked for yet"
         assert screen.scored is not None
         assert [column.name for column in screen.scored.columns][:2] == ["correctness", "format_reward"]
         assert screen.report is not None

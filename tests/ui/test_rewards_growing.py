@@ -67,10 +67,10 @@ async def test_a_file_is_begun_and_the_next_reward_added_until_one_is_fooled(
         assert "correctness is fooled by" in shown(app)
         await pilot.press("enter")
         await until(pilot, lambda: app.screen is screen and "⚠ probes: " in shown(app))  # also on 80 columns
-        assert "no faults found" not in shown(app)
+        assert "no problems found" not in shown(app)
         assert file.read_text() == broken
         file.write_text(broken.replace("str(right) in answer", "plain(answer) == plain(right)"))
-        await until(pilot, lambda: "no faults found" in shown(app) and "⚠ probes" not in shown(app))
+        await until(pilot, lambda: "no problems found" in shown(app) and "⚠ probes" not in shown(app))
         await app.run_action("screen.rewards_new")
         await until(pilot, lambda: isinstance(app.screen, NewFileDialog) and "rewards_2.py" in shown(app))
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from grpo_tui.core.text import one_line
+from grpo_tui.core.text import wrapped as words_wrapped
 from grpo_tui.present.formatting import compact, plural
 from grpo_tui.present.rewards_view import fitted
-from grpo_tui.rewards.probes import TOTAL, ProbeReport, looks_at
+from grpo_tui.rewards.probes import TOTAL, ProbeReport, described, looks_at
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.kit.reading import FullReadingScreen
-from grpo_tui.ui.paint import Line, Span, pad, ruled, wrapped
+from grpo_tui.ui.paint import Line, Span, pad, ruled, width_of, wrapped
 
 HEADINGS = {"fooled": "accepts what it should reject", "unfair": "rejects what it should accept"}
 KIND_W = 28
@@ -21,7 +22,7 @@ def probed_word(report: ProbeReport) -> str:
     if report.failed:
         return "⚠ probes failed"
     fooled = f"{plural(len(kinds), 'attack')} work{'s' * (len(kinds) == 1)}" if kinds else ""
-    refused = f"{plural(len(unfair), 'correct form')} rejected" if unfair else ""
+    refused = f"{plural(len(unfair), 'correct variant')} rejected" if unfair else ""
     told = ", ".join(part for part in (fooled, refused) if part)
     return f"⚠ probes: {told}" if told else "✓ probes"
 
@@ -43,9 +44,9 @@ class ProbesScreen(FullReadingScreen):
 
     def lines(self, width: int) -> list[Line]:
         report = self._report
-        where = "made-up questions" if report.made_up else "rows of the dataset"
-        what = f" {report.probes} completions for {report.rows} {where}: attacks, and respelled right answers"
-        lines: list[Line] = [[Span(what, "dim")]]
+        where = "built-in questions" if report.made_up else "rows of the dataset"
+        what = f"{report.probes} completions for {report.rows} {where}: attacks, and respelled right answers"
+        lines: list[Line] = [[Span(f" {row}", "dim")] for row in words_wrapped(what, max(10, width - 2))]
         names = [function.info.name for function in report.functions]
         if any(kind.function == TOTAL for kind in report.kinds):
             names.append(TOTAL)
@@ -59,19 +60,14 @@ class ProbesScreen(FullReadingScreen):
     def _function(self, name: str, failure: str, width: int) -> list[Line]:
         kinds = [kind for kind in self._report.kinds if kind.function == name]
         title = "the weighted total" if name == TOTAL else one_line(name, 40)
-        seen = looks_at(self._report.aspects.get(name))
-        word = (
-            f"looks at the {' and the '.join(seen)}"
-            if seen
-            else "gives correct, wrong and unformatted answers the same score"
-        )
+        aspect = self._report.aspects.get(name)
         if failure:
             return [
                 ruled([[Span(title, "title")]], width),
                 [Span(f" ✗ {one_line(failure, max(10, width - 4))}", "bad")],
             ]
-        lines: list[Line] = [ruled([[Span(title, "title")], [Span(word)]], width)]
-        if not kinds and seen:
+        lines: list[Line] = [ruled([[Span(title, "title")], [Span(described(aspect))]], width)]
+        if not kinds and looks_at(aspect):
             lines.append([Span(" ✓ nothing fools it", "good")])
         for fault, heading in HEADINGS.items():
             mine = [kind for kind in kinds if kind.fault == fault]
@@ -80,14 +76,20 @@ class ProbesScreen(FullReadingScreen):
                 lines.append([Span(f" {sign} {heading}", role)])
             for kind in mine:
                 example = kind.example
-                lines.append(
-                    [
-                        Span("   " + pad(kind.kind, KIND_W), "strong"),
-                        Span(f"{compact(example.score):>6} of {compact(example.right):<6}"),
-                        Span(f"  {kind.rows} of {plural(kind.of, 'row')}   {example.why}", "dim"),
-                    ]
-                )
                 room = max(10, width - 8)
+                line = [
+                    Span("   " + pad(kind.kind, KIND_W), "strong"),
+                    Span(f"{compact(example.score):>6} of {compact(example.right):<6}"),
+                    Span(f"  {kind.rows} of {plural(kind.of, 'row')}", "dim"),
+                ]
+                why = Span(f"   {example.why}", "dim")
+                if width_of([*line, why]) < width:
+                    lines.append([*line, why])
+                else:
+                    lines += [
+                        line,
+                        *([Span(f"      {row}", "dim")] for row in words_wrapped(example.why, room)),
+                    ]
                 rows = wrapped(example.text, room) if self.whole else [fitted(one_line(example.text), room)]
                 lines += [[Span("      " + row)] for row in rows]
         return lines

@@ -75,7 +75,7 @@ class SourceDialog(Dialog[Origin]):
 
     def __init__(self, run: Path | None, *, dataset: bool) -> None:
         super().__init__("samples from", "enter choose   tab file   esc back")
-        rows = "rows of the dataset" if dataset else "made-up questions"
+        rows = "rows of the dataset" if dataset else "built-in questions"
         self._run = run
         self._choices = [
             Choice("reference and wrong answers", f"of 4 {rows}", Origin("gold")),

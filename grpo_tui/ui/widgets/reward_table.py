@@ -369,7 +369,7 @@ class RewardsSummary(LinePane):
             line.append(Span("checking …  ", "dim"))
         sound = not self.probed.startswith("⚠")
         if view.about.whole and not line and sound and not self.trouble:
-            line.append(Span("✓ no faults found  ", "good"))
+            line.append(Span("✓ no problems found  ", "good"))
         if self.probed:
             room = width - sum(len(span.text) for span in line) - LEFT_W
             told = self.probed if len(self.probed) < room else self.probed.partition(":")[0]
