@@ -91,7 +91,7 @@ def _wanted(parsed: Any) -> tuple[Inspected, Launch]:
         inspected = inspect_saved(saved, parsed.overrides, world_size=size)
         return inspected, Launch(words, root, resume=root == folder.root)
     if not path.is_file():
-        raise CommandError(f"no such file: {path}")
+        raise CommandError(f"{path}: no such file")
     if parsed.world_size is not None:
         inspected = inspect_config(path, parsed.overrides, world_size=parsed.world_size)
         return inspected, Launch(root=parsed.run_dir)

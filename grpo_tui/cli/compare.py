@@ -112,7 +112,7 @@ def _prompts_of(file: Path | None) -> list[str]:
     if file is None:
         return []
     if not file.exists():
-        raise CommandError(f"--prompts {file}: no such file")
+        raise CommandError(f"{file}: no such file")
     none = ("probe_prompts", "evaluate", "on", "filters.exclude", "filters.only")  # they are about other rows
     own = {"dataset": file.absolute(), "holdout": 0, **dict.fromkeys(none, "null")}
     return [*(f"grpo_tui.{key}={value}" for key, value in own.items()), "eval_strategy='no'"]

@@ -123,6 +123,9 @@ def _with_implied_command(words: list[str]) -> list[str]:
     raise CommandError(_no_command(plain[0], target), USAGE)
 
 
+EVERY = "`grpo-tui --help` lists the commands"
+
+
 def _no_command(word: str, target: Path) -> str:
     import difflib
 
@@ -137,8 +140,8 @@ def _no_command(word: str, target: Path) -> str:
     if "/" in word:
         return f"no such run: {shown}. `grpo-tui runs` lists the runs it can find"
     near = difflib.get_close_matches(word, COMMANDS, 2, 0.65)
-    meant = f"Did you mean {' or '.join(near)}?" if near else f"The commands are {', '.join(COMMANDS)}."
-    return f"unknown command or run: {shown}. {meant} See `grpo-tui --help`"
+    meant = f"Did you mean {' or '.join(near)}? See `grpo-tui --help`" if near else EVERY
+    return f"unknown command or run: {shown}. {meant}"
 
 
 ELSEWHERE = {

@@ -13,6 +13,7 @@ from grpo_tui.cli.parser_rewards import REWARDS
 from grpo_tui.cli.parser_ship import COMPARING, SHIPPING
 from grpo_tui.cli.words import (
     Lines,
+    Parser,
     add_command,
     drill_list,
     factor,
@@ -44,7 +45,7 @@ def build_parser(
         with_faults: Whether `demo` lists its faults, which imports the demo.
         with_open: Whether to add the internal command behind `grpo-tui CONFIG.yaml`.
     """
-    parser = argparse.ArgumentParser(prog="grpo-tui", description=DESCRIPTION, epilog=EPILOG)
+    parser = Parser(prog="grpo-tui", description=DESCRIPTION, epilog=EPILOG)
     parser.add_argument("--version", action="version", version=f"grpo-tui {__version__}")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
@@ -344,7 +345,7 @@ def _course(commands: Commands) -> None:
     command = add_command(
         commands,
         "course",
-        "trends over a run: group types, lengths, variety, reward contributions",
+        "trends over a run: group kinds, lengths, variety, reward contributions",
         "GROUP is the number that `grpo-tui completions` gives. See docs/generations.md.",
     )
     add = command.add_argument

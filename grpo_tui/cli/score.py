@@ -116,7 +116,7 @@ def _config_of_run(run: Path, overrides: Sequence[str]) -> RunConfig:
 
 def _require_samples(config: RunConfig, parsed: Any) -> None:
     if parsed.samples is not None and not parsed.samples.is_file():
-        raise CommandError(f"{parsed.samples}: no such file of samples")
+        raise CommandError(f"{parsed.samples}: no such file")
     if parsed.run is None and (parsed.where is not None or parsed.step is not None):
         raise CommandError("--where and --step choose completions of a run. Add --run RUN")
     if config.model:

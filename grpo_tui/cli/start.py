@@ -171,7 +171,7 @@ def followed(start: Start) -> int:
 def open_config(parsed: Any) -> int:
     """`grpo-tui CONFIG.yaml`: open the Config pane. Without a screen, print what would run."""
     if not parsed.config.is_file():
-        raise CommandError(f"no such file: {parsed.config}")
+        raise CommandError(f"{parsed.config}: no such file")
     _refuse_twice(parsed)
     if sys.stdin.isatty() and has_screen("what would run"):
         from grpo_tui.ui.requests import ConfigRequest
@@ -520,7 +520,7 @@ def launched(start: Start) -> tuple[int, int]:
         raise CommandError(str(error)) from error
     except OSError as error:
         raise CommandError(
-            f"{folder.root}: {error.strerror}. Choose another folder with --run-dir"
+            f"{folder.root}: {error.strerror or error}. Choose another folder with --run-dir"
         ) from error
     return row, attempt
 

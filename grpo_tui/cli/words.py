@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from grpo_tui.cli.errors import CommandError
 
 if TYPE_CHECKING:
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+    Commands = argparse._SubParsersAction[Any]
     """Where a command's parser is added. The standard library has no public name for this class."""
 
 
@@ -34,6 +34,17 @@ class Lines(argparse.HelpFormatter):
                 hanging = " " * (table.end() if table is not None else 0)
                 rows += textwrap.wrap(line, width, subsequent_indent=hanging, break_on_hyphens=False)
         return "\n".join(indent + row for row in rows)
+
+
+class Parser(argparse.ArgumentParser):
+    """Reports unknown arguments with the usage of the command they were given to."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """Parse arguments. Unknown ones end the program here, not in the parser above."""
+        parsed, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return parsed, unknown
 
 
 def add_command(commands: Commands, name: str, about: str, epilog: str = "") -> argparse.ArgumentParser:

@@ -33,7 +33,7 @@ def read_document(file: Path, *, loose: bool = False) -> yaml_lines.YamlDocument
             content = opened.read(MOST_BYTES + 1)
         text = content.decode("utf-8")
     except FileNotFoundError as error:
-        raise UnreadableError(f"there is no file {file}") from error
+        raise UnreadableError("no such file") from error
     except IsADirectoryError as error:
         raise UnreadableError(f"{file} is a folder, not a config file") from error
     except UnicodeDecodeError as error:

@@ -34,6 +34,8 @@ def read_text(path: Path) -> tuple[str, str]:
         return content.decode("utf-8"), digest(content)
     except UnicodeDecodeError as error:
         raise DraftFileError(f"{path} is not UTF-8 text (byte {error.start})") from error
+    except FileNotFoundError as error:
+        raise DraftFileError(f"{path}: no such file") from error
     except OSError as error:
         raise DraftFileError(f"{path} cannot be read: {error.strerror}") from error
 

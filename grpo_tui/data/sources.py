@@ -84,7 +84,7 @@ def _from_file(path: Path) -> Dataset:
     import datasets
 
     if not os.path.isfile(path):
-        raise DataError(f"no such file: {path}")
+        raise DataError(f"{path}: no such file")
     suffix = path.suffix.lower()
     options = {"delimiter": "\t"} if suffix == ".tsv" else {}
     try:

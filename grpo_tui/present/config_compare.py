@@ -62,7 +62,7 @@ def not_readable(path: Path) -> str:
     """Return why no config can be read there; empty when it can."""
     if path.is_dir():
         return f"{path} is a folder"
-    return "" if path.is_file() else f"no such file: {path}"
+    return "" if path.is_file() else f"{path}: no such file"
 
 
 def not_writable(path: Path) -> str:

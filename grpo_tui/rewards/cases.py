@@ -116,6 +116,8 @@ def read_cases(path: Path) -> CaseFile:
     """
     try:
         document = parse_mapping(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise CaseFileError(f"{path}: no such file") from error
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else error  # the path is already named
         raise CaseFileError(f"{path}: cannot be read: {why}") from error

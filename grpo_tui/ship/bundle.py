@@ -95,7 +95,7 @@ def write_bundle(
         else:
             os.rename(beside, target)
     except OSError as error:
-        raise BundleError(f"{error.filename or target}: {error.strerror}") from error
+        raise BundleError(f"{error.filename or target}: {error.strerror or error}") from error
     finally:
         shutil.rmtree(beside, ignore_errors=True)
     return Written(target, len(files), size, notes)

@@ -207,7 +207,7 @@ def test_a_failure_is_told_once_and_the_list_points_to_it() -> None:
 
 def test_a_file_that_is_not_there_is_wrong_usage(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["check", str(tmp_path / "no.yaml")]) == 2
-    assert "no such file" in capsys.readouterr().err
+    assert ": no such file\n" in capsys.readouterr().err
     assert main(["check", str(tmp_path)]) == 2
     assert "no run here" in capsys.readouterr().err
 

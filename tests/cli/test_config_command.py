@@ -111,11 +111,11 @@ def test_diff_against_the_defaults_a_preset_a_file_and_a_run(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("diff", "none.yaml"), "cannot be read"),
+        (("diff", "none.yaml"), ": no such file"),
         (("diff", "my.yaml", "preset:none"), "unknown preset none"),
         (("diff", "my.yaml", "."), "no run here"),
         (("diff", "broken.yaml"), "broken.yaml: line 2"),
-        (("fields", "--config", "none.yaml"), "cannot be read"),
+        (("fields", "--config", "none.yaml"), ": no such file"),
         ((), "config needs diff, fields or set"),
     ],
 )

@@ -270,6 +270,22 @@ def test_a_fork_that_was_killed_before_its_run_began_is_made_anew(
     assert (parent.root / "checkpoint-4" / "trainer_state.json").is_file(), "a link to it is not removed"
 
 
+def test_a_checkpoint_that_cannot_be_copied_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise shutil.Error("no space left for model.safetensors")
+
+    parent = _run(tmp_path / "run", {}, "max_steps=8")
+    remember(parent.root)
+    monkeypatch.setattr("grpo_tui.cli.start.copy", full)
+    fork = tmp_path / "fork"
+    words = ["train", str(parent.root), "--resume", "--run-dir", str(fork), "--detach", "--quick-check"]
+    assert main(words) == 2
+    told = f"{fork}: no space left for model.safetensors. Choose another folder with --run-dir"
+    assert told in capsys.readouterr().err
+
+
 @pytest.mark.usefixtures("no_yes")
 def test_a_fork_of_a_foreign_run_asks_before_anything_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

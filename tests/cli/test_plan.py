@@ -109,7 +109,7 @@ def test_the_plan_as_json_has_the_documented_shape(cache: Path, capsys: pytest.C
     ("words", "message"),
     [
         (["plan", str(DEMO_CONFIG), "--gpu", "abacus"], "give its memory, such as 80GB"),
-        (["plan", "no such.yaml"], "there is no file"),
+        (["plan", "no such.yaml"], "no such.yaml: no such file"),
         (["plan", "."], "no run here"),
     ],
 )

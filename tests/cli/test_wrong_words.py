@@ -42,10 +42,27 @@ def test_a_name_too_long_for_the_file_system_is_said_to_be_so(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_unknown_word_lists_the_commands_people_type(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_word_leads_to_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     said = _said(capsys, "zzzz")
-    assert "status" in said
-    assert "open," not in said
+    assert said == "grpo-tui: unknown command or run: zzzz. `grpo-tui --help` lists the commands\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "usage"),
+    [
+        (("status", "runs/x", "--nonsense"), "usage: grpo-tui status "),
+        (("config", "fields", "--nonsense"), "usage: grpo-tui config fields "),
+        (("cases", "run", "a.py:f", "--nonsense"), "usage: grpo-tui cases run "),
+    ],
+)
+def test_an_unknown_option_shows_the_usage_of_its_command(
+    words: tuple[str, ...], usage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(list(words))
+    said = capsys.readouterr().err
+    assert said.startswith(usage)
+    assert said.endswith("error: unrecognized arguments: --nonsense\n")
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def test_a_file_that_is_no_text_or_not_there_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_bytes(b"a: \xff\n")
     with pytest.raises(DraftFileError, match="not UTF-8 text"):
         Draft.open(tmp_path / "a.yaml")
-    with pytest.raises(DraftFileError, match="No such file"):
+    with pytest.raises(DraftFileError, match=r"b\.yaml: no such file"):
         Draft.open(tmp_path / "b.yaml")
 
 

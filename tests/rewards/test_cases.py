@@ -211,4 +211,4 @@ def test_no_case_is_added_beside_a_config_of_the_program_itself(
 def test_a_missing_file_is_named_once(tmp_path: Path) -> None:
     with pytest.raises(CaseFileError) as error:
         read_cases(tmp_path / "none.yaml")
-    assert str(error.value) == f"{tmp_path / 'none.yaml'}: cannot be read: No such file or directory"
+    assert str(error.value) == f"{tmp_path / 'none.yaml'}: no such file"
