@@ -432,10 +432,17 @@ class _Resolver:
         rule = "config.removed-key" if key in REMOVED else "config.unknown-key"
         present = self.document.values
         message, fix = explain(key, value, self.fields, SECTION_KEYS, present=present, fits=self._fits)
-        self._add(rule, "error", key, message, fix)
+        self._add(rule, "error", key, message, self._as_number(fix))
         for inner, words, moved in others_inside(key, value, self.fields):
             if moved.field not in present:
-                self._add(rule, "error", inner, words, moved)
+                self._add(rule, "error", inner, words, self._as_number(moved))
+
+    def _as_number(self, fix: Fix | None) -> Fix | None:
+        """Return the fix of a moved value with a number for text such as `1e-6`, if its new key takes one."""
+        if fix is None or fix.field not in self.fields or not self._fits(fix.field, fix.value):
+            return fix
+        read = coerce(self.fields[fix.field], fix.value).value
+        return Fix(fix.field, read) if isinstance(fix.value, str) and isinstance(read, int | float) else fix
 
     def _fits(self, name: str, value: Any) -> bool:
         try:

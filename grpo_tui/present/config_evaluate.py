@@ -213,7 +213,7 @@ def _rows(
     values: Mapping[str, FieldValue],
     findings: tuple[Finding, ...],
 ) -> tuple[FieldRow, ...]:
-    saved, known = _nested(snapshot.saved), snapshot.saved is not None
+    saved = {} if snapshot.saved is None else _values(snapshot.saved)
     said: dict[str, list[Finding]] = {}
     for finding in findings:
         if finding.field:
@@ -233,7 +233,7 @@ def _rows(
                     group=titles[group],
                     value=shown(as_written(value)) if written else value.default,
                     number=is_number(as_written(value)) if written else is_number(value.info.default),
-                    origin=_origin(value, inspected, saved, known=known),
+                    origin=_origin(value, inspected, saved, new=snapshot.saved is None),
                     severity=worst(said.get(name, [])),
                     leading=value.matters,
                 )
@@ -251,30 +251,27 @@ def _unknown(values: Mapping[str, Any], known: Mapping[str, FieldValue]) -> list
     return [(key, value) for key, value in found if key not in known]
 
 
-def _origin(value: FieldValue, inspected: Inspected, saved: Mapping[str, Any], *, known: bool) -> Origin:
+def _origin(value: FieldValue, inspected: Inspected, saved: Mapping[str, Any] | None, *, new: bool) -> Origin:
+    """Return where a value comes from. `saved` is None when the file on disk cannot be read as YAML."""
     if value.origin == "--set":
         return "set"
+    if saved is None:
+        return value.origin
+    if new:
+        return "edited" if value.origin == "file" else value.origin
     absent = object()
     path = split_key(value.name)
     now = get_value(inspected.settings.document.values, path, absent)
     before = get_value(saved, path, absent)
-    if known and (now is not absent or before is not absent) and now != before:
-        return "edited"
-    if value.origin == "file" and not known:
-        return "edited"
-    return value.origin
+    return "edited" if now != before else value.origin
 
 
 @lru_cache(maxsize=8)
-def _values(text: str) -> Mapping[str, Any]:
+def _values(text: str) -> Mapping[str, Any] | None:
     try:
-        return parse_document(text).values
+        return parse_document(text, loose=True).values
     except UnreadableError:
-        return {}
-
-
-def _nested(text: str | None) -> Mapping[str, Any]:
-    return {} if text is None else _values(text)
+        return None
 
 
 def shown(value: Any) -> str:

@@ -80,6 +80,14 @@ def test_a_key_of_trl_at_any_depth_of_an_unknown_one_is_told_to_stand_at_the_mar
     assert found.fix.to_json() == {"field": "beta", "value": 0.1}
 
 
+@pytest.mark.parametrize("lines", ["lr: 1e-6\n", "trainer: {learning_rate: 1e-6}\n"])
+def test_a_moved_value_that_yaml_leaves_as_text_is_a_number_where_one_belongs(
+    lines: str, tmp_path: Path
+) -> None:
+    fix = errors(tmp_path, GOOD + lines)[lines.partition(":")[0]].fix
+    assert fix.to_json() == {"field": "learning_rate", "value": 1e-6}
+
+
 @pytest.mark.parametrize(
     ("line", "now"),
     [
@@ -153,7 +161,7 @@ def test_a_file_that_is_no_config_is_refused_with_its_line(tmp_path, text: str, 
 
 
 def test_a_missing_file_and_a_folder_are_refused_in_a_sentence(tmp_path) -> None:
-    with pytest.raises(ConfigError, match="there is no file"):
+    with pytest.raises(ConfigError, match="no such file"):
         load_config(tmp_path / "none.yaml")
     with pytest.raises(ConfigError, match="is a folder"):
         load_config(tmp_path)

@@ -60,6 +60,16 @@ def test_each_field_says_its_value_and_where_it_comes_from(name: str, value: str
     assert (found.value, found.origin) == (value, origin)
 
 
+@pytest.mark.parametrize("fault", ["num_generations: 8\n", "a: [1\n"])
+def test_a_value_is_not_edited_because_the_saved_file_has_a_fault(fault: str) -> None:
+    found = look(TEXT, TEXT + fault)
+    assert row(found, "num_generations").origin == row(found, "dataset_name").origin == "file"
+    changed = look(
+        TEXT.replace("num_generations: 8", "num_generations: 4"), TEXT + "max_steps: 3\nmax_steps: 4\n"
+    )
+    assert row(changed, "num_generations").origin == "edited"
+
+
 def test_a_path_is_shown_and_edited_as_it_is_written(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     text = TEXT.replace("acme/toy", "model").replace("1.0e-6", '"1e-6"')
