@@ -28,6 +28,7 @@ def test_a_finding_names_its_place_and_its_fix() -> None:
     assert words(finding_rows(Finding("a", "warning", None, None, "odd"), 60, here=False)) == [
         " ⚠ the whole config", "   odd",
     ]  # fmt: skip
+    assert words(finding_rows(Finding("a", "error", None, 3, "not YAML"), 60, here=False))[0] == " ✗ line 3"
     assert max(map(width_of, finding_rows(finding(1, fix=Fix("x", "y" * 90)), 40, here=True))) <= 40
 
 

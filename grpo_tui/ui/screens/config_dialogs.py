@@ -119,14 +119,14 @@ def finding_rows(finding: Finding, width: int, *, here: bool) -> list[Line]:
     """Return a finding in full."""
     sign, role = SIGNS[finding.severity]
     tail = " selected" if here else ""
-    place = one_line(finding.field or "the whole config", 50)
-    line = f"   line {finding.line}" if finding.line is not None else ""
+    place = one_line(finding.field or "", 50)
+    line = f"line {finding.line}" if finding.line is not None else "" if place else "the whole config"
     rows: list[Line] = [
         [
             Span("❙" if here else " ", "accent" + tail),
             Span(f"{sign} ", role + tail),
             Span(place, "strong" + tail),
-            Span(line + " ", "dim" + tail),
+            Span(f"{'   ' if place and line else ''}{line} ", "dim" + tail),
         ]
     ]
     rows += [[Span("   "), Span(row)] for row in wrapped(one_line(finding.message), max(10, width - 5))]
@@ -205,7 +205,5 @@ class CheckScreen(FindingsScreen):
 
     def __init__(self, found: Preflight) -> None:
         errors = len(errors_of(found.findings))
-        verdict = (
-            "ready to start" if not errors else f"{plural(errors, 'error')} to fix before the run can start"
-        )
+        verdict = plural(errors, "error") if errors else "ready to start"
         super().__init__(found.findings, f"checked: {verdict}", found)

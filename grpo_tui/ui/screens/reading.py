@@ -113,7 +113,7 @@ class DiffScreen(ReadingScreen):
             if sign == "@":
                 lines.append(ruled([[Span(text, "dim")]], width))
                 continue
-            for number, row in enumerate(wrapped(text, max(8, width - 4))):
+            for number, row in enumerate(_by_words(safe(text).expandtabs(4), max(8, width - 4))):
                 lines.append([Span(f" {sign if number == 0 else ' '} ", ROLES[sign]), Span(row, ROLES[sign])])
         return lines
 

@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from rich.cells import cell_len
 from textual.message import Message
 
 from grpo_tui.core.text import one_line
@@ -39,7 +40,10 @@ class QueryState(LinePane):
 
     def lines(self, width: int, height: int) -> list[Line]:
         if trouble := self.trouble or self.unread:
-            return [[Span(" ✗ ", "bad"), Span(one_line(trouble, max(1, width - 4)), "bad")]]
+            room = max(1, width - 4)
+            shorter = (trouble, trouble.partition(" (")[0], trouble.partition(";")[0])
+            told = next((words for words in shorter if cell_len(words) <= room), shorter[-1])
+            return [[Span(" ✗ ", "bad"), Span(one_line(told, room), "bad")]]
         found = self.found
         parts: list[tuple[int, Line]] = []
         if self.searching and (found.seconds > 0.3 or found.searched < found.of):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len, chop_cells
 
-from grpo_tui.core.text import one_line, shorten, told_apart
+from grpo_tui.core.text import one_line, shorten, told_apart, wrapped
 from grpo_tui.present.formatting import (
     DOING,
     digits_for,
@@ -420,4 +420,4 @@ class RunSettings(LineScroll):
 def _row(name: list[Span], value: list[Span], width: int) -> list[Line]:
     if width_of(name) + width_of(value) + 2 <= width:
         return [spread(name, value, width)]
-    return [name, [Span(f"   {shorten(value[0].text, max(1, width - 3))}")]]
+    return [name, *([Span(f"   {row}")] for row in wrapped(value[0].text, max(1, width - 3)))]
