@@ -142,7 +142,7 @@ TRAIN: tuple[Action, ...] = (
     Action("run.pause", "P", "pause", "Pause the run",
            "Pause after the current step, or resume a paused run. GPU memory stays allocated.",
            "train", "steer", needs="running", footer=1, does="pause_or_resume"),
-    Action("run.resume", "", "resume", "Resume the run", "Resume the paused run.", "train", "steer",
+    Action("run.resume", "", "resume", "Resume the paused run", "Continue training.", "train", "steer",
            needs="paused", footer=1, shown="P", does="pause_or_resume"),
     Action("run.checkpoint", "C", "checkpoint", "Save a checkpoint",
            "Save a checkpoint after the current step. Rotation never removes it.", "train", "steer",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from textual.command import CommandList
 from textual.events import Click
 
 from grpo_tui.ui.palette import Names, Palette
 from tests.ui.conftest import app_on, opened, until
-from tests.ui.recorded_run import RecordedRun
+from tests.ui.recorded_run import RecordedRun, recorded
 
 
 async def test_results_that_come_after_it_was_closed_do_no_harm(run: RecordedRun) -> None:
@@ -44,6 +46,16 @@ async def test_it_finds_names_by_how_their_words_begin_and_nothing_else(run: Rec
         dark = app.theme
         await pilot.press("enter", "enter")
         await until(pilot, lambda: app.theme != dark)
+
+
+async def test_a_paused_run_is_resumed_by_the_word_pause_too() -> None:
+    run = recorded(Path("runs") / "demo-add", "paused")
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: app.view is not None and app.view.state == "paused")
+        found = [str(hit.match_display) async for hit in Names(app.screen).search("pause")]
+        assert "Resume the paused run" in found
+    run.close()
 
 
 async def test_a_pane_chosen_while_it_opens_is_shown_and_nothing_is_left_over(run: RecordedRun) -> None:

@@ -90,7 +90,8 @@ class ConfigStart:
             return
         gpus = machine.gpus if machine is not None else ()
         listed = devices([(gpu.index, gpu.name, gpu.total_bytes, gpu.free_bytes) for gpu in gpus])
-        choices = [Choice("the GPU of this machine", "", (None,))]
+        here = ("the GPU of this machine", "") if gpus else ("this machine", "no GPU found")
+        choices = [Choice(*here, (None,))]
         choices += [Choice(name, what, (device,)) for name, what, device in listed]
         self.screen.ask(MenuDialog("plan memory for", choices), self._planned_for)
 
