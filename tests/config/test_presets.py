@@ -57,6 +57,11 @@ def test_a_preset_says_what_it_is_for_and_loads_without_any_finding(name: str) -
     for said in (preset.title, preset.needs, preset.gpu, preset.expects, preset.change):
         assert said
     text = preset.path.read_text()
+    reflowed = re.findall(r"^# (?:Needs|Hardware|Expect) +(.*(?:\n# {2,}.*)*)", text, re.MULTILINE)
+    assert len(reflowed) == 3
+    assert not any("  " in row.strip("# ") for said in reflowed for row in said.split("\n")), (
+        "columns collapse"
+    )
     assert f"grpo-tui train configs/{name}.yaml" in text or name == "demo"
     assert max(len(line) for line in text.splitlines()) <= 125
     inspected = inspect_config(preset.path, world_size=ranks(name))
