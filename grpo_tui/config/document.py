@@ -72,7 +72,8 @@ def apply_overrides(document: yaml_lines.YamlDocument, overrides: Sequence[str])
             message = f"--set {override}: write it as KEY=VALUE"
         else:
             try:
-                value, plain = yaml_lines.parse_value(text)
+                top = "grpo_tui" if key.startswith("grpo_tui.") else "value"
+                value, plain = yaml_lines.parse_value(text, top)
                 message = _set_dotted(document, key, value, plain)
             except yaml_lines.YamlError as error:
                 message = f"--set {override}: {error.message}"

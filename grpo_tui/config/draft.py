@@ -229,7 +229,7 @@ def value_of_words(key: str, words: str) -> Any:
     if is_text or (below and key.rpartition(".")[2] in _TEXT_PARTS):
         return words if "\n" in words else words.strip()
     try:
-        value, plain = yaml_lines.parse_value(words)
+        value, plain = yaml_lines.parse_value(words, SECTION if key.startswith(f"{SECTION}.") else "value")
     except yaml_lines.YamlError as error:
         raise CoerceError(f"{key} cannot be read: {error.message}") from error
     if info is None or info.owner == SECTION:

@@ -141,16 +141,19 @@ def _parse(text: str) -> YamlDocument:
     return document
 
 
-def parse_value(text: str) -> tuple[Any, str | None]:
+def parse_value(text: str, top: str = "value") -> tuple[Any, str | None]:
     """Parse one value for `--set K=V`. Return it, and its text if it is unquoted.
+
+    Args:
+        top: First part of the key. Below `grpo_tui`, the key `on` is text.
 
     Raises:
         YamlError: The text is not valid YAML.
     """
     if not text.strip():
         return "", None
-    document = parse_mapping(f"value: {text}" if "\n" not in text else f"value:\n{text}")
-    return document.values["value"], document.plain.get(("value",))
+    document = parse_mapping(f"{top}: {text}" if "\n" not in text else f"{top}:\n{text}")
+    return document.values[top], document.plain.get((top,))
 
 
 def _walk(node: yaml.Node, path: Path, document: YamlDocument, parents: set[int]) -> None:

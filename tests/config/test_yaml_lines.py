@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
+from grpo_tui.config.document import apply_overrides
 from grpo_tui.config.yaml_lines import YamlError, parse_mapping, parse_value
 
 
@@ -81,3 +82,9 @@ def test_quoted_and_plain_values_are_told_apart() -> None:
 )
 def test_an_override_is_read_as_yaml(text: str, value: object) -> None:
     assert parse_value(text)[0] == value
+
+
+def test_on_is_a_key_in_a_value_of_the_section() -> None:
+    document = parse_mapping("")
+    assert apply_overrides(document, ["grpo_tui.notify={on: [end], command: say}"]) == []
+    assert document.values == {"grpo_tui": {"notify": {"on": ["end"], "command": "say"}}}
