@@ -4,8 +4,8 @@
     PYTHONPATH=/tmp/rldoctor python benchmarks/beside_rldoctor.py [--steps 400] [--into FOLDER]
 
 rldoctor makes one run for each of its 11 faults and a healthy one (`rl-doctor demo --list`), with scalars
-under TRL's names. They are written as the `trainer_state.json` that TRL leaves in a checkpoint, and both tools
-read that file. Prints a Markdown table.
+under TRL's names. They are written as the `trainer_state.json` that TRL leaves in a checkpoint, and both
+tools read that file. Prints a Markdown table.
 """
 
 from __future__ import annotations
