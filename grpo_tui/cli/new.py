@@ -106,7 +106,7 @@ def _go_on(path: Path, parsed: Any) -> int:
     if stage.name in names:
         raise TemplateError(f"it already has {stage.name}")
     add_to_file(path, stage, now.task)
-    weights = {**(now.advice.weights or {}), stage.name: stage.weight}
+    weights = {**now.advice.weights, stage.name: stage.weight}
     _tell(path, stage, now.task, weights, parsed)
     return OK
 

@@ -229,8 +229,8 @@ class Advice:
 
     stage: Stage | None
     says: str
-    mend: tuple[str, ...] = ()
-    weights: Mapping[str, float] | None = None
+    mend: tuple[str, ...]
+    weights: Mapping[str, float]
 
 
 def advise(

@@ -498,7 +498,7 @@ class LabWorker:
         add_to_file(seen.file, stage, seen.task)
         before = self._config
         if not before.model:  # functions without a config start with the suggested weights
-            before = _weighted(before, seen.advice.weights or {})
+            before = _weighted(before, seen.advice.weights)
         self._config = with_reward(before, seen.file, stage)
         trouble = ""
         if config is not None:
@@ -575,7 +575,7 @@ class LabWorker:
 def section_for(config: RunConfig, seen: Growth, stage: Stage) -> str:
     """Return the rewards section of a config with one more reward, for the user to copy."""
     if not config.model:
-        config = _weighted(config, seen.advice.weights or {})
+        config = _weighted(config, seen.advice.weights)
     folder = config.path.parent if config.path is not None else seen.file.absolute().parent
     rewards = [
         replace(entry, source=os.path.relpath(entry.source, folder)) if os.path.isabs(entry.source) else entry

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -95,6 +97,39 @@ def test_a_wrong_line_does_nothing_and_says_what_to_write(line: str, models: int
         chat._answer(talk, out, line)  # type: ignore[arg-type]
     assert str(refused.value) == why
     assert (talk.done, talk.asked, talk.seed, out.lines) == ([], models, 42, [])
+
+
+def test_what_is_typed_is_asked_and_ctrl_c_and_empty_lines_are_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    typed = iter([KeyboardInterrupt(), "first", KeyboardInterrupt(), " ", "", "second", EOFError()])
+
+    def read(prompt: str) -> str:
+        line = next(typed)
+        if isinstance(line, BaseException):
+            raise line
+        return line
+
+    monkeypatch.setattr("builtins.input", read)
+    assert list(chat._typed(Talk("mine"))) == ["first", "second"]  # type: ignore[arg-type]
+    said = capsys.readouterr().out
+    assert said.startswith("mine, seed 42. /help lists the commands, ctrl+d ends.\n")
+    assert said.count("ctrl+d ends the chat\n") == 2
+
+
+def test_an_answer_with_its_figures_is_in_a_pipe_before_the_next_prompt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pipe = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(pipe, encoding="utf-8"))
+    said = {"policy": "mine", "text": "4", "tokens": 3, "truncated": False, "stopped": False, "rewards": {}}
+    found = SimpleNamespace(to_json=lambda: {"answers": [said], "errors": {}, "row": None, "notes": []})
+    out, talk = chat._Plain(), Talk("mine")
+    out.begin(talk)(0, "4")  # type: ignore[arg-type]
+    assert pipe.getvalue() == b"--- mine\n4", "as it grows"
+    out.show(talk, found)  # type: ignore[arg-type]
+    assert pipe.getvalue().startswith(b"--- mine\n4\n[3 tokens")
+    assert pipe.getvalue().endswith(b"]\n\n")
 
 
 def test_every_command_of_the_help_has_a_row() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 
@@ -12,6 +13,7 @@ import pytest
 from grpo_tui.cli import data as command
 from grpo_tui.cli.main import main
 from grpo_tui.preflight.checker import Checker
+from grpo_tui.preflight.rewards import GoldReward
 
 MODEL = Path(__file__).parents[2] / "grpo_tui" / "demo" / "model"
 EVIL = "\x1b]52;c;aGk=\x07[/INST]"
@@ -115,7 +117,20 @@ def test_json_has_facts_findings_and_rows(run: Callable[..., tuple[int, str, str
     assert body["data"]["source_columns"] == ["question", "answer"]
     _, out, _ = run("--row", "2", "--json", "--no-rewards")
     row = json.loads(out)["row"]
+    assert row["rewards"] == []
     assert (row["number"], row["tokens"], row["columns"]) == (2, len("Think.1 + 1?") + 5, {"answer": "2"})
+
+
+def test_json_has_what_each_reward_gives_the_right_answer(
+    run: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [GoldReward("right", 2.0, 1.0, 0.0, "#### 10"), GoldReward("judge", 1.0, None, None, "", "raised")]
+    monkeypatch.setattr(command, "gold_rewards", lambda lab, view: found)
+    monkeypatch.setattr(command.Lab, "load", lambda self, config: None)
+    code, out, _ = run("--search", "9 + 1", "--json")
+    body = json.loads(out)
+    assert (code, body["note"], body["row"]["matches"]) == (0, "", [10, 20, 30])
+    assert body["row"]["rewards"] == [asdict(one) for one in found]
 
 
 def test_a_plain_locale_gets_plain_letters(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,11 +11,12 @@ from typing import Any
 import pytest
 
 from grpo_tui.cli import race as of_race
+from grpo_tui.cli.errors import CommandError
 from grpo_tui.cli.series import Job, Places, Series
 from grpo_tui.config.resolve import load_config
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.present.race_text import Race
-from grpo_tui.store.checkpoints import Verdict
+from grpo_tui.store.checkpoints import TRAINER_STATE, Verdict
 from grpo_tui.store.layout import RunFolder
 from tests.cli.test_every_option import PARSER, options
 
@@ -56,6 +58,41 @@ ALL = (
     "race r@4 --steps 9 --branch 'hot: temperature=2 optimizer=new' --branch '\"stop_strings=a b\"' "
     "--no-control --gpus 0,1 --rows 7 --samples 3 --correct right --timeout 7 --trust --detach"
 )
+
+
+@pytest.mark.parametrize(
+    ("planned", "saved", "until"),
+    [
+        (20, None, 12),
+        (10, 20, 10),
+        (-1, 20, 12),
+        (-1, 10, 10),
+        (-1, -1, 12),
+        (-1, None, 12),
+    ],
+    ids=["the plan lasts", "the config's end", "the state lasts", "the state's end", "no end", "no state"],
+)
+def test_the_branches_end_with_the_plan_at_the_latest(
+    planned: int, saved: int | None, until: int, tmp_path: Path
+) -> None:
+    config = load_config(DEMO_CONFIG, [f"max_steps={planned}"])
+    if saved is not None:
+        (tmp_path / TRAINER_STATE).write_text(json.dumps({"max_steps": saved}))
+    assert of_race._until(config, Verdict(tmp_path, 4, usable=True), 8) == until
+    with pytest.raises(CommandError, match="no step is left to race"):
+        of_race._until(load_config(DEMO_CONFIG, ["max_steps=4"]), Verdict(tmp_path, 4, usable=True), 8)
+
+
+def test_a_branch_is_a_fork_with_its_own_settings_whose_data_is_not_checked_again(tmp_path: Path) -> None:
+    folder, parsed = RunFolder(tmp_path / "r"), SimpleNamespace(gpus="0,1")
+    verdict = Verdict(folder.root / "checkpoint-4", 4, usable=True)
+    given = of_race._words(parsed, folder, verdict, ("beta=0.1", "optimizer=new", "temperature=2"))
+    assert vars(given) == {
+        "config": folder.root, "overrides": ["beta=0.1", "temperature=2"], "run_dir": None, "launcher": None,
+        "gpus": "0,1", "resume": "4", "optimizer": "new", "quick_check": True, "force": False,
+    }  # fmt: skip
+    assert of_race._words(parsed, folder, verdict, ("beta=0.1",)).optimizer is None
+    assert of_race._root(folder, verdict, "hot") == tmp_path / "r-4-hot"
 
 
 def test_the_race_in_the_background_is_the_one_that_was_typed(tmp_path: Path) -> None:

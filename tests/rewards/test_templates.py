@@ -205,7 +205,7 @@ def test_the_next_is_what_is_missing_once_what_is_there_works(
     found = advise(names, Task(), None, findings)
     assert (found.stage.name if found.stage is not None else None) == stage
     assert says in found.says
-    assert set(found.weights or {}) == set(names)
+    assert set(found.weights) == set(names)
     assert bool(found.mend) == says.startswith("First")
 
 
