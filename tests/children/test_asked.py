@@ -48,7 +48,8 @@ class Child:
         return {"asked": self.asked, "words": words, "folder": os.getcwd(), "path": sys.path[0],
                 "modules": os.environ["PYTHONPATH"] in sys.path,
                 "mark": os.environ.get("MARK", ""), "session": os.getsid(0), "pid": os.getpid(),
-                "nice": os.getpriority(os.PRIO_PROCESS, 0), "input": os.readlink("/proc/self/fd/0")}
+                "nice": os.getpriority(os.PRIO_PROCESS, 0), "input": os.readlink("/proc/self/fd/0"),
+                "byte_code": not sys.dont_write_bytecode}
 
     def tell(self, count):
         for number in range(count):
@@ -170,6 +171,7 @@ def test_a_child_has_its_folder_its_environment_and_a_session_of_its_own(
     assert reply["folder"] == reply["path"] == str(tmp_path)
     assert reply["modules"], "packages that only PYTHONPATH names can be imported"
     assert reply["input"] == "/dev/null", "it takes no key from whoever types here"
+    assert not reply["byte_code"], "it leaves none beside the files of a person"
     assert reply["session"] == reply["pid"] == pipe.pid != os.getsid(0)
     assert reply["nice"] == max(serving.NICENESS, os.getpriority(os.PRIO_PROCESS, 0))
     assert called(pipe, "look")["reply"]["asked"] == 2, "it is the same child"

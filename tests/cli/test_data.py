@@ -124,7 +124,10 @@ def test_json_has_facts_findings_and_rows(run: Callable[..., tuple[int, str, str
 def test_json_has_what_each_reward_gives_the_right_answer(
     run: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = [GoldReward("right", 2.0, 1.0, 0.0, "#### 10"), GoldReward("judge", 1.0, None, None, "", "raised")]
+    found = [
+        GoldReward("right", 2.0, 1.0, 0.0, "#### 10"),
+        GoldReward("judge", 1.0, None, None, "", "raised"),
+    ]
     monkeypatch.setattr(command, "gold_rewards", lambda lab, view: found)
     monkeypatch.setattr(command.Lab, "load", lambda self, config: None)
     code, out, _ = run("--search", "9 + 1", "--json")

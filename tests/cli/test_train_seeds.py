@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -151,6 +153,48 @@ def test_a_run_trains_on_each_gpu_and_the_next_one_takes_the_gpu_that_is_free(
     said = capsys.readouterr().out
     assert "seed 2: step 1 of 2\nseed 2: and more" in said
     assert os.environ["CUDA_VISIBLE_DEVICES"] == ("4,7" if asked is None else "0")
+
+
+@pytest.mark.parametrize(
+    ("gpus", "complete", "always", "said"),
+    [
+        (("",), (1,), False, ["seed 1 is already complete: s", "RUN 2", "Then seed 3, one after the other"]),
+        (("",), (), False, ["RUN 1", "Then seed 2, seed 3, one after the other"]),
+        (("4", "7"), (), False, ["RUN 1", "Then seed 2, seed 3, 2 at a time"]),
+        (("",), (2, 3), False, ["seed 2 is already", "seed 3 is already", "RUN 1"]),
+        (("",), (2, 3), True, ["seed 2 is already", "seed 3 is already", "RUN 1"]),
+        (("",), (1, 2, 3), False, ["seed 1 is already", "seed 2 is already", "seed 3 is already"]),
+    ],
+)  # fmt: skip
+def test_in_the_background_the_first_run_starts_and_a_process_without_a_terminal_the_others(
+    gpus: tuple[str, ...], complete: tuple[int, ...], always: bool, said: list[str],
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    runs, log = Scripted(monkeypatch, tmp_path, [0, 0, 0]), tmp_path / "series.log"
+    runs._complete = {*complete}
+    made: list[tuple[list[str], dict[str, Any]]] = []
+    monkeypatch.setattr(series.subprocess, "Popen", lambda words, **how: made.append((words, how)))
+    detached = Series(runs.jobs, Places(gpus), _leave).detach(["train", "my.yaml"], log, always=always)
+    left = [n for n in (1, 2, 3) if n not in complete]
+    assert (detached, runs.started) == (0, left[:1])
+    assert runs.gpus == ({left[0]: gpus[:1] if gpus[0] else ()} if left else {})
+    lines = capsys.readouterr().out.splitlines()
+    if len(left) > 1 or always:
+        ((words, how),) = made
+        assert words == [sys.executable, "-m", "grpo_tui", "train", "my.yaml"]
+        assert (how["stdin"], how["start_new_session"]) == (subprocess.DEVNULL, True)
+        assert how["stdout"].name == how["stderr"].name == str(log)
+        assert lines.pop() == (
+            "To end the series, stop the run that is training: "
+            f"`grpo-tui stop {tmp_path / f'r-seed-{left[0]}'}`"
+        )
+    else:
+        assert not made
+    for line, begun in zip(lines, said, strict=True):
+        root = tmp_path / f"r-seed-{begun[-1]}"
+        told = f"training in {root}. Watch it with `grpo-tui attach {root}`"
+        assert line.startswith(told if begun.startswith("RUN") else begun)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 from pathlib import Path
 from typing import Any
@@ -196,6 +197,16 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
         draft.save()
     with pytest.raises(DraftFileError, match="no file yet"):
         Draft.new("a: 1\n").save()
+
+
+def test_a_folder_that_goes_away_while_a_file_is_written_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "some").mkdir()
+    draft = Draft.new("a: 1\n", tmp_path / "some" / "a.yaml")
+    monkeypatch.setattr("os.fsync", lambda handle: shutil.rmtree(tmp_path / "some"))
+    with pytest.raises(DraftFileError, match=r"a\.yaml cannot be written: No such file"):
+        draft.save()
 
 
 # Undo

@@ -18,6 +18,7 @@ from grpo_tui.config import RunConfig, load_config
 from grpo_tui.config.export_script import (
     NoSourceError,
     SourceParts,
+    _model_kwargs,
     import_lines,
     write_script,
 )
@@ -145,6 +146,31 @@ def test_the_script_loads_a_folder_that_datasets_has_saved(tmp_path: Path, split
     train, evaluation = as_module(config, tmp_path).prompts()
     assert (plain(train), plain(evaluation)) == (plain(ours.train), plain(ours.eval))
     assert (len(train), evaluation is not None) == (3, splits)
+
+
+def test_the_script_mixes_the_datasets_that_training_mixes(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps({"prompt": name}) + "\n")
+    mixed = "datasets:\n  - {path: json, data_files: a.jsonl}\n  - {path: json, data_files: b.jsonl}\n"
+    (tmp_path / "my.yaml").write_text(
+        f"model_name_or_path: {DEMO_MODEL}\nreward_funcs: [think_format_reward]\n{mixed}"
+    )
+    config = load_config(tmp_path / "my.yaml")
+    rows, test = as_module(config, tmp_path).prompts()
+    assert (plain(rows), test) == ([{"prompt": "a"}, {"prompt": "b"}], None)
+
+
+@pytest.mark.parametrize(
+    ("base", "more"),
+    [
+        ("", {"dtype": "float32"}),
+        ("dtype: bfloat16\nmodel_revision: v1\n", {"dtype": "bfloat16", "revision": "v1"}),
+        ("attn_implementation: eager\n", {"dtype": "float32", "attn_implementation": "eager"}),
+        ("trust_remote_code: true\n", {"dtype": "float32", "trust_remote_code": True}),
+    ],
+)
+def test_the_script_loads_the_model_as_training_does(base: str, more: dict, tmp_path: Path) -> None:
+    assert _model_kwargs(config_of(tmp_path, "dataset: plain.csv", base)) == more
 
 
 @pytest.mark.parametrize("key", ["exclude", "only"])

@@ -257,6 +257,21 @@ def test_sharding_over_four(
     )
 
 
+def test_a_deepspeed_config_is_read_from_a_mapping_a_text_or_a_file(tmp_path: Path) -> None:
+    (tmp_path / "two.json").write_text('{"zero_optimization": {"stage": 2}}')
+    (tmp_path / "list.json").write_text("[]")
+    for given, kind in (
+        ({"zero_optimization": {"stage": 2}}, "zero2"),
+        (' {"zero_optimization": {"stage": 3}}', "zero3"),
+        (str(tmp_path / "two.json"), "zero2"),
+        (str(tmp_path / "none.json"), "ddp"),
+        (str(tmp_path / "list.json"), "ddp"),
+    ):
+        assert read_sharding(settings_of({"deepspeed": given}), 4, None).kind == kind
+        file = {"distributed_type": "DEEPSPEED", "deepspeed_config": {"deepspeed_config_file": given}}
+        assert read_sharding(settings_of({}), 4, file).kind == kind
+
+
 def test_what_lies_in_the_hosts_memory_is_not_counted() -> None:
     here, paged = memory({"optim": "adamw_torch"}), memory({"optim": "paged_adamw_32bit"})
     assert part(here, "optimizer") == part(paged, "optimizer")

@@ -19,7 +19,7 @@ from grpo_tui.preflight.checker import judge
 from grpo_tui.preflight.child import table
 from grpo_tui.preflight.child.hub import Hub
 from grpo_tui.preflight.child.mapped import TRAIN
-from grpo_tui.preflight.child.session import CheckSession
+from grpo_tui.preflight.child.session import CheckSession, LoadedTokenizer
 from grpo_tui.preflight.facts import Facts, ModelFacts, TokenizerFacts, Whereabouts
 from grpo_tui.present.data_view import row_blocks
 
@@ -612,6 +612,32 @@ def test_the_template_gets_the_keywords_of_the_config(enable: str, written: str,
     assert (facts.rendered_tokens, session.counts[0]) == (count, count)
 
 
+def test_prompts_are_counted_and_shown_whole_however_the_tokenizer_was_saved(tmp_path: Path) -> None:
+    """Files of trained models often hold the length and the padding of their training."""
+    folder = spoilt_tokenizer(tmp_path)
+    saved = json.loads((folder / "tokenizer.json").read_text())
+    special = [{"SpecialToken": {"id": "<|end|>", "type_id": 0}}]
+    saved |= {
+        "truncation": {"direction": "Right", "max_length": 3, "strategy": "LongestFirst", "stride": 0},
+        "padding": {"strategy": {"Fixed": 40}, "direction": "Left", "pad_to_multiple_of": None, "pad_id": 0,
+                    "pad_type_id": 0, "pad_token": "<pad>"},
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": [*special, {"Sequence": {"id": "A", "type_id": 0}}],
+            "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+            "special_tokens": {"<|end|>": {"id": "<|end|>", "ids": [2], "tokens": ["<|end|>"]}},
+        },
+    }  # fmt: skip
+    (folder / "tokenizer.json").write_text(json.dumps(saved))
+    session = session_of(tmp_path, MESSAGES)
+    tokens = LoadedTokenizer(session.config, ModelFacts(Whereabouts("m", "folder", str(folder))))
+    assert tokens.counts(["1 + 1?", "2"], messages=True) == [6, 1]
+    assert tokens.counts(["1 + 1?", "2"], messages=False) == [7, 2], "with the token that begins a text"
+    assert tokens.counts([], messages=False) == []
+    assert tokens.rendered("7?<|end|>8") == "<|end|>7?<|end|>8"
+    assert tokens.rendered("<|end|><|end|>7?") == "<|end|><|end|><|end|>7?"
+
+
 def conversation(*turns: tuple[str, Any]) -> list[dict[str, Any]]:
     return [{"prompt": [{"role": r, "content": c} for r, c in turns], "answer": str(n)} for n in range(30)]
 
@@ -713,4 +739,5 @@ def test_a_row_shows_what_the_model_gets(tmp_path: Path) -> None:
     assert session.row(999).number == 24
     assert session.holding("23 + 1") == [24]
     assert session.holding("SO IT") == list(range(1, 25))
+    assert session.holding("so it") == list(range(1, 25)), "whatever the case, in the text or in the words"
     assert session.random_row(4).number == session.random_row(4).number

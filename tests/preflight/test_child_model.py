@@ -225,6 +225,19 @@ def test_lora_targets_match_as_they_do_in_peft(
         assert trained == sum(p.numel() for p in made.parameters() if p.requires_grad)
 
 
+def test_the_layers_of_gpt_2_are_linear_for_lora_with_their_sizes(saved: Any, tmp_path: Path) -> None:
+    facts = facts_of(saved(conv)[0], tmp_path, "use_peft=true", "lora_target_modules=[all-linear]")
+    assert {(one.name, one.inputs, one.outputs, one.count, one.part) for one in facts.linears} == {
+        ("c_attn", 64, 192, 2, "attention"),
+        ("c_proj", 64, 64, 2, "attention"),
+        ("c_fc", 64, 256, 2, "other"),
+        ("c_proj", 256, 64, 2, "other"),
+        ("lm_head", 64, 97, 1, "head"),
+    }
+    assert facts.lora is not None
+    assert (facts.lora.matched, facts.lora.names) == (8, ("c_attn", "c_proj", "c_fc"))
+
+
 @pytest.mark.parametrize(
     ("targets", "fix"),
     [

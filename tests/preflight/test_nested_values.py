@@ -8,6 +8,7 @@ import pytest
 
 from grpo_tui.config.draft import Draft
 from grpo_tui.config.resolve import inspect_config
+from grpo_tui.config.rules_nested import chat_template
 from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.preflight.report import Preflight
 from grpo_tui.preflight.run import QUICK, check
@@ -140,3 +141,25 @@ def test_a_fault_is_told_at_its_place_and_one_fix_takes_it_away(body: str, tmp_p
 @pytest.mark.parametrize("body", SOUND)
 def test_what_is_sound_is_left_alone(body: str, tmp_path: Path) -> None:
     assert [f for f in looked(tmp_path, body)[1].findings if f.severity != "info"] == []
+
+
+@pytest.mark.parametrize(
+    ("config", "template", "found"),
+    [
+        ('{"chat_template": "{{ a }}"}', None, '"{{ a }}"'),
+        ('{"chat_template": "{{ a }}"}', "{{ b }}", "{{ b }}"),
+        ('{"chat_template": [{"name": "tools"}]}', None, '[{"name": "tools"}]'),
+        ("{}", None, None),
+        ("[]", None, None),
+        ("{", None, None),
+        (None, None, None),
+    ],
+)
+def test_the_chat_template_is_the_one_that_the_tokenizer_loads(
+    config: str | None, template: str | None, found: str | None, tmp_path: Path
+) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    for name, text in (("tokenizer_config.json", config), ("chat_template.jinja", template)):
+        if text is not None:
+            (tmp_path / name).write_text(text)
+    assert chat_template(str(tmp_path)) == found

@@ -178,6 +178,31 @@ def test_the_processes_are_not_asked_when_no_config_is_left(
     assert (asked.data, asked.rewards) == (0, 0)
 
 
+@pytest.mark.parametrize("why", ["no config is left", "it was ended"])
+def test_no_stage_is_checked_when(
+    why: str, asked: Asked, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = "learning_rte: 1.0\n" if why == "no config is left" else ""
+    stages = "  stages:\n    - {name: a, steps: 5}\n    - {name: b, steps: 5}\n"
+    source.write_text(head + source.read_text().replace("max_steps: 20\n", "") + stages)
+    cancel, checked, told = threading.Event(), list[Any](), list[Preflight]()
+    whole = run._check
+
+    def once(inspected: Any, *given: Any, **more: Any) -> Preflight:
+        checked.append(inspected)
+        found = whole(inspected, *given, **more)
+        if why == "it was ended":
+            cancel.set()
+        return found
+
+    monkeypatch.setattr(run, "_check", once)
+    start = Launch(root=tmp_path / "run")
+    found = check(inspect_config(source), start, tell=told.append, cancel=cancel, machine=machine(A100))
+    assert len(checked) == 1
+    assert (checked[0].config is None) is bool(head)
+    assert told[-1].findings == found.findings
+
+
 def test_an_end_on_purpose_ends_the_real_processes(source: Path, tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text("import time\ntime.sleep(600)\n")
     cancel = threading.Event()

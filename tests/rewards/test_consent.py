@@ -157,6 +157,16 @@ def test_a_check_reports_the_rest_and_says_what_it_did_not_run(
     assert foreign.ran() == set()
 
 
+def test_a_check_of_data_from_code_reads_no_row_before_the_yes(
+    foreign: ForeignRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", str(foreign.root), "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)["findings"]
+    unrun = {finding["field"] for finding in found if finding["id"] == consent.NOT_RUN}
+    assert unrun == {"grpo_tui.dataset", "grpo_tui.rewards"}
+    assert foreign.ran() == set()
+
+
 @pytest.mark.usefixtures("lab")
 @pytest.mark.parametrize("name", ["score a run", "probe", "cases", "whatif", "data", "new rewards"])
 def test_with_a_yes_the_command_runs_it_and_is_not_asked_again(

@@ -13,6 +13,7 @@ import zipfile
 from collections import namedtuple
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ import yaml
 
 from grpo_tui.cli.errors import FAILED, OK, REFUSED, USAGE
 from grpo_tui.cli.main import main
-from grpo_tui.cli.reproduce import _verified
+from grpo_tui.cli.reproduce import _name, _verified
 from grpo_tui.cli.start import Start
 from grpo_tui.config import load_config
 from grpo_tui.config.resolve import inspect_config
@@ -398,3 +399,12 @@ def test_values_are_compared_bit_for_bit_or_to_rounding() -> None:
     before = (0, {"evaluate/pass@1": 0.5})
     found = verify([before, *there], [before, *same], 2, exact=True)
     assert (found.steps, found.values) == (2, 3), "the evaluation before training is no step"
+
+
+@pytest.mark.parametrize(
+    ("run", "folder"),
+    [("demo 2", "demo 2"), ("a/b", "run"), ("/etc", "run"), (".hidden", "run"), ("..", "run"), ("", "run")],
+)
+def test_a_run_is_made_again_beside_the_others_whatever_its_bundle_calls_it(run: str, folder: str) -> None:
+    assert _name(SimpleNamespace(manifest={"run": run})) == folder  # type: ignore[arg-type]
+    assert _name(SimpleNamespace(manifest={})) == "run"  # type: ignore[arg-type]

@@ -148,15 +148,9 @@ class LoadedTokenizer:
         text = self.written([prompt])[0]
         if not isinstance(prompt, str):
             return text
-        ids = self.tokenizer(text)["input_ids"]
-        special = set(self.tokenizer.all_special_ids)
-        before: list[str] = []
-        for token in ids:
-            if token not in special:
-                break
-            before.append(str(self.tokenizer.convert_ids_to_tokens(token)))
-        start = "".join(before)
-        return text if text.startswith(start) else start + text
+        ids, own = (self.tokenizer(text, add_special_tokens=adds)["input_ids"] for adds in (True, False))
+        first = next((at for at in range(len(ids)) if ids[at : at + len(own)] == own), 0)
+        return "".join(map(str, self.tokenizer.convert_ids_to_tokens(ids[:first]))) + text
 
     def counts(self, texts: Sequence[str], *, messages: bool) -> list[int]:
         """Return the number of tokens of each text.
