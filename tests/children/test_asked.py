@@ -115,6 +115,7 @@ def modules(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monkey
     (folder / "forker_that_is_silent.py").write_text("print(' \\n'); raise SystemExit(7)")
     monkeypatch.setenv("PYTHONPATH", str(folder))
     monkeypatch.setenv("MARK", "given")
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
 
 
 @pytest.fixture

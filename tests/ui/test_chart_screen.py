@@ -341,3 +341,16 @@ def test_the_chart_screen(snap_compare: Compare, run: RecordedRun, size: tuple[i
         await until(pilot, lambda: "checkpoint-40 saved" in shown(pilot.app))
 
     assert snap_compare(app_on(run.folder.root), terminal_size=size, run_before=prepare)
+
+
+@pytest.mark.parametrize(
+    ("by", "cursor", "point"), [(1, 30, 40), (-1, 10, 0), (1, 12, 30), (-1, 12, 10), (-1, None, 12)]
+)
+def test_beyond_the_window_the_cursor_goes_on_by_the_width_of_a_bucket(
+    by: int, cursor: float | None, point: float
+) -> None:
+    points: list[float] = []
+    view = SimpleNamespace(places=(10, 12, 30), first=10, bounds=SimpleNamespace(newest=90, first=0))
+    screen: Any = SimpleNamespace(_view=view, options=SimpleNamespace(cursor=cursor), _point=points.append)
+    ZoomScreen.action_move(screen, by)
+    assert points == [point]

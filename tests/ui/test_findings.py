@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from grpo_tui.config import load_config
 from grpo_tui.core import records as r
+from grpo_tui.core.commands import REPLAYED
 from grpo_tui.core.findings import Finding, Remedy
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.store.layout import remember
@@ -172,3 +175,11 @@ async def test_a_run_without_findings_says_so(run: RecordedRun) -> None:
         said = "No problems were found in this run."
         await until(pilot, lambda: said in [note.message for note in app._notifications])
         assert isinstance(app.screen, TrainScreen)
+
+
+def test_what_a_replay_refuses_is_told_as_a_warning() -> None:
+    said: list[Any] = []
+    app = SimpleNamespace(notify=lambda text, **how: said.append((text, how)))
+    screen: Any = SimpleNamespace(_live=None, _one=SimpleNamespace(change=None, settings=()), app=app)
+    RunFindingScreen.action_set(screen)
+    assert said == [(REPLAYED, {"severity": "warning"})]

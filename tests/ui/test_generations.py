@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,8 @@ from grpo_tui.store.search import Found, Search
 from grpo_tui.store.spec import RunSpec
 from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.kit.table import cells, row_line
+from grpo_tui.ui.paint import width_of
+from grpo_tui.ui.screens import prompts
 from grpo_tui.ui.screens.audit import AuditScreen, AuditTable, audit_rows
 from grpo_tui.ui.screens.course import CourseScreen
 from grpo_tui.ui.screens.dialogs import PathDialog, WordsDialog
@@ -562,3 +565,32 @@ async def test_completions_to_audit_are_listed_and_found_by_their_query(run: Rec
         first = table.rows[0].query
         await until(pilot, lambda: app.screen is screen)
         await until(pilot, lambda: screen.line == first)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("error", "said"), [(ValueError(), "ValueError"), (OSError("gone"), "gone")])
+def test_why_nothing_was_scored_is_told_whole_and_never_empty(
+    error: Exception, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(root: Path) -> None:
+        raise error
+
+    monkeypatch.setattr("grpo_tui.ui.screens.what_if.rewards_of_run", fails)
+    screen: Any = SimpleNamespace(_root=Path("run"), _asked="", trouble=" ".join(["word"] * 40))
+    assert WhatIfScreen._score(screen, Scoring(None)) == said
+    lines = WhatIfScreen.lines(screen, 60)
+    assert max(map(width_of, lines)) <= 60
+    assert sum("".join(span.text for span in line).count("word") for line in lines) == 40
+
+
+def test_a_prompt_is_listed_by_its_first_words_in_the_room_that_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one: Any = SimpleNamespace(kind="mixed")
+    monkeypatch.setattr(prompts, "CLASSES", {"mixed": ""})
+    monkeypatch.setattr(prompts, "prompt_memories", lambda reader: SimpleNamespace(prompts=[one]))
+    monkeypatch.setattr(
+        prompts, "with_prompts", lambda reader, rows: [(each, "\n\n What?\n") for each in rows]
+    )
+    assert prompts.read_prompts(SimpleNamespace(run=None))[1] == [(one, "What?")]  # type: ignore[arg-type]
+    for width, left in ((120, 86), (40, 10)):
+        assert [column.width for column in prompts.PromptTable().columns(width)] == [11, 7, 7, 7, left]

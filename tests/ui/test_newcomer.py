@@ -118,6 +118,17 @@ def test_the_reward_line_keeps_its_figures_when_the_steps_get_a_digit_more() -> 
         assert "zero-std groups 0 %" in words(line.lines(80, 1)[0])
 
 
+def test_masked_completions_are_told_as_soon_as_there_are_some() -> None:
+    line = RewardLine()
+    for share in (None, 0.0):
+        line._view = view(reward=0.7, masked_share=share)
+        assert "masked" not in words(line.lines(120, 1)[0])
+    line._view = view(reward=0.7, masked_share=0.25)
+    told = line.lines(120, 1)[0]
+    assert "masked 25 %" in words(told)
+    assert next(span.role for span in told if span.text == "25 %") == "attention"
+
+
 def test_small_rewards_keep_their_figures() -> None:
     line = RewardLine()
     line._view = view(step=30, reward=0.0351, reward_change=0.0024, spread=0.00061)

@@ -110,6 +110,19 @@ async def test_brackets_and_x_change_the_metric_of_all(runs: tuple[RecordedRun, 
         )
 
 
+async def test_a_metric_that_no_run_has_gives_way_to_the_first_that_one_has(
+    runs: tuple[RecordedRun, ...],
+) -> None:
+    app = app_on(None)
+    async with app.run_test(size=(120, 40)) as pilot:
+        screen = OverlayScreen(roots(runs), "none")
+        await app.push_screen(screen)
+        await until(pilot, lambda: screen.options.key != "none" and "━━" in shown(app))
+        assert screen._facts is not None
+        assert len(screen._facts.keys) > 1
+        assert screen.options.key == screen._facts.keys[0]
+
+
 async def test_a_run_that_trains_goes_on_beside_one_that_ended(runs: tuple[RecordedRun, ...]) -> None:
     live = made("live", 5e-4, 20)
     live.now("update")

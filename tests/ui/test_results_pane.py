@@ -134,7 +134,9 @@ async def test_without_a_comparison_its_command_is_named_and_the_models_are_show
 async def test_a_run_without_a_model_says_so(run: RecordedRun) -> None:
     app = app_on(run.folder.root)
     async with app.run_test(size=(80, 24)) as pilot:
-        await results(pilot)
+        screen = await results(pilot)
+        screen.action_results_open()
+        assert app.screen is screen, "there is nothing to open"
         assert "No model to compare" in shown(app)
         assert "None yet. C in Train saves a checkpoint." in shown(app)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +22,7 @@ from grpo_tui.rewards.sample_sources import Origin
 from grpo_tui.rewards.scoring import config_of_functions
 from grpo_tui.store.spec import RunSpec
 from grpo_tui.ui.app import GrpoApp
+from grpo_tui.ui.lab_worker import LabWorker
 from grpo_tui.ui.requests import RewardsRequest
 from grpo_tui.ui.screens import rewards as rewards_screen
 from grpo_tui.ui.screens.dialogs import MenuDialog, PathDialog, WordsDialog
@@ -32,7 +36,7 @@ from grpo_tui.ui.screens.rewards_dialogs import (
     SourceDialog,
     WeightDialog,
 )
-from grpo_tui.ui.widgets.reward_table import FunctionRows, SampleTable
+from grpo_tui.ui.widgets.reward_table import FunctionRows, RewardsSummary, SampleTable
 from tests.ui.acts import Acts
 from tests.ui.conftest import app_on, opened, shown, until
 from tests.ui.recorded_run import NOW, RecordedRun
@@ -120,6 +124,9 @@ async def test_a_hung_function_is_named_and_the_pane_lives(file: Path) -> None:
         assert screen.query_one("#samples").selected == 1  # type: ignore[attr-defined]
         await pilot.press("escape")
         await until(pilot, lambda: "stopped by you after" in shown(app))
+        took = re.search(r"stopped by you after ([0-9.]+) s", shown(app))
+        assert took is not None
+        assert float(took[1]) < time.monotonic(), "counted from the call"
         await scored(pilot)
         assert screen.scored is not None
         assert screen.scored.rows[0].scores[0] is None
@@ -204,6 +211,7 @@ async def test_samples_are_written_changed_copied_sorted_removed_and_kept(file: 
         await scored(pilot)
         assert screen.scored is not None
         assert screen.scored.rows[1].text == "it is 42"
+        assert screen.scored.about.origin.endswith(", changed")
         assert screen.scored.rows[1].scores[0] == 1.0
         assert "extracted 42" in shown(app)
         await pilot.press("enter")
@@ -431,3 +439,60 @@ def test_each_source_of_samples_from_a_run_is_the_one_that_it_is_called() -> Non
         name: name for name in ("newest step", "best group", "worst group")
     }
     assert replace(choices[-1].value, where="tokens>9", step=None).words == "mine, where tokens>9"
+
+
+@pytest.mark.parametrize(("dataset", "rows"), [(True, "rows of the dataset"), (False, "made-up questions")])
+def test_the_sources_say_what_their_questions_are(dataset: bool, rows: str) -> None:
+    choices = SourceDialog(None, dataset=dataset)._choices
+    assert [choice.what for choice in choices[:2]] == [f"of 4 {rows}", f"of 16 {rows}"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "took_s", "anew"),
+    [("rewards.py saved", 2.0, True), ("scored again", 2.0, True), ("rewards.py saved", 1.0, False),
+     ("a sample removed", 2.0, False), ("", 2.0, False)],
+)  # fmt: skip
+def test_results_of_probes_are_of_the_rewards_until_these_are_loaded_anew(
+    reason: str, took_s: float, anew: bool
+) -> None:
+    def view(**about: Any) -> Any:
+        return SimpleNamespace(about=SimpleNamespace(**about))
+
+    before = view(reason="", scored_at=1.0, took_s=1.0)
+    now = view(reason=reason, scored_at=1.0, took_s=took_s)
+    assert rewards_screen._loaded_anew(before, now) is anew
+    assert rewards_screen._loaded_anew(None, now) is False
+
+
+def test_samples_are_written_over_a_file_after_a_question_and_beside_the_file_they_are_from() -> None:
+    for origin, name in (
+        (None, "samples.jsonl"),
+        (Origin("file", file=Path("a/mine.parquet")), "a/mine.jsonl"),
+    ):
+        asked: list[PathDialog] = []
+        screen: Any = SimpleNamespace(
+            samples=(),
+            origin=origin,
+            chosen_sample=lambda: 0,
+            ask=lambda dialog, then, asked=asked: asked.append(dialog),
+        )
+        RewardsScreen.action_rewards_write(screen)
+        assert (asked[0]._replaces, asked[0]._value) == (True, name)
+
+
+def test_without_a_run_and_a_file_there_is_nothing_recorded_and_nothing_to_watch() -> None:
+    worker: Any = SimpleNamespace(
+        _config=config_of_functions(["accuracy_reward", "mine.py:f"]),
+        _lab=SimpleNamespace(files=("other.py",)),
+    )
+    assert LabWorker._recorded(worker, Origin()) is None
+    assert LabWorker._names(worker) == {str(Path("mine.py").absolute()), "other.py"}
+
+
+@pytest.mark.parametrize(("width", "told"), [(120, "⚠ probes: right is fooled"), (60, "⚠ probes")])
+def test_what_the_probes_found_is_told_as_far_as_there_is_room(width: int, told: str) -> None:
+    summary = RewardsSummary()
+    summary.probed = "⚠ probes: right is fooled" + " and short is fooled" * (1 if width == 60 else 0)
+    view: Any = SimpleNamespace(counts=lambda: (1, 1), about=SimpleNamespace(whole=True))
+    *_, last = summary._found(view, width)
+    assert (last.text, last.role) == (f"{told}  ", "attention")
