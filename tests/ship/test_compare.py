@@ -389,7 +389,7 @@ def test_rows_are_chosen_with_the_tokenizer_of_the_configs_model(
     )
     first = replace(base_policy(config), **({"model": model} if model else {}))
     chosen = comparing._choose(first, cast("Generator", Rows(config)))
-    assert chosen == (config.model, (7, 3), {"held": asked})
+    assert chosen == (config.model, (7, 3), {"held": asked, "probes": False})
 
 
 def test_a_block_is_as_many_rows_as_are_generated_at_once() -> None:
