@@ -73,6 +73,11 @@ def resolve(word: str, of: Path | None = None) -> Policy:
     run, at, step = word.rpartition("@")
     root = Path(run).expanduser().absolute()
     if at and RunFolder(root).exists():
+        if step == "live":
+            raise PolicyError(
+                f"{_shown(word)}: only chat takes the live policy. Save it with `grpo-tui checkpoint "
+                f"{shell_word(run)}`, then name RUN@STEP"
+            )
         if not step.isdecimal():
             raise PolicyError(f"{_shown(word)}: {_shown(step)} is not a step. {_steps(root, run)}")
         return _of_step(word, run, root, int(step))

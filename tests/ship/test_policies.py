@@ -88,6 +88,14 @@ def test_a_step_names_its_checkpoint_and_a_missing_one_those_that_exist(run: Rec
     assert resolve(str(second)).step == 2, "the checkpoint's folder is the same as RUN@STEP"
 
 
+def test_the_live_policy_is_saved_before_it_is_compared_or_merged(run: RecordedRun) -> None:
+    word = f"{run.folder.root}@live"
+    assert refused(word) == (
+        f"{word}: only chat takes the live policy. Save it with `grpo-tui checkpoint {run.folder.root}`, "
+        "then name RUN@STEP"
+    )
+
+
 def test_a_checkpoint_with_an_adapter_stands_on_the_base_of_its_run(run: RecordedRun) -> None:
     root = run.folder.root
     folder = checkpoint(root, 2, lora=True)
