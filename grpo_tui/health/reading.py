@@ -58,7 +58,7 @@ class Diagnosis:
     """The rules' verdict on a run, worst first, and the rules that the config turns off.
 
     Attributes:
-        unknown: Metrics that were not logged. Rules about them say nothing.
+        unknown: What was not recorded: metrics, whole groups. Rules about them say nothing.
     """
 
     findings: tuple[Finding, ...]
@@ -75,6 +75,7 @@ def diagnose(reader: RunReader) -> Diagnosis:
         doctor.see(observation)
     known = doctor.state.courses
     unknown = tuple(key for key in KEYS if key not in known and key not in _OPTIONAL)
+    unknown += () if doctor.state.groups else ("whole groups of completions",)
     off = tuple(name for name in RULES if limits.get(name, {}) is None)
     found = [with_prompts(reader, finding) for finding in doctor.findings()]
     found += [one for one in open_findings(reader) if one.id in NOT_RECORDED and one.id not in off]

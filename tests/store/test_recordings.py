@@ -104,6 +104,7 @@ def test_a_recording_of_rlprobe_has_the_names_and_settings_of_trl(tmp_path: Path
     assert {"kl", "clip_ratio/region_mean", "rewards/correct/mean", "repetition_rate"} <= keys
     assert (settings.beta, settings.learning_rate, settings.names) == (0.04, 1e-6, ("correct",))
     assert [one.id for one in found.findings if one.severity != "info"] == ["policy.clipped"]
+    assert found.unknown[-1] == "whole groups of completions", "of each only a selection was kept"
     rows = rows_of(root)
     assert len(rows) == 2 * STEPS
     assert [(row.completion, row.reward, row.rewards, row.advantage) for row in rows[2:4]] == [
@@ -250,5 +251,7 @@ def test_an_output_folder_of_trl_without_completions_is_judged_by_its_metrics(tm
         (tmp_path / name / "trainer_state.json").write_text(json.dumps(state))
     root = copied(tmp_path, "trl")
     with closing(RunReader(RunFolder(root).database)) as reader:
-        assert [one.id for one in diagnose(reader).findings] == ["signal.equal"]
+        found = diagnose(reader)
+    assert [one.id for one in found.findings] == ["signal.equal"]
+    assert found.unknown[-1] == "whole groups of completions"
     assert source_at(tmp_path / "plain") is None
