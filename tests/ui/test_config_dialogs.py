@@ -28,7 +28,6 @@ def test_a_finding_names_its_place_and_its_fix() -> None:
     assert words(finding_rows(Finding("a", "warning", None, None, "odd"), 60, here=False)) == [
         " ⚠ the whole config", "   odd",
     ]  # fmt: skip
-    assert words(finding_rows(Finding("a", "error", None, 3, "not YAML"), 60, here=False))[0] == " ✗ line 3"
     assert max(map(width_of, finding_rows(finding(1, fix=Fix("x", "y" * 90)), 40, here=True))) <= 40
 
 
@@ -66,3 +65,14 @@ async def test_the_chosen_finding_is_whole_in_sight_and_only_one_with_a_fix_is_f
         await pilot.press("end", "f")
         await until(pilot, lambda: bool(answers))
         assert answers == [("fix", found[12])]
+
+
+async def test_without_a_finding_no_key_fixes_anything() -> None:
+    app = app_on(None)
+    async with app.run_test(size=(90, 16)) as pilot:
+        screen = FindingsScreen((), "nothing found")
+        app.push_screen(screen)
+        await until(pilot, lambda: "nothing found" in shown(app))
+        await pilot.press("f", "ctrl+f")
+        assert app.screen is screen
+        assert not app._notifications

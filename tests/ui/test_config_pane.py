@@ -28,6 +28,8 @@ from grpo_tui.ui.messages import ConfigEvaluated, DiskChanged
 from grpo_tui.ui.requests import ConfigRequest, RewardsRequest
 from grpo_tui.ui.screens.config import ConfigScreen
 from grpo_tui.ui.screens.config_dialogs import CheckScreen, FindingsScreen, ValueDialog
+from grpo_tui.ui.screens.config_files import ConfigFiles
+from grpo_tui.ui.screens.config_start import ConfigStart
 from grpo_tui.ui.screens.data import DataScreen
 from grpo_tui.ui.screens.dialogs import MenuDialog, PathDialog
 from grpo_tui.ui.screens.reading import DiffScreen, TextScreen
@@ -400,6 +402,26 @@ async def test_a_file_changed_on_disk_is_read_anew_or_asked_for() -> None:
         await pilot.press("m")
         await until(pilot, lambda: isinstance(app.screen, ConfigScreen))
         assert "max_steps" not in path.read_text()
+
+
+def test_a_trial_of_a_config_that_cannot_be_read_asks_nothing_first() -> None:
+    for state in (None, SimpleNamespace(inspected=SimpleNamespace(config=None))):
+        start: Any = SimpleNamespace(screen=SimpleNamespace(request=object(), state=state))
+        assert ConfigStart._asks_consent(start, lambda: None) is False
+
+
+@pytest.mark.parametrize(
+    ("theirs", "choices"), [("a: 1", ["diff", "mine", "theirs", None]), (None, ["mine", None])]
+)
+def test_of_a_file_that_is_gone_there_is_nothing_to_compare_or_take(
+    theirs: str | None, choices: list[str | None]
+) -> None:
+    asked: list[MenuDialog] = []
+    draft = SimpleNamespace(path=Path("my.yaml"))
+    screen = SimpleNamespace(draft=draft, ask=lambda dialog, then: asked.append(dialog))
+    files: Any = SimpleNamespace(screen=screen)
+    ConfigFiles._ask_disk(files, theirs, None)
+    assert [choice.value for choice in asked[0]._choices] == choices
 
 
 async def test_saving_over_a_file_that_somebody_else_wrote_asks() -> None:

@@ -441,7 +441,7 @@ def test_each_source_of_samples_from_a_run_is_the_one_that_it_is_called() -> Non
     assert replace(choices[-1].value, where="tokens>9", step=None).words == "mine, where tokens>9"
 
 
-@pytest.mark.parametrize(("dataset", "rows"), [(True, "rows of the dataset"), (False, "made-up questions")])
+@pytest.mark.parametrize(("dataset", "rows"), [(True, "rows of the dataset"), (False, "built-in questions")])
 def test_the_sources_say_what_their_questions_are(dataset: bool, rows: str) -> None:
     choices = SourceDialog(None, dataset=dataset)._choices
     assert [choice.what for choice in choices[:2]] == [f"of 4 {rows}", f"of 16 {rows}"]
