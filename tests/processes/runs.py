@@ -17,6 +17,7 @@ from typing import Any
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.live import read_heartbeat
 from grpo_tui.store.status import Status, read_status
 from grpo_tui.supervisor import take_lock
 from tests import PATIENCE_S
@@ -107,6 +108,16 @@ def at_step(run: Path, step: int, timeout_s: float = PATIENCE_S) -> Status:
 def left(run: Path) -> None:
     """Wait until nobody writes into the folder of a run that has ended: its supervisor leaves last."""
     os.close(take_lock(RunFolder(run), PATIENCE_S))
+
+
+def kill_all(run: Path) -> None:
+    """Kill supervisor and trainer at once, as a machine that goes down does."""
+    beat = read_heartbeat(RunFolder(run).heartbeat)
+    assert beat is not None
+    for pid in (beat.supervisor, beat.trainer):
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: not read_status(run).live, "the end")
+    left(run)
 
 
 def command(run: Path, *words: str, check: int | None = 0) -> dict[str, Any]:

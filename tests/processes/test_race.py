@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -15,7 +18,7 @@ from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import read_spec
 from grpo_tui.store.status import read_status
-from tests.processes.runs import PACED, SMALL, grpo_tui
+from tests.processes.runs import PACED, SMALL, at_step, end, grpo_tui, kill_all, until
 
 SETTINGS = (*SMALL, "save_steps=2", "max_steps=6", "lr_scheduler_type=linear", "grpo_tui.holdout=8")
 
@@ -31,13 +34,120 @@ def attempts(run: Path) -> int:
         return len(reader.attempts())
 
 
-def test_branches_keep_the_schedule_a_failure_has_its_row_and_complete_ones_are_not_trained_again(
-    tmp_path: Path,
-) -> None:
-    run, rewards = tmp_path / "first", tmp_path / "rewards.py"
-    rewards.write_text("def broken(completions, **kwargs):\n    raise ValueError('broken on purpose')\n")
+HELD = """\
+import os, time
+calls = []
+def held(completions, **kwargs):
+    calls.append(1)
+    if len(calls) == 2:
+        open({there!r}, "a").close()
+    while len(calls) == 2 and not os.path.exists({gate!r}):
+        time.sleep(0.05)
+    return [0.5] * len(completions)
+"""
+"""A reward that waits in its second call until it is let go."""
+KILLED = """\
+import os, signal, sys
+from grpo_tui.cli import start
+from grpo_tui.cli.main import main
+start.launch = lambda folder, spec: os.kill(os.getpid(), signal.SIGKILL)
+main(sys.argv[1:])
+"""
+"""A start that is killed once the checkpoint is copied."""
+
+
+@pytest.fixture(scope="module")
+def parent(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of 6 steps."""
+    run = tmp_path_factory.mktemp("parent") / "first"
     settings = [word for pair in SETTINGS for word in ("--set", pair)]
     grpo_tui("train", DEMO_CONFIG, "--run-dir", run, *settings)
+    return run
+
+
+def contents(run: Path) -> dict[str, bytes]:
+    """Return every file of a run but those that reading its database makes, and kept comparisons."""
+    files = {str(path.relative_to(run)): path for path in run.rglob("*") if path.is_file()}
+    return {
+        name: path.read_bytes()
+        for name, path in files.items()
+        if not name.endswith(("-shm", "-wal")) and not name.startswith("compare/")
+    }
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Path:
+    """The file that lets `rewards.py:held` go; `there` beside it says that the reward waits."""
+    path = tmp_path / "gate"
+    (tmp_path / "rewards.py").write_text(HELD.format(gate=str(path), there=str(tmp_path / "there")))
+    return path
+
+
+def held_by(gate: Path, run: Path, step: int) -> None:
+    """Wait until a process is in the reward of the second step after its start, with this step done."""
+    until(gate.with_name("there").exists, "a reward that waits")
+    gate.with_name("there").unlink()
+    at_step(run, step)
+
+
+def test_a_killed_race_goes_on_with_the_same_command(parent: Path, gate: Path) -> None:
+    before, held = contents(parent), parent.with_name("first-4-held")
+    branch = f"held: grpo_tui.rewards=['{gate.parent}/rewards.py:held']"
+    words = ("race", f"{parent}@4", "--steps", "2", "--rows", "8", "--samples", "2", "--branch", branch)
+
+    def killed() -> None:
+        """Start a race, and kill it while it waits for its second branch."""
+        command = [sys.executable, "-m", "grpo_tui", *words]
+        race = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        held_by(gate, held, 5)
+        race.kill()
+        race.wait()
+
+    try:
+        killed()
+        assert read_status(held).live, "a branch outlives its race"
+        kill_all(held)
+        killed()
+        gate.touch()  # the branch trains on by itself, and the race finds it alive or done
+        body = json.loads(grpo_tui(*words, "--json", check=None).stdout)
+    finally:
+        end(held)
+    assert [(one["name"], one["end"]) for one in body["branches"]] == [
+        ("control", "complete"),
+        ("held", "complete"),
+    ]
+    assert [attempts(parent.with_name(f"first-4-{name}")) for name in ("control", "held")] == [1, 2]
+    assert rates(held, range(5, 7)) == rates(parent, range(5, 7))
+    assert contents(parent) == before
+
+
+def test_a_fork_goes_on_after_a_kill_before_it_starts_and_in_mid_run(
+    parent: Path, gate: Path, run: Path
+) -> None:
+    before, reward = contents(parent), f"grpo_tui.rewards=['{gate.parent}/rewards.py:held']"
+    words = ("train", parent, "--resume", "2", "--run-dir", run, "--detach", "--set", reward)
+    command = [sys.executable, "-c", KILLED, *map(str, words), "--quick-check"]
+    killed = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert [path.name for path in run.glob("checkpoint-*")] == ["checkpoint-2"]
+    grpo_tui(*words)
+    held_by(gate, run, 3)
+    kill_all(run)
+    told = grpo_tui(*words, check=2).stderr
+    assert "already holds a run" in told, "what it has trained is kept"
+    assert "--resume" in told
+    gate.touch()
+    assert "finished at step 6" in grpo_tui("train", run, "--resume", "--headless").stdout
+    assert attempts(run) == 2
+    assert rates(run, range(3, 7)) == rates(parent, range(3, 7))
+    assert contents(parent) == before
+
+
+def test_branches_keep_the_schedule_a_failure_has_its_row_and_complete_ones_are_not_trained_again(
+    parent: Path, tmp_path: Path
+) -> None:
+    run, rewards = parent, tmp_path / "rewards.py"
+    rewards.write_text("def broken(completions, **kwargs):\n    raise ValueError('broken on purpose')\n")
     broken = f"bad: grpo_tui.rewards=['{rewards}:broken']"
     options = ("--rows", "8", "--samples", "2", "--branch", broken, "--branch", "fast: learning_rate=0.01")
     words = ("race", f"{run}@2", "--steps", "2", *options)

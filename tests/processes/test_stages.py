@@ -27,7 +27,7 @@ from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import read_spec
 from grpo_tui.store.status import read_status
-from tests.processes.runs import SMALL, at_step, command, end, grpo_tui, left, state, until
+from tests.processes.runs import SMALL, at_step, command, end, grpo_tui, kill_all, left, state, until
 
 pytestmark = pytest.mark.slow
 
@@ -254,16 +254,6 @@ def test_the_scripts_of_the_stages_train_as_the_run_does(
         assert {key: history[step][key] for key in ours if key in history[step]} == pytest.approx(
             {key: value for key, value in ours.items() if key in history[step]}, nan_ok=True
         )
-
-
-def kill_all(run: Path) -> None:
-    """Kill supervisor and trainer at once, as a machine that goes down does."""
-    beat = read_heartbeat(RunFolder(run).heartbeat)
-    assert beat is not None
-    for pid in (beat.supervisor, beat.trainer):
-        os.kill(pid, signal.SIGKILL)
-    until(lambda: not read_status(run).live, "the end")
-    left(run)
 
 
 def test_a_reward_that_is_added_in_a_stage_scores_in_the_next_one_too(run: Path, tmp_path: Path) -> None:
