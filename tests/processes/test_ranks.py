@@ -22,6 +22,7 @@ from grpo_tui.core.commands import Outcome
 from grpo_tui.core.evaluations import FACT, Evaluations
 from grpo_tui.core.schedule import FACT as SCHEDULE
 from grpo_tui.core.schedule import scheduled_from
+from grpo_tui.core.text import prompt_text
 from grpo_tui.demo import DEMO_DIR, DEMO_MODEL
 from grpo_tui.demo.task import all_rows
 from grpo_tui.present.hardware_view import rank_rows
@@ -153,6 +154,7 @@ def _start(
     steps: int,
     body: str = "    return [0.5] * len(completions)\n",
     evaluate: bool = False,
+    section: str = "",
 ) -> None:
     rows = folder / "held.jsonl"
     rows.write_text("".join(f"{json.dumps(row)}\n" for row in HELD))
@@ -164,7 +166,7 @@ def _start(
             rewards=DEMO_DIR / "rewards.py",
             extra=_extra(folder, body),
             steps=steps,
-            evaluate=EVALUATE.format(rows=rows) if evaluate else "",
+            evaluate=EVALUATE.format(rows=rows) if evaluate else section,
         )
     )
     grpo_tui("train", config, "--run-dir", run, "--detach", "--launcher", f"accelerate launch {LAUNCH}")
@@ -289,6 +291,52 @@ def test_two_ranks_pause_beyond_their_time_out_change_save_stop_and_resume_and_a
     steps = [s for _, s, v in metric_rows(RunReader(RunFolder(run).database), limit=10_000) if "reward" in v]
     assert len(steps) >= last + 2
     assert steps == list(range(1, len(steps) + 1))
+
+
+IN_STAGES = """\
+  probe_prompts: {every: 1, source: ["3+4=?"], count: 2}
+  stages:
+    - {name: one, steps: 4000, set: {beta: 0.04, num_iterations: 2, lr_scheduler_type: cosine}}
+    - {name: two, steps: 3, set: {beta: 0.02, num_iterations: 2}}
+"""
+LOOK = """\
+    import gc, json, trl
+    (t,) = [one for one in gc.get_objects() if isinstance(one, trl.GRPOTrainer)]
+    rate = t.lr_scheduler.get_last_lr()[0]
+    seen = t.state.global_step, t.beta, t.epsilon_low, t.args.delta, rate
+    with open(os.path.join(os.path.dirname(__file__), "seen-" + os.environ["RANK"]), "a") as file:
+        file.write(json.dumps(seen) + "\\n")
+    return [0.5] * len(completions)
+"""
+"""Notes what the trainer of each rank has set."""
+
+
+def test_both_ranks_take_settings_of_the_loss_ask_probe_prompts_and_begin_the_next_stage(
+    run: Path, tmp_path: Path
+) -> None:
+    _start(tmp_path, run, steps=4000, body=LOOK, section=IN_STAGES)
+    at_step(run, 1)
+    set_at = command(run, "set", "beta=0.5", "epsilon=0.01", "delta=5", "lr_scheduler_start=now")
+    assert command(run, "set", "probe_prompts+=3+5=?", "probe_prompts-=3+4=?")["applied"]
+    asked_at = at_step(run, set_at["step"] + 4).step
+    assert command(run, "set", "probe_prompts-=3+5=?", "probe_prompts+=3+4=?")["applied"]
+    last = (read_status(run).step // 2 + 3) * 2  # between two batches
+    assert command(run, "set", f"max_steps={last}", "--yes")["applied"]
+    assert state(run, "finished").step == last + 3
+    first, second = (
+        [json.loads(line) for line in (tmp_path / f"seen-{rank}").read_text().splitlines()] for rank in (0, 1)
+    )
+    assert all(line in first for line in second), "the first rank scores probe prompts too"
+    found = {step: tuple(values) for step, *values, _ in second}
+    assert found[0] == (0.04, 0.2, None)
+    within = {values for step, values in found.items() if set_at["step"] < step < last}
+    assert within == {(0.5, 0.01, 5)}
+    assert found[last] == (0.02, 0.01, 5), "the next stage sets beta, and what it does not set stays"
+    assert [rate for step, *_, rate in second if step == last] == [5e-4], "a schedule of its own"
+    with closing(RunReader(RunFolder(run).database)) as reader:
+        probes = [(g.step, prompt_text(g.prompt)) for g in reader.groups(mode="probe", limit=500)]
+    assert {prompt for step, prompt in probes if step == asked_at} == {"3+5=?"}
+    assert {prompt for step, prompt in probes if step > last} == {"3+4=?"}
 
 
 def test_both_ranks_reload_an_edited_reward_or_neither_does(run: Path, tmp_path: Path) -> None:
