@@ -16,12 +16,12 @@ from grpo_tui.cli.words import refuse_unused
 from grpo_tui.config.draft_file import DraftFileError, write_text
 from grpo_tui.config.export_script import NoSourceError, exportable, installed_versions
 from grpo_tui.config.export_stages import write_scripts
-from grpo_tui.config.live_settings import START
 from grpo_tui.config.resolve import inspect_config, inspect_saved
 from grpo_tui.config.run_config import ConfigError, RunConfig
 from grpo_tui.core import probe_changes
 from grpo_tui.core.commands import REWARDS
 from grpo_tui.core.records import SettingChanged
+from grpo_tui.core.stages import START
 from grpo_tui.core.text import one_line, safe, shell_word
 from grpo_tui.present.formatting import plural, setting, size
 from grpo_tui.ship.bundle import BundleError, write_bundle

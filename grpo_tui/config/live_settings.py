@@ -16,6 +16,7 @@ from grpo_tui.config.meant import nearest
 from grpo_tui.config.ranges import RANGES, limits
 from grpo_tui.config.trl_fields import FieldsUnavailableError, NoDefault, load_fields
 from grpo_tui.core.probe_changes import HOW, NAME, typed
+from grpo_tui.core.stages import START
 
 Counts = Literal["step", "generation", "probe"]
 FLOAT32 = 3.4e38
@@ -24,8 +25,8 @@ FAR = 100
 """A change by a larger factor needs confirmation."""
 WHOLE = frozenset({"logging_steps", "save_steps", "eval_steps"})
 """Settings that TRL also accepts as a fraction of all steps. While training, they are a number of steps."""
-START, NOW = "lr_scheduler_start", "now"
-"""A setting that no config has: the step after which the schedule begins; and the word for this step."""
+NOW = "now"
+"""Word for the current step."""
 
 
 @dataclass(frozen=True, slots=True)

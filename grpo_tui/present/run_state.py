@@ -18,7 +18,7 @@ from grpo_tui.core.evaluations import FACT, Evaluations
 from grpo_tui.core.records import CheckpointSaved, RewardFunctionInfo, SettingChanged
 from grpo_tui.core.schedule import FACT as SCHEDULE
 from grpo_tui.core.schedule import scheduled_from, without_left
-from grpo_tui.core.stages import stage_start
+from grpo_tui.core.stages import SETTING, START, stage_start
 from grpo_tui.core.statistics import is_number, scored
 from grpo_tui.core.text import one_line
 from grpo_tui.present.before_after import BeforeAfter, read_before_after
@@ -451,6 +451,8 @@ class RunState:
             found["reward_weights"] = [f.weight for f in self._delta.functions]
         planned = scheduled_from(self._delta.facts.get(SCHEDULE))
         for change in without_left(self._delta.settings, planned):
+            if change.name == SETTING:
+                found.pop(START, None)  # a restart of the schedule ends with its stage
             # A schedule changes the rate after it was set, so the logged rate is more recent.
             if change.name != REWARDS and (change.name != "learning_rate" or rate is None):
                 found[change.name] = change.new

@@ -111,9 +111,11 @@ def _made(trainer: Any, kind: str, steps: int, warmup: int) -> Any:
     from transformers import get_scheduler
 
     groups = [{"params": [torch.nn.Parameter(torch.zeros(1))]} for _ in trainer.optimizer.param_groups]
+    # DeepSpeed's optimizers have no `defaults`.
+    rate = getattr(trainer.optimizer, "defaults", {}).get("lr", trainer.args.learning_rate)
     return get_scheduler(
         kind,
-        optimizer=torch.optim.SGD(groups, lr=trainer.optimizer.defaults["lr"]),
+        optimizer=torch.optim.SGD(groups, lr=rate),
         num_warmup_steps=warmup,
         num_training_steps=steps,
         scheduler_specific_kwargs=trainer.args.lr_scheduler_kwargs,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import TrainerCallback
 
-from grpo_tui.config.live_settings import LIVE, START
+from grpo_tui.config.live_settings import LIVE
 from grpo_tui.config.packages import version_of
 from grpo_tui.config.run_config import redacted
 from grpo_tui.core.records import RewardFunctionInfo, SettingChanged
@@ -33,6 +33,7 @@ from grpo_tui.core.schedule import (
     waiting_in,
     without_left,
 )
+from grpo_tui.core.stages import START
 from grpo_tui.core.statistics import is_number
 from grpo_tui.present.events import planned_words
 from grpo_tui.present.formatting import setting as shown

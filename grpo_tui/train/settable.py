@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from grpo_tui.config.live_settings import START
+from grpo_tui.core.stages import START
 from grpo_tui.train import compat, rate_schedule
 
 CLIPPED = ("grpo", "bnpo", "dr_grpo", "dapo", "luspo")

@@ -14,12 +14,13 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from grpo_tui.config.live_settings import FLOAT32, LIVE, NOW, START, far_from, live_value, unlike
+from grpo_tui.config.live_settings import FLOAT32, LIVE, NOW, far_from, live_value, unlike
 from grpo_tui.config.meant import nearest
 from grpo_tui.core import probe_changes
 from grpo_tui.core.commands import REWARDS
 from grpo_tui.core.records import Fact, Record, SettingChanged, TotalSteps
 from grpo_tui.core.schedule import BY_RESUME, BY_SCHEDULE, FACT, Scheduled, State, to_json, waiting_in
+from grpo_tui.core.stages import START
 from grpo_tui.core.statistics import is_number
 from grpo_tui.present.formatting import plural
 from grpo_tui.present.formatting import setting as shown

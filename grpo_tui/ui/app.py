@@ -118,7 +118,7 @@ class GrpoApp(TunedApp, Shell):
         self.view: TrainView | None = None
         self.view_signal: Signal[TrainView | None] = Signal(self, "open run")
         self._poller: Poller | None = None
-        self._then: dict[str, list[tuple[Then | None, Refused | None]]] = {}
+        self._then: dict[str, list[tuple[Mapping[str, Any], Then | None, Refused | None]]] = {}
         self.turning = ""
         """`pause` or `resume` while the latest of these commands is pending, otherwise empty."""
         self.ascii_only = few_glyphs(os.environ)
@@ -482,7 +482,7 @@ class GrpoApp(TunedApp, Shell):
         """
         if self._poller is None or self.replay is not None:
             return
-        self._then.setdefault(kind, []).append((then, refused))
+        self._then.setdefault(kind, []).append((dict(args or {}), then, refused))
         if kind in ("pause", "resume"):
             self.turning = kind
         self._poller.send(kind, args)
@@ -491,7 +491,7 @@ class GrpoApp(TunedApp, Shell):
         """Report a rejected command. An applied one appears among the events."""
         from grpo_tui.present.events import command_row
 
-        then, refused = self._ended_command(message.command.kind)
+        then, refused = self._ended_command(message.command.kind, message.command.args)
         if not message.outcome.applied:
             row = command_row(message.command, message.outcome)
             if refused is None or not refused(row.text):
@@ -503,12 +503,15 @@ class GrpoApp(TunedApp, Shell):
         self._ended_command(message.kind)
         self.notify(f"{message.kind}: {message.reason}", severity="error", timeout=10)
 
-    def _ended_command(self, kind: str) -> tuple[Then | None, Refused | None]:
-        """Pop the callbacks of the oldest command of a kind. Commands of one kind end in the order sent."""
+    def _ended_command(
+        self, kind: str, args: Mapping[str, Any] | None = None
+    ) -> tuple[Then | None, Refused | None]:
+        """Pop the callbacks of the oldest command of a kind, with these arguments: a setting can wait."""
         if kind == self.turning:
             self.turning = ""
-        waiting = self._then.get(kind)
-        return waiting.pop(0) if waiting else (None, None)
+        waiting = self._then.get(kind, [])
+        at = next((place for place, one in enumerate(waiting) if args is None or one[0] == args), None)
+        return (None, None) if at is None else waiting.pop(at)[1:]
 
     # -- preferences -----------------------------------------------------------------------------
 

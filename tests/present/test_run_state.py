@@ -190,6 +190,15 @@ def test_the_settings_are_those_in_force(run: RecordedRun) -> None:
     assert [f.weight for f in view.functions] == [1.0, 1.0, 0.0]
 
 
+def test_a_restart_of_the_schedule_ends_with_its_stage(run: RecordedRun) -> None:
+    run.advance(10)
+    run.write(r.SettingChanged(1, 5, NOW, "lr_scheduler_start", 0, 5))
+    run.now("update")
+    assert Watcher(run.folder.root).look().settings["lr_scheduler_start"] == 5
+    run.write(r.SettingChanged(2, 10, NOW, "stage", "easy", "hard"))
+    assert "lr_scheduler_start" not in Watcher(run.folder.root).look().settings
+
+
 @pytest.mark.parametrize(("change", "value"), [("learning_rate", 3e-4), ("temperature", 0.7)])
 def test_a_rate_that_was_set_moves_on_with_its_schedule_and_what_has_none_stays(
     run: RecordedRun, change: str, value: float

@@ -97,6 +97,27 @@ def test_a_rate_set_together_with_its_schedule_is_the_next_rate_and_can_be_taken
     assert settings.rate_factor == pytest.approx(1)
 
 
+class _Bare:
+    """As DeepSpeed's optimizers are: no `defaults`."""
+
+    def __init__(self, optimizer: Any) -> None:
+        self.param_groups = optimizer.param_groups
+
+
+def test_the_schedule_changes_and_restarts_with_an_optimizer_of_deepspeed(tmp_path: Path) -> None:
+    trainer = make_trainer(tmp_path)
+    trainer.create_optimizer_and_scheduler(num_training_steps=8)
+    trainer.state.max_steps, trainer.state.global_step = 8, 4
+    for _ in range(4):
+        trainer.lr_scheduler.step()
+    trainer.optimizer = _Bare(trainer.optimizer)
+    settings = LiveSettings(trainer, list[Record]().append, 1)
+    settings.apply({"max_steps": 16})
+    assert settings.value("learning_rate") == pytest.approx(5e-4 * 12 / 16)
+    settings.apply({"lr_scheduler_start": "now"})
+    assert settings.value("learning_rate") == pytest.approx(5e-4)
+
+
 def test_a_change_that_fails_halfway_leaves_everything_as_it_was(tmp_path: Path) -> None:
     trainer = make_trainer(tmp_path, lr_scheduler_type="constant")
     trainer.create_optimizer_and_scheduler(num_training_steps=4)

@@ -297,6 +297,21 @@ async def test_a_wrong_value_is_told_in_the_dialog(run: RecordedRun, name: str, 
         assert sent(run) == []
 
 
+async def test_of_two_changes_in_flight_the_rejected_one_comes_back(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    mailbox = Mailbox(run.folder.commands)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        for number, words in enumerate(("top_p=0.9", "beta=0.5"), 1):
+            await pilot.press("equals_sign")
+            app.screen.query_one("#set-others", Input).value = words
+            await pilot.press("enter")
+            await until(pilot, lambda number=number: len(mailbox.pending()) == number)  # type: ignore[misc]
+        mailbox.finish(mailbox.pending()[1], Outcome(False, 58, "beta cannot be 0.5"))  # top_p still waits
+        await until(pilot, lambda: "✗ change rejected: beta cannot be 0.5" in shown(app))
+        assert app.screen.query_one("#set-others", Input).value == "beta=0.5"
+
+
 async def test_settings_that_the_run_rejects_come_back_in_the_dialog(run: RecordedRun) -> None:
     app = app_on(run.folder.root)
     mailbox = Mailbox(run.folder.commands)
@@ -307,6 +322,8 @@ async def test_settings_that_the_run_rejects_come_back_in_the_dialog(run: Record
         app.screen.query_one("#set-because", Input).value = "ratios grow"
         await pilot.press("enter")
         await until(pilot, lambda: bool(mailbox.pending()))
+        run.write(r.SettingChanged(1, 57, run.at(57), "temperature", 1.0, 0.7))  # set by another meanwhile
+        await until(pilot, lambda: app.view is not None and app.view.settings.get("temperature") == 0.7)
         mailbox.finish(mailbox.pending()[0], Outcome(False, 58, f"beta cannot be 0.5 {HOSTILE}"))
         await until(pilot, lambda: "✗ change rejected: beta cannot be 0.5" in shown(app))
         assert isinstance(app.screen, SetDialog)

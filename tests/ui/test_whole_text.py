@@ -56,6 +56,15 @@ def test_a_line_of_a_difference_breaks_between_words_and_keeps_its_indent() -> N
     assert " ".join(" ".join(found).split()) == f"+ {text.strip()}"
 
 
+def test_a_difference_in_spaces_stays_one_where_its_line_breaks() -> None:
+    text = "  system_prompt: Show the steps,  then write the final answer between the two tags"
+    both = (("-", text.replace(",  ", ", ")), ("+", text), ("+", f"{text.replace(',  ', ', ')} "))
+    for sign, line in both:
+        found = rows(DiffScreen(Compared("a", "b", ((sign, line),))).lines(40))[1:]
+        joined = "".join(row[3:] for row in found) if "  " in line[2:] or line.endswith(" ") else line
+        assert joined == line
+
+
 def test_the_probes_say_their_reasons_whole_in_a_narrow_terminal() -> None:
     why = "names both answers and lets the function choose the one that it was looking for"
     verdict = ProbeVerdict("format", "hedged", "fooled", 0.75, 1.0, 0.0, why, 0, "4 or 5")

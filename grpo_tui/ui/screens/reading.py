@@ -113,7 +113,9 @@ class DiffScreen(ReadingScreen):
             if sign == "@":
                 lines.append(ruled([[Span(text, "dim")]], width))
                 continue
-            for number, row in enumerate(_by_words(safe(text).expandtabs(4), max(8, width - 4))):
+            plain, room = safe(text).expandtabs(4), max(8, width - 4)
+            spaced = "  " in plain.lstrip(" ") or plain.endswith(" ")  # which words alone do not keep
+            for number, row in enumerate(wrapped(plain, room) if spaced else _by_words(plain, room)):
                 lines.append([Span(f" {sign if number == 0 else ' '} ", ROLES[sign]), Span(row, ROLES[sign])])
         return lines
 

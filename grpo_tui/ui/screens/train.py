@@ -216,10 +216,10 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
         from grpo_tui.ui.screens.set_dialog import SetDialog
 
         def refused(why: str) -> bool:
-            now = self.shell.view if self.app.screen is self else None
-            if now is not None:
-                self._ask_set(now, dialog.typed, why)
-            return now is not None
+            here = self.app.screen is self and self.shell.view is not None
+            if here:  # with the same view, so that a field nobody edited is no change
+                self._ask_set(view, dialog.typed, why)
+            return here
 
         dialog = SetDialog(view, typed, refusal)
         self.ask(dialog, lambda changes: self.shell.steer("set", changes, refused=refused))
