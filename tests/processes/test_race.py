@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sqlite3
 import subprocess
 import sys
 from contextlib import closing
@@ -65,14 +66,19 @@ def parent(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
-def contents(run: Path) -> dict[str, bytes]:
-    """Return every file of a run but those that reading its database makes, and kept comparisons."""
-    files = {str(path.relative_to(run)): path for path in run.rglob("*") if path.is_file()}
-    return {
-        name: path.read_bytes()
-        for name, path in files.items()
-        if not name.endswith(("-shm", "-wal")) and not name.startswith("compare/")
-    }
+def contents(run: Path) -> dict[str, bytes | list[str]]:
+    """Return every file of a run but kept comparisons, and what its database holds.
+
+    Its bytes move from the write-ahead log into the file when the last reader leaves.
+    """
+    found: dict[str, bytes | list[str]] = {}
+    for path in run.rglob("*"):
+        name = str(path.relative_to(run))
+        if path.is_file() and not name.startswith(("compare/", "run.db")):
+            found[name] = path.read_bytes()
+    with closing(sqlite3.connect(RunFolder(run).database)) as database:
+        found["run.db"] = list(database.iterdump())
+    return found
 
 
 @pytest.fixture
