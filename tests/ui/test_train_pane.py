@@ -210,7 +210,9 @@ async def test_another_setting_is_explained_asked_about_when_far_and_sent_with_i
         await pilot.press("equals_sign")
         others = app.screen.query_one("#set-others", Input)
         others.focus()
-        await until(pilot, lambda: "max_steps, max_grad_norm, beta" in shown(app))
+        await until(
+            pilot, lambda: "max_grad_norm beta epsilon" in shown(app) and "probe_prompts" in shown(app)
+        )
         await pilot.press(*"top_k=3 max_grad_norm=200")
         await until(pilot, lambda: "max_grad_norm, now 1. Longer gradients are scaled" in shown(app))
         assert "Counts from the next step." in " ".join(shown(app).split())

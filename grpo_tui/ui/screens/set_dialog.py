@@ -105,7 +105,7 @@ class SetDialog(Dialog[dict[str, object]]):
             self._tell([f"{name}{now}. {row.what}. Counts {row.from_when}."], "dim")
         elif field.id == "set-others":
             near = [other for other in OTHERS if name.lower() in other] or list(OTHERS)
-            self._tell([", ".join(near)], "dim")
+            self._tell([" ".join(near)], "dim")
         else:
             self._tell([self._when()], "dim")
 
