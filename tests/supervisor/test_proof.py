@@ -36,9 +36,12 @@ def start() -> Iterator[Start]:
             words, stdin=pipe, stdout=pipe, text=True, env={**os.environ, **({MARK: mark} if mark else {})}
         )
         started.append(process)
-        if opened:
-            assert process.stdout is not None
-            process.stdout.readline()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        if not opened:  # cat answers, so it runs, and its environment can be seen
+            process.stdin.write("\n")
+            process.stdin.flush()
+        process.stdout.readline()
         return process.pid
 
     yield begin
