@@ -27,7 +27,7 @@ from grpo_tui.config.settings import Settings
 from grpo_tui.core.text import one_line
 from grpo_tui.preflight.planning import plan_findings
 from grpo_tui.present.formatting import compact, duration, plural, size
-from grpo_tui.store.checkpoints import WEIGHTS, judge, newest_usable
+from grpo_tui.store.checkpoints import WEIGHTS, held, judge, newest_usable
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import RankState, read_rank
 from grpo_tui.store.mailbox import Mailbox
@@ -229,7 +229,8 @@ def _full_disk(one: _Drill) -> tuple[bool, str]:
     one.until(lambda status: newest_usable(one.folder)[0] is not None)
     before, _ = newest_usable(one.folder)
     assert before is not None
-    files = {file: file.stat().st_size for file in before.path.rglob("*") if file.is_file()}
+    with held(before.path):
+        files = {file: file.stat().st_size for file in before.path.rglob("*") if file.is_file()}
     saved = sum(files[file] for pattern in WEIGHTS for file in before.path.glob(pattern))
     with _no_file_beyond(one, max(files.values()) * 9 // 10):
         paused = one.until(paused_itself)
@@ -239,7 +240,9 @@ def _full_disk(one: _Drill) -> tuple[bool, str]:
     step = paused.step
     one.until(lambda status: max(one.rows("reward"), default=(0,))[0] > step)
     lost = set(range(1, step + 1)) - {at for at, _ in one.rows("reward")}
-    if lost or not judge(one.folder.root / f"checkpoint-{step}").usable:
+    # By now it may have made way for newer ones.
+    saved_steps = {saved.step for saved in one.read(RunReader.checkpoints) if saved.complete}
+    if lost or step not in saved_steps:
         missing = f"{plural(len(lost), 'step')} of the record" if lost else f"checkpoint-{step}"
         return False, f"{paused_itself(paused)}. Missing afterwards: {missing}"
     proved = "the run paused when the disk was full, lost nothing, and continued once there was room"

@@ -70,7 +70,7 @@ CHANGE = {
 }
 SETTINGS = {
     "kill": ("save_steps=1000", "max_steps=1000"),
-    "full-disk": ("save_steps=1", "max_steps=10000000"),
+    "full-disk": ("save_steps=1", "max_steps=10000000", "max_completion_length=3"),
 }
 
 
