@@ -247,6 +247,14 @@ def test_views_are_kept_and_used(run: Path, tmp_path: Path, capsys: pytest.Captu
     assert views.path.read_text(encoding="utf-8") == "{"
 
 
+def test_the_first_view_makes_the_folders_it_is_kept_in(tmp_path: Path) -> None:
+    views = SavedViews(tmp_path / "home" / "config")
+    assert views.save(SavedView("late", "step>8", "-step")) == ""
+    assert views.save(SavedView("cut", "truncated")) == ""
+    assert views.save(SavedView("late", "step>9")) == "", "a name is kept once"
+    assert views.read() == ((SavedView("cut", "truncated"), SavedView("late", "step>9")), "")
+
+
 def test_somebody_elses_logs_are_read_and_cannot_be_steered(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -89,6 +89,7 @@ gpus | --json | +{
 new | --list | +gsm8k
 plan DEMO | --json | +"world_size": 1
 plan DEMO --json | --world-size 3 | +"world_size": 3
+plan DEMO --json | --set "grpo_tui.launcher=accelerate launch --num_processes 3" | +"world_size": 3
 plan DEMO --json | --rows 77 | +"rows": 77
 plan DEMO --json | --prompt-tokens 21 | +3904
 plan DEMO --json | --set max_steps=31 | +"total_steps": 31

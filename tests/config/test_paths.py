@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import platform
 from pathlib import Path
 
 import pytest
 
+from grpo_tui.config import packages
 from grpo_tui.config.paths import Places, run_root, split_file_source
 
 
@@ -66,3 +68,22 @@ def test_a_folder_beside_the_config_that_holds_no_model_is_not_taken_for_one_of_
     assert places.model_path("gpt2") == str(tmp_path / "config" / "gpt2")
     (tmp_path / "work" / "gpt2").mkdir(parents=True)
     assert places.model_path("gpt2") == str(tmp_path / "work" / "gpt2")
+
+
+@pytest.mark.parametrize(
+    ("told", "name"),
+    [
+        ("processor\t: 0\nmodel name\t: Xeon 8480: a\nmodel name\t: b\n", "Xeon 8480: a"),
+        ("processor\t: 0\nBogoMIPS\t: 50.00\n", "aarch64"),
+        (None, "aarch64"),
+    ],
+)
+def test_a_machine_is_named_after_its_processor(
+    told: str | None, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if told is not None:
+        (tmp_path / "cpuinfo").write_text(told)
+    monkeypatch.setattr(packages, "Path", lambda path: tmp_path / Path(path).name)
+    monkeypatch.setattr(platform, "processor", lambda: "")
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    assert packages.processor() == name

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from grpo_tui.config import load_config
+from grpo_tui.core.prompt_memory import prompt_hash
 from grpo_tui.core.text import prompt_text
 from grpo_tui.data.filters import load_tokenizer, prompt_lengths
 from grpo_tui.data.load import DataError, Prompts, load_prompts
@@ -155,6 +156,16 @@ def test_evaluation_rows_are_filtered_too_and_the_holdout_comes_from_what_is_lef
 def test_a_filter_that_cannot_work_says_why(tmp_path: Path, section: str, words: str) -> None:
     with pytest.raises(DataError, match=words):
         load(tmp_path, section)
+
+
+@pytest.mark.parametrize("blank", ["", "  ", "\t", "\r"])
+def test_blank_lines_of_a_filter_file_are_no_prompts(blank: str, tmp_path: Path) -> None:
+    known = json.dumps({"hash": prompt_hash("1+1")})
+    (tmp_path / "known.jsonl").write_text(f"{blank}\n{known}\n{blank}\n{blank}", newline="")
+    assert load(tmp_path, "filters: {drop_null: true, only: known.jsonl}").train.num_rows == 1
+    (tmp_path / "known.jsonl").write_text(f"{blank}\n{blank}", newline="")
+    with pytest.raises(DataError, match="lists no prompts"):
+        load(tmp_path, "filters: {drop_null: true, only: known.jsonl}")
 
 
 def test_a_look_at_the_first_rows_says_that_it_is_one(tmp_path: Path) -> None:

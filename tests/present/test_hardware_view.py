@@ -60,6 +60,9 @@ def test_figures_that_nobody_gives_are_dashes_or_left_out() -> None:
     assert bare.figures[0] == "GPU –"
     assert bare.warnings == ()
     assert gpu_line(bare.gpus[0]) == "GPU 0  MIG  –  –  –  –"
+    for lacking in ({"memory_used_bytes": None}, {"memory_total_bytes": None}, {"memory_total_bytes": 0}):
+        row = seen(card(**lacking)).gpus[0]
+        assert (row.memory, row.memory_words, row.attention) == (None, "–", frozenset())
 
 
 def test_every_figure_of_the_machine_is_given_in_its_unit() -> None:

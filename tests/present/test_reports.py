@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import asdict, replace
 
+import pytest
+
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.records import Completion
 from grpo_tui.core.token_scores import Token, TokenScores
@@ -297,6 +299,13 @@ def test_tokens_have_a_head_their_surprise_and_the_most_surprising_ones() -> Non
     for scores, shown in ((replace(long, base="x"), "abcdef…"), (long, "abcdefghijklmn…")):
         assert f"  {shown} " in said(surprising_lines(scores, 74))[1]
     assert math.isnan(replace(TOKENS, tokens=()).mean_logprob)
+
+
+@pytest.mark.parametrize("width", [24, 40])
+def test_the_name_of_a_long_policy_fills_its_line_and_leaves_a_cell_at_its_end(width: int) -> None:
+    lines = said(head_lines(replace(TOKENS, policy="p" * 99), width))
+    assert lines[0] == f" {'p' * (width - 3)}…"
+    assert max(map(len, lines[2:])) < width
 
 
 # -- a group ----------------------------------------------------------------------------------------------

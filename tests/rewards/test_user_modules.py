@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from grpo_tui.rewards.lab_child.loaded import UserModules
+from grpo_tui.config import load_config
+from grpo_tui.rewards.lab_child.loaded import UserModules, folders_of
 
 
 @pytest.fixture
@@ -52,3 +54,19 @@ def test_a_file_is_the_users_where_it_really_lies(
     assert (path in user.files()) is own
     if file.endswith(".py"):
         assert user.is_own(path) is own
+
+
+def test_a_persons_modules_lie_beside_the_config_the_sources_and_in_the_runs_folder(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
+    (project / "configs").mkdir()
+    file = project / "configs" / "my.yaml"
+    file.write_text(
+        "model_name_or_path: gpt2\ndataset_name: d\n"
+        f"grpo_tui:\n  rewards:\n  - source: {project}/folder/deep/mine.py:right\n"
+    )
+    config = replace(load_config(file), cwd=str(project / "elsewhere"))
+    sources = str(project / "project" / "deep")
+    assert folders_of(config) == {str(project / "elsewhere"), str(project / "configs"), sources}
+    assert folders_of(replace(config, path=None, cwd="")) == {str(project), sources}

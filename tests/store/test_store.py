@@ -243,6 +243,40 @@ def test_a_full_queue_loses_text_first_then_batches_and_metrics_last(tmp_path: P
     assert all(c.rewards == (1.0, None) for b in batches for g in b.groups for c in g.completions)
 
 
+KINDS: dict[str, r.Record] = {
+    "batches": _batch(1, 1, 1, "y"),
+    "log lines": r.LogLine(1.0, "a"),
+    "timings": r.RewardCall(1, 1, 0, 1.0, 0.1, "ok", ""),
+    "metric rows": r.MetricRow(1, 1, 0.0, {"reward": 1.0}),
+    "end": r.AttemptEnded(1, 1.0, "complete", 1),
+}
+
+
+@pytest.mark.parametrize(
+    ("held", "lost"),
+    [
+        (90, set()),
+        (100, {"completion text"}),
+        (199, {"completion text"}),
+        (200, {"batches", "log lines", "timings"}),
+        (399, {"batches", "log lines", "timings"}),
+        (400, {"batches", "log lines", "timings", "metric rows"}),
+        (900, {"batches", "log lines", "timings", "metric rows"}),
+    ],
+)
+def test_each_kind_of_record_is_dropped_at_its_own_multiple_of_the_budget(held: int, lost: set[str]) -> None:
+    from grpo_tui.store.queue import RecordQueue
+
+    found: set[str] = set()
+    for record in KINDS.values():
+        queue = RecordQueue(budget_bytes=100 * 400)
+        for attempt in range(held):
+            queue.put(r.AttemptEnded(attempt, 1.0, "failed", 1))
+        queue.put(record)
+        found |= {kind for kind, count in queue.dropped.items() if count}
+    assert found == lost
+
+
 def test_records_given_back_are_taken_again_before_later_ones() -> None:
     from grpo_tui.store.queue import RecordQueue
 

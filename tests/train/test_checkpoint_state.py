@@ -12,7 +12,7 @@ import torch
 
 from grpo_tui.store.checkpoints import STATE_FILE
 from grpo_tui.store.live import RankFile
-from grpo_tui.train.checkpoints import Checkpoints
+from grpo_tui.train.checkpoints import Checkpoints, readable
 from grpo_tui.train.phases import PhaseClock
 from grpo_tui.train.ranks import Ranks
 
@@ -27,6 +27,17 @@ def _checkpoints(tmp_path: Path) -> tuple[Checkpoints, Any]:
     trainer = SimpleNamespace(accelerator=accelerator, reward_func_names=(), reward_funcs=())
     phases = PhaseClock(RankFile(tmp_path / "rank-0.json", os.getpid()), lambda record: None, 1)
     return Checkpoints(trainer, lambda record: None, phases, 1, Ranks(trainer)), trainer
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 bytes"), (999, "999 bytes"), (1_000, "1.0 kB"), (99_940, "99.9 kB"), (100_000, "100 kB"),
+        (250_400_000, "250 MB"), (1_000_000_000, "1.0 GB"), (1_234_000_000_000, "1234 GB"),
+    ],
+)  # fmt: skip
+def test_the_size_of_a_checkpoint_has_a_digit_after_the_point_below_a_hundred(size: int, text: str) -> None:
+    assert readable(size) == text
 
 
 def test_a_state_of_an_earlier_version_is_left_out_in_words(
