@@ -13,6 +13,7 @@ import pytest
 
 from grpo_tui.cli import main
 from grpo_tui.core import records as r
+from grpo_tui.present.rollout_export import _inline
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.saved_views import SavedView, SavedViews
 from grpo_tui.store.writer import Writer
@@ -171,6 +172,22 @@ def test_markdown_fences_are_longer_than_any_in_the_text(
     assert not open_fence
     assert sorted(len(body) for body in bodies) == [1, 1, 1, 1, 1, 1, 3, 3]
     assert any("````text [bold]" in line for body in bodies for line in body)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain, 1.5-2", "plain, 1.5-2"),
+        ("__init__", "`__init__`"),
+        ("<b>", "`<b>`"),
+        ("a`b", "``a`b``"),
+        ("a``b`c", "```a``b`c```"),
+        ("`x", "`` `x ``"),
+        ("x``", "``` x`` ```"),
+    ],
+)
+def test_a_text_within_a_line_of_markdown_has_ticks_that_it_does_not_hold(text: str, shown: str) -> None:
+    assert _inline(text) == shown
 
 
 def test_the_distribution_says_when_it_began(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

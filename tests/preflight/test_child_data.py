@@ -552,6 +552,22 @@ def test_long_gold_solutions_ask_for_longer_completions(tmp_path: Path) -> None:
     assert found.fix.value >= session.facts_of_data.gold_tokens.p99 > 64
 
 
+@pytest.mark.parametrize(
+    ("most", "counted", "last"), [(4, 5, 29), (10, 10, 28), (30, 30, 30), (2_000, 30, 30)]
+)
+def test_of_many_gold_solutions_some_from_every_part_are_counted(
+    most: int, counted: int, last: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("grpo_tui.preflight.child.session.MOST_GOLD", most)
+    rows = [{"prompt": f"{n}?", "solution": "1 + 1 = 2, " * (10 + n)} for n in range(30)]
+    session = session_of(tmp_path, rows)
+    judged(session, tokens=True)
+    assert session.facts_of_data is not None
+    found = session.facts_of_data.gold_tokens
+    assert found is not None
+    assert (found.count, found.longest[0][0]) == (counted, last)
+
+
 def spoilt_tokenizer(folder: Path, **changes: Any) -> Path:
     """The demo's tokenizer with other settings."""
     made = folder / "tokenizer"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -220,3 +222,29 @@ def test_what_is_cached_whole_needs_no_hub(asked: Hub, tmp_path: Path) -> None:
     (snapshot / "model.safetensors").write_bytes(b"x" * 50)
     where = Hub().model("some/cached")
     assert (where.place, where.disk_bytes, where.here) == ("cached", 52, True)
+
+
+@pytest.mark.parametrize("named", [None, "0"])
+@pytest.mark.parametrize("loaded", [False, True])
+def test_every_library_is_offline_for_a_while_also_one_that_is_imported_meanwhile(
+    loaded: bool, named: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from huggingface_hub import constants
+
+    if named is None:
+        monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    else:
+        monkeypatch.setenv("HF_HUB_OFFLINE", named)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    library = SimpleNamespace(config=SimpleNamespace(HF_HUB_OFFLINE=False))
+    monkeypatch.setitem(sys.modules, "datasets", library)
+    if not loaded:
+        monkeypatch.delitem(sys.modules, "datasets")
+    with hub.offline():
+        assert (constants.HF_HUB_OFFLINE, os.environ["HF_HUB_OFFLINE"]) == (True, "1")
+        if not loaded:
+            library.config.HF_HUB_OFFLINE = True  # as its import reads the variable
+            monkeypatch.setitem(sys.modules, "datasets", library)
+        assert library.config.HF_HUB_OFFLINE
+    assert (constants.HF_HUB_OFFLINE, library.config.HF_HUB_OFFLINE) == (False, False)
+    assert os.environ.get("HF_HUB_OFFLINE") == named

@@ -131,11 +131,13 @@ def test_without_a_device_there_is_no_bar() -> None:
 # -- rates ------------------------------------------------------------------------------------------
 
 
-def make_run(root: Path, times: list[float], *, host: str = "", world: int | None = None) -> None:
+def make_run(
+    root: Path, times: list[float], *, host: str = "", world: int | None = None, use_cpu: bool = True
+) -> None:
     """A run folder with a config and logged steps."""
     folder = RunFolder(root)
     root.mkdir(parents=True)
-    RunSpec(load_config(DEMO_CONFIG).to_json()).write(folder.spec)
+    RunSpec(load_config(DEMO_CONFIG, [f"use_cpu={use_cpu}"]).to_json()).write(folder.spec)
     connection = open_writer(folder.database)
     writer = Writer(connection)
     found: list[Any] = [r.AttemptStarted(1, 5.0, host or socket.gethostname(), 1)]
@@ -156,11 +158,13 @@ def test_rates_come_from_runs_of_the_model_on_this_machine(tmp_path: Path) -> No
     make_run(tmp_path / "outputs" / "a", [9.0, 1.0, 2.0, 3.0])
     make_run(tmp_path / "b", [0.5], world=2)
     make_run(tmp_path / "elsewhere", [0.1], host="another host")
+    make_run(tmp_path / "unmeasured", [4.0, -1.0, 5.0], use_cpu=False)
     make_run(tmp_path / "empty", [])
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "run.json").write_text("{")
     found = {rate.run: rate for rate in rates.known_rates([tmp_path], MODEL)}
-    assert set(found) == {"a", "b"}
+    assert set(found) == {"a", "b", "unmeasured"}
+    assert (found["unmeasured"].step_s, found["unmeasured"].device) == (4.5, "cuda")
     assert (found["a"].step_s, found["a"].completions, found["a"].device) == (2.5, 64, "cpu")
     assert (found["b"].completions, found["b"].world_size, found["b"].device) == (128, 2, "cuda")
     assert rates.known_rates([tmp_path / "none"], "another model") == ()

@@ -77,6 +77,24 @@ def test_a_start_outlives_the_terminal_and_does_not_hold_the_screen_up(
     assert how["timeout"] == starting.PATIENCE_S
 
 
+@pytest.mark.parametrize(
+    ("code", "stderr", "found"),
+    [
+        (0, "", (True, "started")),
+        (0, "grpo-tui: one \n  \n\ngrpo-tui: two\n", (True, "one; two")),
+        (2, "1\n2\n3\n \n4\ngrpo-tui: 5\n", (False, "2 3 4 5")),
+        (2, " \n", (False, "it ended with exit code 2")),
+    ],
+)
+def test_what_a_start_said_is_one_line(
+    code: int, stderr: str, found: tuple[bool, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        subprocess, "run", lambda *words, **how: SimpleNamespace(returncode=code, stderr=stderr)
+    )
+    assert starting.start_run(["x"]) == found
+
+
 # -- replay -----------------------------------------------------------------------------------------
 
 

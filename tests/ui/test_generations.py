@@ -24,6 +24,7 @@ from grpo_tui.ui.screens import prompts
 from grpo_tui.ui.screens.audit import AuditScreen, AuditTable, audit_rows
 from grpo_tui.ui.screens.course import CourseScreen
 from grpo_tui.ui.screens.dialogs import PathDialog, WordsDialog
+from grpo_tui.ui.screens.generation_files import order_words
 from grpo_tui.ui.screens.generations import GenerationsScreen
 from grpo_tui.ui.screens.what_if import Scoring, WhatIfScreen
 from grpo_tui.ui.widgets.card_table import CardTable
@@ -594,3 +595,17 @@ def test_a_prompt_is_listed_by_its_first_words_in_the_room_that_is_left(
     assert prompts.read_prompts(SimpleNamespace(run=None))[1] == [(one, "What?")]  # type: ignore[arg-type]
     for width, left in ((120, 86), (40, 10)):
         assert [column.width for column in prompts.PromptTable().columns(width)] == [11, 7, 7, 7, left]
+
+
+@pytest.mark.parametrize(
+    ("sort", "words"),
+    [
+        ("", "newest first"),
+        ("step", "oldest first"),
+        ("-step", "highest step first"),
+        ("reward", "lowest reward first"),
+        ('-rewards."my reward"', "highest my reward first"),
+    ],
+)
+def test_an_order_is_said_in_words(sort: str, words: str) -> None:
+    assert order_words(sort) == words
