@@ -15,6 +15,7 @@ from grpo_tui.config.trl_fields import FieldsUnavailableError, parse_source
 
 COUNTS = ("--num_processes", "--num-processes", "--nproc_per_node", "--nproc-per-node")
 MACHINES = ("--num_machines", "--num-machines", "--nnodes")
+PORTS = ("--main_process_port", "--main-process-port", "--master_port", "--master-port")
 _FILE = ("--config_file", "--config-file")
 _PARSERS = {
     "accelerate": ("accelerate", "commands/launch.py"),
@@ -77,7 +78,34 @@ def spans_machines(words: Sequence[str]) -> bool:
         AccelerateFileError: The launcher's config file cannot be read.
     """
     file = accelerate_settings(words) or {}
-    return any(word.partition("=")[0] in MACHINES for word in words) or file.get("num_machines", 1) != 1
+    named = option_value(words, MACHINES)
+    return named not in ("1", "1:1") if named is not None else file.get("num_machines", 1) != 1
+
+
+def meeting_port(words: Sequence[str]) -> int | None:
+    """Return the port that the command line or accelerate's config names for the ranks to meet.
+
+    Raises:
+        AccelerateFileError: The launcher's config file cannot be read.
+    """
+    named = str(option_value(words, PORTS) or (accelerate_settings(words) or {}).get("main_process_port"))
+    return int(named) if named.isdigit() else None
+
+
+def on_a_port(words: Sequence[str], port: int) -> tuple[str, ...]:
+    """Return the command line with a port of its own for the ranks to meet, unless it says where they meet.
+
+    Without one, accelerate and older versions of torchrun take the same port for every run of a machine.
+    """
+    try:
+        named = ranks_of(words) == 1 or spans_machines(words) or meeting_port(words) is not None
+    except AccelerateFileError:
+        return tuple(words)
+    if named or any(underscored(word).startswith(("--rdzv", "--master", "--standalone")) for word in words):
+        return tuple(words)
+    if words[0] == "torchrun":
+        return (words[0], "--standalone", *words[1:])
+    return (*words[:2], PORTS[0], str(port), *words[2:])
 
 
 @dataclass(frozen=True, slots=True)

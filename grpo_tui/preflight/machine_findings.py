@@ -24,6 +24,7 @@ from grpo_tui.config.accelerate_file import (
     AccelerateFileError,
     Option,
     accelerate_settings,
+    meeting_port,
     option_value,
     options_of,
     spans_machines,
@@ -364,9 +365,7 @@ def _chosen(s: Settings, machine: Machine) -> Iterator[Finding]:
 
 # -- server and port --------------------------------------------------------------------------------
 
-MEETING_PORT = 29500
 _HERE = ("0.0.0.0", "127.0.0.1", "localhost", "::1")
-_PORT_FLAGS = ("--main_process_port", "--main-process-port", "--master_port", "--master-port")
 
 
 def wants_server(settings: Settings) -> bool:
@@ -455,22 +454,18 @@ def _same(served: str, model: str) -> bool:
 
 
 def port_findings(settings: Settings, launcher: Sequence[str], machine: Machine) -> list[Finding]:
-    """Report a port for several processes that is already in use."""
+    """Report a port named for several processes that is already in use. Unnamed, it is a free one."""
     if not launcher or settings.world_size == 1:
         return []
-    port = meeting_port(launcher, machine)
-    if port == 0 or not machine.port_taken(port):
+    try:
+        port = meeting_port(launcher)
+    except AccelerateFileError:  # reported elsewhere
+        return []
+    if not port or not machine.port_taken(port):
         return []
     flag = "--main_process_port" if launcher[0] == "accelerate" else "--master_port"
     message = (
         f"port {port}, where the processes meet, is in use by {one_line(machine.port_holder(port), 120)}. "
-        f"Add `{flag} {machine.free_port(port)}` to the launcher"
+        f"Choose another, such as `{flag} {machine.free_port(port)}`, or leave it out for a free one"
     )
     return [settings.error("launch.port", "grpo_tui.launcher", message)]
-
-
-def meeting_port(launcher: Sequence[str], machine: Machine) -> int:
-    """Return the port of the launcher, of MASTER_PORT, or torch's default."""
-    asked = option_value(launcher, _PORT_FLAGS)
-    text = machine.environment.get("MASTER_PORT", "") if asked is None else asked
-    return int(text) if text.isdigit() else MEETING_PORT

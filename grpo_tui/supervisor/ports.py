@@ -32,6 +32,13 @@ def free_port(after: int) -> int:
     return next(port for port in ports if not port_in_use(port))
 
 
+def unused_port() -> int:
+    """Return a free port that the system chooses, another one at each call."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])
+
+
 def port_holder(port: int) -> str:
     """Describe who listens on a port. Another user's process is not visible."""
     unseen = "a process not visible from here"

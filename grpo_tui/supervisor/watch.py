@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.children.forker import adopt_orphans
+from grpo_tui.config.accelerate_file import on_a_port
 from grpo_tui.core.commands import CONTROLLER_KINDS, SUPERVISOR_KINDS, Command, Outcome
 from grpo_tui.core.stages import DONE
 from grpo_tui.store.checkpoints import newest_usable
@@ -43,6 +44,7 @@ from grpo_tui.supervisor.leftovers import (
     send,
 )
 from grpo_tui.supervisor.notify import Notifier, notify_of
+from grpo_tui.supervisor.ports import unused_port
 from grpo_tui.supervisor.start import LEAVING_S, RunFolderBusy, take_lock
 
 TICK_S = 0.1
@@ -338,7 +340,7 @@ def _is_worker(pid: int) -> bool:
 
 def _launcher(spec: RunSpec) -> list[str]:
     """Return the command in front of `-m`. Known launchers run as modules of this interpreter."""
-    words = list(spec.launcher)
+    words = list(on_a_port(spec.launcher, unused_port())) if spec.launcher else []
     if words[:2] == ["accelerate", "launch"]:
         return [sys.executable, "-m", "accelerate.commands.launch", *words[2:]]
     if words[:1] == ["torchrun"]:

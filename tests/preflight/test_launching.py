@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from grpo_tui.config.accelerate_file import options_of
+from grpo_tui.config.accelerate_file import meeting_port, on_a_port, options_of
 from grpo_tui.config.resolve import inspect_config
 from grpo_tui.core.findings import Finding
 from grpo_tui.preflight import machine_findings
@@ -20,6 +20,7 @@ from tests.preflight.machines import A100, machine
 from tests.preflight.test_rules import BASE
 
 TWO = "accelerate launch --num_processes 2"
+ON_A_PORT = "accelerate launch --main_process_port 1234 --num_processes 2"
 
 
 def found(
@@ -96,6 +97,35 @@ def accelerate_file(folder: Path, **values: Any) -> str:
     body = {"num_machines": 1, "num_processes": 2, "mixed_precision": "bf16", **values}
     (folder / "acc.yaml").write_text(yaml.safe_dump(body))
     return f"accelerate launch --config_file {folder / 'acc.yaml'}"
+
+
+@pytest.mark.parametrize(
+    ("words", "added"),
+    [
+        (TWO, ON_A_PORT),
+        (f"{TWO} --num_machines 1", f"{ON_A_PORT} --num_machines 1"),
+        ("torchrun --nproc_per_node 2", "torchrun --standalone --nproc_per_node 2"),
+        *((words, words) for words in (
+            f"{TWO} --main-process-port=29600", f"{TWO} --main_process_port 0", f"{TWO} --num_machines 2",
+            "accelerate launch --num_processes 1", "accelerate launch --config_file gone.yaml",
+            "torchrun --nproc_per_node 2 --standalone", "torchrun --nnodes 2", "torchrun --rdzv-endpoint=h:1",
+        )),
+    ],
+)  # fmt: skip
+def test_the_processes_meet_on_a_port_of_their_own_unless_the_words_say_where(words: str, added: str) -> None:
+    assert " ".join(on_a_port(tuple(words.split()), 1234)) == added
+
+
+def test_the_processes_meet_where_accelerates_config_says(tmp_path: Path) -> None:
+    for values, port in (
+        ({}, None),
+        ({"main_process_port": 29600}, 29600),
+        ({"main_process_port": None}, None),
+    ):
+        words = tuple(accelerate_file(tmp_path, **values).split())
+        assert meeting_port(words) == port
+        assert (on_a_port(words, 1234) == words) is (port is not None)
+    assert meeting_port((*words, "--main_process_port", "1235")) == 1235
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,8 @@ from grpo_tui.preflight.machine import (
     ask,
     free_bytes,
 )
-from grpo_tui.preflight.machine_findings import meeting_port
 from grpo_tui.supervisor.ports import port_in_use
 from tests import PATIENCE_S
-from tests.preflight.machines import machine
 
 GPUS = tuple(GpuFacts(index, f"GPU {index}") for index in range(4))
 
@@ -122,21 +120,6 @@ def test_a_port_that_something_listens_on_is_in_use() -> None:
         port = listening.getsockname()[1]
         assert port_in_use(port)
     assert not port_in_use(port)
-
-
-@pytest.mark.parametrize(
-    ("launcher", "environment", "port"),
-    [
-        (("torchrun", "--nproc_per_node", "2"), {}, 29500),
-        (("torchrun", "--master_port=29600"), {}, 29600),
-        (("accelerate", "launch", "--main_process_port", "0"), {}, 0),
-        (("accelerate", "launch"), {"MASTER_PORT": "1234"}, 1234),
-    ],
-)
-def test_the_processes_meet_where_the_words_say(
-    launcher: tuple[str, ...], environment: dict[str, str], port: int
-) -> None:
-    assert meeting_port(launcher, machine(env=environment)) == port
 
 
 def test_the_disk_is_that_of_the_folder_to_come(tmp_path: Path) -> None:

@@ -562,11 +562,13 @@ def test_what_answers_on_the_port_of_a_server_and_is_none_is_named(tmp_path: Pat
 def test_several_processes_need_a_free_port_and_a_whole_batch(tmp_path: Path) -> None:
     start = Launch(("accelerate", "launch", "--num_processes", "2"), tmp_path / "run")
     two = machine(A100, A100, taken=(29500,))
-    (found,) = look(tmp_path, {}, two, start, 2).findings
+    assert look(tmp_path, {}, two, start, 2).findings == (), "a start takes a free one"
+    named = Launch((*start.launcher, "--main_process_port", "29500"), tmp_path / "run")
+    (found,) = look(tmp_path, {}, two, named, 2).findings
     assert found.id == "launch.port"
     assert found.message == (
-        "port 29500, where the processes meet, is in use by process 77 (python of ana). Add "
-        "`--main_process_port 29501` to the launcher"
+        "port 29500, where the processes meet, is in use by process 77 (python of ana). Choose another, "
+        "such as `--main_process_port 29501`, or leave it out for a free one"
     )
     other = Launch((*start.launcher, "--main_process_port", "29511"), tmp_path / "run")
     assert look(tmp_path, {}, two, other, 2).findings == ()

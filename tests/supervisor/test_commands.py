@@ -141,11 +141,18 @@ def test_a_stop_at_once_that_nobody_had_read_is_answered_after_the_end(run: Watc
     ("launcher", "words"),
     [
         ((), ()),
-        (("accelerate", "launch", "--cpu"), ("-m", "accelerate.commands.launch", "--cpu")),
-        (("torchrun", "--nproc_per_node", "2"), ("-m", "torch.distributed.run", "--nproc_per_node", "2")),
+        (
+            ("accelerate", "launch", "--multi_gpu"),
+            ("-m", "accelerate.commands.launch", "--main_process_port", "1234", "--multi_gpu"),
+        ),
+        (
+            ("torchrun", "--nproc_per_node", "2"),
+            ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"),
+        ),
     ],
 )
 def test_a_launcher_is_started_by_the_interpreter_of_the_run(
-    launcher: tuple[str, ...], words: tuple[str, ...]
+    launcher: tuple[str, ...], words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(watch, "unused_port", lambda: 1234)
     assert watch._launcher(RunSpec({}, launcher=launcher)) == [sys.executable, *words]
