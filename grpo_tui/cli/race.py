@@ -69,11 +69,13 @@ def race(parsed: Any) -> int:
     places = places_of(parsed.gpus, config, given.launcher)
     own = partial(print, file=sys.stderr, flush=True) if parsed.json else say
     series = Series(jobs, places, _stop, own, _given_up)
-    with only_one(Path(f"{folder.root}@{verdict.step}"), "branches"), held(verdict.path):
-        if not parsed.detach:
-            series.train()
-            return _told(parsed, series, Race(folder.root, verdict.step, until, ()), wanted, config)
-    return series.detach(_again(parsed, wanted), _root(folder, verdict, "race.log"), always=True)
+    with held(verdict.path) as hold:
+        with only_one(Path(f"{folder.root}@{verdict.step}"), "branches"):
+            if not parsed.detach:
+                series.train()
+                return _told(parsed, series, Race(folder.root, verdict.step, until, ()), wanted, config)
+        log = _root(folder, verdict, "race.log")
+        return series.detach(_again(parsed, wanted), log, always=True, hold=hold)
 
 
 # -- what was asked for ----------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import IO
 
 from grpo_tui.cli import start
 from grpo_tui.cli.errors import FAILED, OK, REFUSED, CommandError
@@ -198,11 +199,12 @@ class Series:
         self.say(f"{job.name} ({self.jobs.index(job) + 1} of {len(self.jobs)}): {one_line(str(job.root))}")
         place = free[0]
         try:
+            live = job.live  # asked first: one that ends meanwhile is complete, or followed to its end
             if job.complete():
                 self.say("already complete: skipped")
                 self.ends[job.name] = "complete"
                 return None
-            if job.live:
+            if live:
                 self.say("already training: following it to its end")
                 spec = spec_or_none(RunFolder(job.root))
                 place = next((gpu for gpu in free if spec is not None and gpu in spec.gpus), place)
@@ -252,19 +254,23 @@ class Series:
             self.left = code
             self._waiting.clear()
 
-    def detach(self, words: Sequence[str], log: Path, *, always: bool = False) -> int:
+    def detach(
+        self, words: Sequence[str], log: Path, *, always: bool = False, hold: IO[str] | None = None
+    ) -> int:
         """Start the first run that is not complete, and leave the rest to a process of its own.
 
         Args:
             words: The same command for that process.
             log: File for its output.
             always: Start that process also when no other run is left to train.
+            hold: Lock of `held`, which is handed on to that process.
         """
+        live = [job.name for job in self.jobs if job.live]  # asked first, as in `_begin`
         waiting = [job for job in self.jobs if not job.complete()]
         for job in self.jobs:
             if job not in waiting:
                 self.say(f"{job.name} is already complete: skipped")
-        if waiting and not waiting[0].live:
+        if waiting and waiting[0].name not in live:
             self._launch(waiting[0], self.places.gpus[0])
             run = shell_word(waiting[0].root)
             self.say(f"training in {one_line(str(waiting[0].root))}. Watch it with `grpo-tui attach {run}`")
@@ -273,11 +279,13 @@ class Series:
         with log.open("ab") as output:
             subprocess.Popen(
                 [sys.executable, "-m", "grpo_tui", *words],
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.DEVNULL if hold is None else hold,
                 stdout=output,
                 stderr=output,
                 start_new_session=True,  # it outlives the terminal
             )
+        if hold is not None:
+            hold.close()
         several = len(self.places.gpus)
         how = "one after the other" if several < 2 else f"{several} at a time"
         if rest := ", ".join(job.name for job in waiting[1:]):

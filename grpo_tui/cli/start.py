@@ -41,7 +41,6 @@ from grpo_tui.store.checkpoints import (
     newest_usable,
     reference_of,
     refused_at_resume,
-    remove,
 )
 from grpo_tui.store.connection import DamagedError, NewerError, RunDatabaseError
 from grpo_tui.store.json_file import read_object
@@ -512,8 +511,6 @@ def launched(start: Start) -> tuple[int, int]:
             parent = Path(str(start.spec.forked_from))
             reference = reference_of(RunFolder(parent.parent), start.spec.stage)
             for path in {parent, reference or parent}:
-                if is_copy(folder.root / path.name, path):
-                    remove(folder.root / path.name)
                 copy(path, folder.root, optimizer=path != parent or not start.new_optimizer)
         launch(folder, start.spec)
     except RunFolderBusy as error:

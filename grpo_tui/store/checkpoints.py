@@ -9,10 +9,10 @@ import shutil
 import stat
 import struct
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from grpo_tui.core.stages import StageNow
 from grpo_tui.store.json_file import open_regular, read_object, write_json
@@ -174,23 +174,47 @@ def newest_usable(folder: RunFolder, before: int | None = None) -> tuple[Verdict
 
 
 @contextmanager
-def held(checkpoint: Path) -> Iterator[None]:
+def held(checkpoint: Path) -> Iterator[IO[str] | None]:
     """Keep a checkpoint from the rotation of a live run meanwhile, if its folder can be written to.
 
-    The lock of a process that was killed is gone with it.
+    Yields the file that is locked. A process that gets it as its stdin, and holds the checkpoint too, goes on
+    holding it: close it then. The lock of a process that was killed is gone with it.
     """
     path = _hold_of(checkpoint)
     try:
-        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
-        fcntl.flock(file, fcntl.LOCK_SH)
+        file = _locked(path)
     except OSError:  # of another user, or without locks
-        yield
+        yield None
         return
     with file:
         try:
-            yield
+            yield file
         finally:
-            path.unlink(missing_ok=True)
+            if not file.closed:
+                with suppress(BlockingIOError):  # another process holds it too
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    path.unlink(missing_ok=True)
+
+
+def _locked(path: Path) -> IO[str]:
+    """Open and lock a file, and return it once it still has its name: another holder may have removed it."""
+    if (given := _identity(0)) is not None and given == _identity(path):
+        return os.fdopen(os.dup(0))  # with the lock of the process that started this one
+    while True:
+        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
+        fcntl.flock(file, fcntl.LOCK_SH)
+        if _identity(file.fileno()) == _identity(path):
+            return file
+        file.close()
+
+
+def _identity(file: int | Path) -> tuple[int, int] | None:
+    """Return device and inode of a file, None when it is gone."""
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def is_held(checkpoint: Path) -> bool:
@@ -223,7 +247,8 @@ def remove(checkpoint: Path) -> None:
 def copy(checkpoint: Path, folder: Path, *, optimizer: bool = True) -> Path:
     """Copy a checkpoint into another run's folder, whole or not at all, and return its path.
 
-    Files are hard-linked where possible, because a complete checkpoint is never written to.
+    An earlier copy of it there is replaced. Files are hard-linked where possible, because a complete
+    checkpoint is never written to.
 
     Args:
         optimizer: False to leave out the state of the optimizer and its schedule.
@@ -234,6 +259,9 @@ def copy(checkpoint: Path, folder: Path, *, optimizer: bool = True) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     beside, there = folder / f".{checkpoint.name}.copying", folder / checkpoint.name
     shutil.rmtree(beside, ignore_errors=True)
+    if is_copy(there, checkpoint):  # of a start that was killed
+        there.rename(beside)
+        shutil.rmtree(beside)
     left_out = None if optimizer else shutil.ignore_patterns(*OF_OPTIMIZER)
     shutil.copytree(checkpoint, beside, symlinks=True, copy_function=_link, ignore=left_out)
     marker = read_object(beside / MARKER)

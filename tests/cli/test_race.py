@@ -16,7 +16,7 @@ from grpo_tui.cli.series import Job, Places, Series
 from grpo_tui.config.resolve import load_config
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.present.race_text import Race
-from grpo_tui.store.checkpoints import TRAINER_STATE, Verdict
+from grpo_tui.store.checkpoints import TRAINER_STATE, Verdict, is_held
 from grpo_tui.store.layout import RunFolder
 from tests.cli.test_every_option import PARSER, options
 
@@ -114,14 +114,21 @@ def test_the_race_in_the_background_is_the_one_that_was_typed(tmp_path: Path) ->
 def test_the_race_in_the_background_starts_where_the_first_branch_did(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its parent still trains, and may have saved a newer checkpoint by then."""
-    folder, words = RunFolder(tmp_path / "r"), list[str]()
+    """Its parent still trains, and may have saved a newer checkpoint by then, and removed an older one."""
+    folder, words, holds = RunFolder(tmp_path), list[str](), list[Any]()
     verdict = Verdict(folder.root / "checkpoint-4", 4, usable=True)
     monkeypatch.setattr(of_race.start, "checkpoint_of", lambda *given: (verdict, []))
     monkeypatch.setattr(RunFolder, "exists", lambda self: self.root == folder.root)
     given = SimpleNamespace(config=load_config(DEMO_CONFIG), launcher=())
     monkeypatch.setattr(of_race.start, "read", lambda parsed: given)
-    monkeypatch.setattr(Series, "detach", lambda self, again, *given, **more: words.extend(again) or 0)
+
+    def detach(self: Series, again: list[str], *given: Any, hold: Any, **more: Any) -> int:
+        words.extend(again)
+        holds.append(hold and is_held(verdict.path))
+        return 0
+
+    monkeypatch.setattr(Series, "detach", detach)
     typed = PARSER.parse_args(["race", str(folder.root), "--steps", "8", "--branch", "beta=0", "--detach"])
     assert of_race.race(typed) == 0
     assert words[:2] == ["race", f"{folder.root}@4"]
+    assert holds == [True]

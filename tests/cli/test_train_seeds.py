@@ -138,6 +138,28 @@ def test_an_error_before_the_first_start_starts_nothing(
     assert runs.started == [1, 2]
 
 
+def test_a_run_that_ends_while_it_is_looked_at_is_not_started_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    runs, ended = Scripted(monkeypatch, tmp_path, [0]), list[bool]()
+
+    def complete() -> bool:
+        """It ends just after this look at it."""
+        ended.append(True)
+        return len(ended) > 1
+
+    monkeypatch.setattr(Job, "live", property(lambda job: not ended))
+    monkeypatch.setattr(series.start, "known", lambda folder: (0, 0))
+    monkeypatch.setattr(series.subprocess, "Popen", lambda *given, **more: None)
+    (job,) = runs.jobs
+    one = Series([Job(job.name, job.root, job.prepare, complete)], Places(), _leave)
+    one.train()
+    assert (one.ends, runs.started) == ({"seed 1": "complete"}, [])
+    ended.clear()
+    one.detach(["train"], tmp_path / "log", always=True)
+    assert runs.started == []
+
+
 @pytest.mark.parametrize("asked", [None, "4, 7"])
 def test_a_run_trains_on_each_gpu_and_the_next_one_takes_the_gpu_that_is_free(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], asked: str | None

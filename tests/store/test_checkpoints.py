@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import struct
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -14,6 +18,8 @@ from grpo_tui.store.checkpoints import (
     MARKER,
     copy,
     has_new_optimizer,
+    held,
+    is_held,
     judge,
     newest_usable,
     refused_at_resume,
@@ -23,6 +29,17 @@ from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.status import read_status
 from grpo_tui.store.writer import Writer
+
+HOLDS = """\
+import os, sys
+from pathlib import Path
+from grpo_tui.store.checkpoints import held
+os.read(int(sys.argv[2]), 1)
+with held(Path(sys.argv[1])):
+    print("held", flush=True)
+    os.read(int(sys.argv[2]), 1)
+"""
+"""Holds a checkpoint, from one byte of a pipe to the next."""
 
 
 def _safetensors(path: Path, missing: int = 0) -> None:
@@ -188,6 +205,51 @@ def test_a_checkpoint_is_copied_whole_and_never_over_another(
         copy(checkpoint, tmp_path / "fork")
     remove(made)
     assert (checkpoint / "model.safetensors").read_bytes() == b"weights"
+
+
+def test_a_copy_takes_the_place_of_one_from_a_start_that_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "run").mkdir()
+    checkpoint, fork = _checkpoint(tmp_path / "run", 4), tmp_path / "fork"
+    copy(checkpoint, fork, optimizer=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", lambda path, ignore_errors=False: ignore_errors or sys.exit())
+        with pytest.raises(SystemExit):
+            copy(checkpoint, fork)
+    assert [path.name for path in fork.iterdir()] == [".checkpoint-4.copying"], "not half of a checkpoint"
+    made = copy(checkpoint, fork)
+    assert [path.name for path in fork.iterdir()] == ["checkpoint-4"]
+    assert (made / "optimizer.pt").exists()
+
+
+def test_a_checkpoint_is_held_until_the_last_process_lets_it_go(tmp_path: Path) -> None:
+    checkpoint = _checkpoint(tmp_path, 4)
+    with held(checkpoint):
+        with held(checkpoint):
+            pass
+        assert is_held(checkpoint)
+    assert not is_held(checkpoint)
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-4"]
+
+
+def test_a_hold_is_handed_on_to_a_process_without_a_moment_between(tmp_path: Path) -> None:
+    checkpoint = _checkpoint(tmp_path, 4)
+    read, write = os.pipe()
+    command = [sys.executable, "-c", HOLDS, str(checkpoint), str(read)]
+    with held(checkpoint) as hold:
+        assert hold is not None
+        child = subprocess.Popen(command, stdin=hold, stdout=subprocess.PIPE, pass_fds=(read,))
+        hold.close()
+    assert is_held(checkpoint), "the process has not begun"
+    os.write(write, b"1")
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"held\n"
+    assert is_held(checkpoint)
+    os.write(write, b"2")
+    child.communicate()
+    assert not is_held(checkpoint)
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-4"]
 
 
 def test_a_copy_without_the_optimizer_is_complete_and_its_origin_keeps_its_own(tmp_path: Path) -> None:
