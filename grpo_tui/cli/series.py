@@ -34,6 +34,7 @@ from grpo_tui.store.read_health import rule_that_stopped
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import spec_or_none
 from grpo_tui.store.status import read_status
+from grpo_tui.supervisor import RunFolderBusy
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
@@ -230,7 +231,12 @@ class Series:
             prepared = job.prepare(asked, self._checked)
             if place and not self.places.asked:
                 prepared = replace(prepared, spec=replace(prepared.spec, gpus=(place,)))
-            return start.launched(prepared)
+            try:
+                return start.launched(prepared)
+            except CommandError as error:
+                if not (isinstance(error.__cause__, RunFolderBusy) and job.live):
+                    raise
+                return start.known(RunFolder(job.root))  # of a start that was killed before it could say so
 
     def _not_trained(self, job: Job, error: CommandError) -> int:
         complain(str(error))

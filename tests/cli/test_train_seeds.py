@@ -23,6 +23,7 @@ from grpo_tui.config.resolve import inspect_config, load_config
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.spec import RunSpec
+from grpo_tui.supervisor import RunFolderBusy
 from tests.cli.test_every_option import PARSER, options
 
 CONFIG, INSPECTED = load_config(DEMO_CONFIG), inspect_config(DEMO_CONFIG)
@@ -158,6 +159,25 @@ def test_a_run_that_ends_while_it_is_looked_at_is_not_started_again(
     ended.clear()
     one.detach(["train"], tmp_path / "log", always=True)
     assert runs.started == []
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_a_run_whose_start_was_killed_before_it_could_say_so_is_followed(
+    live: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    runs = Scripted(monkeypatch, tmp_path, [0])
+
+    def launched(start: Any) -> Any:
+        """Find the folder locked: by a process that has told nobody, or by one that is leaving."""
+        monkeypatch.setattr(Job, "live", property(lambda job: live))
+        raise CommandError("another run is training in this folder") from RunFolderBusy()
+
+    monkeypatch.setattr(series.start, "launched", launched)
+    monkeypatch.setattr(series.start, "known", lambda folder: (0, 0))
+    runs.begun = True
+    one = Series(runs.jobs, Places(), _leave)
+    one.train()
+    assert one.ends == {"seed 1": "complete" if live else "failed"}
 
 
 @pytest.mark.parametrize("asked", [None, "4, 7"])

@@ -19,7 +19,7 @@ from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import read_spec
 from grpo_tui.store.status import read_status
-from tests.processes.runs import PACED, SMALL, at_step, grpo_tui, kill_all, until
+from tests.processes.runs import PACED, SMALL, at_step, end, grpo_tui, kill_all, left, until
 
 pytestmark = pytest.mark.slow
 
@@ -61,10 +61,11 @@ main(sys.argv[1:])
 
 @pytest.fixture(scope="module")
 def parent(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of 6 steps."""
+    """A run of 6 steps, whose folder nobody writes into any more."""
     run = tmp_path_factory.mktemp("parent") / "first"
     settings = [word for pair in SETTINGS for word in ("--set", pair)]
     grpo_tui("train", DEMO_CONFIG, "--run-dir", run, *settings)
+    left(run)
     return run
 
 
@@ -96,6 +97,37 @@ def held_by(gate: Path, run: Path, step: int) -> None:
     until(gate.with_name("there").exists, "a reward that waits")
     gate.with_name("there").unlink()
     at_step(run, step)
+
+
+def test_a_killed_race_goes_on_with_the_same_command(parent: Path, gate: Path) -> None:
+    before, held = contents(parent), parent.with_name("first-4-held")
+    branch = f"held: grpo_tui.rewards=['{gate.parent}/rewards.py:held']"
+    words = ("race", f"{parent}@4", "--steps", "2", "--rows", "8", "--samples", "2", "--branch", branch)
+
+    def killed() -> None:
+        """Start a race, and kill it while it waits for its second branch."""
+        command = [sys.executable, "-m", "grpo_tui", *words]
+        race = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        held_by(gate, held, 5)
+        race.kill()
+        race.wait()
+
+    try:
+        killed()
+        assert read_status(held).live, "a branch outlives its race"
+        kill_all(held)
+        killed()
+        gate.touch()  # the branch trains on by itself, and the race finds it alive or done
+        body = json.loads(grpo_tui(*words, "--json", check=None).stdout)
+    finally:
+        end(held)
+    assert [(one["name"], one["end"], one["error"]) for one in body["branches"]] == [
+        ("control", "complete", None),
+        ("held", "complete", None),
+    ]
+    assert [attempts(parent.with_name(f"first-4-{name}")) for name in ("control", "held")] == [1, 2]
+    assert rates(held, range(5, 7)) == rates(parent, range(5, 7))
+    assert contents(parent) == before
 
 
 def test_a_fork_goes_on_after_a_kill_before_it_starts_and_in_mid_run(
