@@ -163,7 +163,7 @@ def file_samples(lab: Lab, path: Path) -> list[Sample]:
 
 def joined(lab: Lab, config: RunConfig, dataset: Dataset | None, samples: list[Sample]) -> list[Sample]:
     """Add missing dataset columns to samples, found by their prompts."""
-    if dataset is None or set(dataset.columns) <= {"prompt", *samples[0].columns}:
+    if dataset is None or all(set(dataset.columns) <= {"prompt", *one.columns} for one in samples):
         return samples
     return with_columns_of(samples, lab.rows(config, MOST_JOINED_ROWS)["rows"])
 

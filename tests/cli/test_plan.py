@@ -186,6 +186,9 @@ def test_what_does_not_fit_has_a_smaller_setting(
     made = plan_of(inspected.settings, Facts(), machine, cache / "run")
     found = [f for f in plan_findings(inspected.settings, made) if f.id == "plan.memory"]
     assert [(f.fix.field, f.fix.value) for f in found if f.fix] == ([] if fix is None else [fix])
+    assert [f.field for f in found] == ([] if fix is None else [fix[0]]), (
+        "the line of the file that it changes"
+    )
 
 
 MODEST = 900_000_000

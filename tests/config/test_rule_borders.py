@@ -161,6 +161,8 @@ BORDERS: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
             {**BEST, "eval_steps": 1, "save_steps": 1},
             {**BEST, "eval_steps": 30, "save_steps": 0},
             {**BEST, "save_strategy": "epoch", "eval_strategy": "epoch"},
+            {**BEST, "save_strategy": "epoch", "eval_strategy": "epoch", "eval_steps": 30, "save_steps": 45},
+            {**BEST, "save_strategy": "best", "eval_steps": 30, "save_steps": 45},
             {**BEST, "save_strategy": "best"},
         ],
     ),

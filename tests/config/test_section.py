@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from grpo_tui.config import ConfigError, RunConfig, load_config
+from grpo_tui.config.resolve import inspect_config
 from grpo_tui.config.section import AnswerSpec, Evaluate, Filters, Notify, OnRule, ProbePrompts, Section
 from grpo_tui.core.findings import RULES, Fix
 from grpo_tui.rewards.loading import load_entry
@@ -409,3 +410,10 @@ def test_a_section_that_is_no_mapping_is_refused(folder: Path) -> None:
     file.write_text(BASE + "dataset_name: d\ngrpo_tui: yes\n")
     with pytest.raises(ConfigError, match="must be a mapping"):
         load_config(file)
+
+
+@pytest.mark.parametrize("pattern", ["", ", pattern: ''", ", pattern: '('"])
+def test_an_answer_without_a_usable_pattern_is_left_out(folder: Path, pattern: str) -> None:
+    file = folder / "run.yaml"
+    file.write_text(f"{BASE}grpo_tui:\n  dataset: rows.jsonl\n  answer: {{kind: regex{pattern}}}\n")
+    assert inspect_config(file, world_size=1).settings.section.answer is None

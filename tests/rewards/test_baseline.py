@@ -274,3 +274,29 @@ def test_a_training_row_is_found_by_its_number_from_one_or_by_its_prompt() -> No
     assert child.row(len(train) + 1) == nothing
     assert child.row(last["prompt"]) == last
     assert child.row("no such prompt") == nothing
+
+
+def test_the_time_of_all_batches_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[int, int, float]] = []
+    rows = [DatasetRow(3, "a", {"answer": 1}), DatasetRow(5, "b", {"answer": 2})]
+
+    def ask(self: Any, request: Any, take: Any, **how: Any) -> dict[str, Any]:
+        for number, seconds in enumerate((1.5, 2.0)):
+            answers = [
+                {"row": number, "completion": f"{number}{n}", "truncated": n == 1, "tokens": 10 * number + n}
+                for n in range(2)
+            ]
+            take({"seconds": seconds, "answers": answers})
+        return {"load_s": 0.5, "device": "cpu", "temperature": 0.9, "max_tokens": 7}
+
+    monkeypatch.setattr(Generator, "ask", ask)
+    generator = Generator(
+        load_config(DEMO_CONFIG), lambda now: told.append((now.done, now.tokens, now.seconds))
+    )
+    found = generator.answers(rows, 2)
+    assert (found.seconds, found.tokens, found.count) == (3.5, (0, 1, 10, 11), 2)
+    assert told == [(2, 1, 1.5), (4, 22, 3.5)]
+    assert [(s.prompt, s.completion, s.group, s.truncated) for s in found.samples] == [
+        ("a", "00", "row 3", False), ("a", "01", "row 3", True),
+        ("b", "10", "row 5", False), ("b", "11", "row 5", True),
+    ]  # fmt: skip

@@ -24,7 +24,7 @@ from grpo_tui.rewards.answer_format import (
     wrong_answer,
 )
 from grpo_tui.rewards.lab import Lab
-from grpo_tui.rewards.sample_sources import MOST_GOLD_ROWS, dataset_rows
+from grpo_tui.rewards.sample_sources import MOST_GOLD_ROWS, dataset_rows, joined
 from grpo_tui.rewards.samples import (
     Sample,
     SampleError,
@@ -252,3 +252,16 @@ def test_a_dataset_gives_enough_rows_for_the_checks_whatever_is_asked() -> None:
     dataset_rows(lab, config, MOST_GOLD_ROWS + 9)
     assert asked == [MOST_GOLD_ROWS, MOST_GOLD_ROWS + 9]
     assert dataset_rows(lab, replace(config, model=""), 1) is None, "functions alone have no dataset"
+
+
+def test_only_samples_that_all_have_the_columns_of_the_dataset_are_left_as_they_are() -> None:
+    def rows(config: RunConfig, count: int) -> dict[str, Any]:
+        return {"rows": [{"prompt": "p", "columns": {"answer": "3"}}]}
+
+    lab, config = cast("Lab", SimpleNamespace(rows=rows)), load_config(DEMO_CONFIG)
+    dataset = Dataset((), ("prompt", "answer"))
+    own, bare = Sample("p", "a", {"answer": "4"}), Sample("p", "b")
+    for samples, answers in (([own], ["4"]), ([bare, own], ["3", "4"]), ([own, bare], ["4", "3"])):
+        assert [s.columns["answer"] for s in joined(lab, config, dataset, samples)] == answers
+    assert joined(lab, config, None, [bare]) == [bare]
+    assert joined(lab, config, Dataset((), ("prompt",)), [bare]) == [bare]

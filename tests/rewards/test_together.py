@@ -174,6 +174,7 @@ ROWS = [{"prompt": f"{i}+1?", "columns": {"answer": str(i + 1)}} for i in range(
         (lambda kind, form: float(kind == "gold" and form == 2), None),
         (lambda kind, form: 0.0, "rewards.gold-not-above-wrong"),
         (lambda kind, form: float(kind == "wrong"), "rewards.gold-below-wrong"),
+        (lambda kind, form: form and 1.0 + (kind == "wrong"), "rewards.gold-below-wrong"),
         (lambda kind, form: None, "rewards.gold-abstains"),
     ],
 )

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from grpo_tui.core.records import AttemptEnded, AttemptStarted
+from grpo_tui.cli.start import known
+from grpo_tui.core.records import AttemptEnded, AttemptStarted, MetricRow
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.json_file import write_json
 from grpo_tui.store.layout import RunFolder, is_known, remember
@@ -198,3 +199,16 @@ def test_the_process_takes_its_words_and_leaves_the_run_to_one_that_watches_alre
     assert made == [(folder.root, {"lock": 5, "trainer": 9, "started": 1.5})]
     assert handled[signal.SIGHUP] == handled[signal.SIGINT] == signal.SIG_IGN
     assert handled[signal.SIGTERM].__name__ == "stop_gently"
+
+
+@pytest.mark.parametrize(("attempts", "rows"), [((), 0), ((1,), 0), ((1, 2, 3), 4)])
+def test_what_a_run_holds_before_a_start_is_its_newest_row_and_attempt(
+    attempts: tuple[int, ...], rows: int, tmp_path: Path
+) -> None:
+    folder = RunFolder(tmp_path)
+    assert known(folder) == (0, 0)
+    writer = Writer(open_writer(folder.database))
+    writer.write([AttemptStarted(attempt, 1.0, "here", 1) for attempt in attempts])
+    writer.write([MetricRow(1, step + 1, 0.0, {"reward": 1.0}) for step in range(rows)])
+    writer.close()
+    assert known(folder) == (rows, max(attempts, default=0))
