@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from rich.cells import cell_len
+
 BLOCKS = "▁▂▃▄▅▆▇"
 """Without the full block, so that curves in adjacent lines stay separate."""
 
@@ -30,7 +32,7 @@ _ASCII = str.maketrans(
         "┤": "|", "┴": "+", "┼": "+", "┊": ":", "╍": "=", "┈": ".", "↻": "@", "←": "<", "▸": ">",
         "→": ">", "·": ".", "▁": "_", "▂": "_", "▃": ".", "▄": "-", "▅": "=", "▆": "+", "▇": "*", "█": "#",
         "⌂": "~", "°": " ", "×": "x", "±": "~", "↵": "/", "▌": "|", "❙": "|", "“": '"', "”": '"', "’": "'",
-        "✂": "c", "░": "%", "▒": "+", "▓": "=", "␍": "r", "÷": "/", "−": "-", "Σ": "S",
+        "✂": "c", "░": "%", "▒": "+", "▓": "=", "␍": "r", "÷": "/", "−": "-", "Σ": "S", "▔": "-", "🔎": "> ",
     }
 )  # fmt: skip
 
@@ -71,9 +73,9 @@ def spark(
 
 
 def to_ascii(text: str) -> str:
-    """Return the text in ASCII, character by character, unknown ones as `?`."""
-    plain = text.translate(_ASCII)
-    return plain if plain.isascii() else "".join(c if c.isascii() else "?" for c in plain)
+    """Return the text in ASCII and in as many cells, each of an unknown character as `?`."""
+    plain = text.replace(" → ", " ->").translate(_ASCII)  # alone, `>` would compare the two values
+    return plain if plain.isascii() else "".join(c if c.isascii() else "?" * cell_len(c) for c in plain)
 
 
 _FEW_GLYPHS = ("linux", "vt", "ansi", "cons", "sun")

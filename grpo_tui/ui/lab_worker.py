@@ -99,6 +99,10 @@ class SavedFiles:
         return any(stamp(file) != read for file, read in self._read.items())
 
 
+OF_SCRIPT = (
+    "the run's rewards cannot be loaded: a script of your own started it. To score with them, put them in a "
+    "file of their own and run grpo-tui rewards FILE.py:FUNCTION"
+)
 MODEL = "model"
 """Kind of a sample that the model generated, and the name shown while it generates."""
 LOOK_S = 0.05
@@ -240,7 +244,7 @@ class LabWorker:
         self._doing("loading torch")
         self._config, self._title, self._origin = config(), title, origin
         if origin.kind == "run" and not origin.where and origin.step is None:
-            self._show_recorded(whole=False)
+            self._show_recorded(whole=not self._config.reward_count)
         try:
             self._load()
         except ConsentError:
@@ -335,6 +339,8 @@ class LabWorker:
 
     def _load(self) -> None:
         assert self._config is not None
+        if not self._config.reward_count:
+            raise ValueError(OF_SCRIPT)
         self._files.before_reading(self._names())
         try:
             self._lab.load(self._config)

@@ -35,6 +35,7 @@ from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import AwaitMount, Widget
 
+from grpo_tui.present.glyphs import to_ascii
 from grpo_tui.ui.driver import LastingFile, ShownCells, merge_styles
 
 NEEDED = {
@@ -419,6 +420,8 @@ class PatientDriver(LinuxDriver):
 
     def write(self, data: str) -> None:
         """Queue output. A frame is dropped while earlier ones wait."""
+        if not data.isascii() and getattr(self._shows, "ascii_only", False):  # what Textual itself draws
+            data = to_ascii(data)
         framed = self._in_frame or data == SYNC_START
         self._in_frame = framed and data != SYNC_END
         picture = framed or "\x1b[0m" in data

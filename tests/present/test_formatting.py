@@ -119,6 +119,7 @@ def test_a_console_without_braille_gets_ascii_too() -> None:
     assert few_glyphs({"TERM": "xterm-256color", "LC_ALL": "C"})
     assert not few_glyphs({"TERM": "xterm-16color", "LANG": "C.UTF-8"})
     assert to_ascii("✂ ▶") == "c >"
+    assert to_ascii("0.16 → 0.77") == "0.16 ->0.77", "not a comparison, in as many cells"
 
 
 @pytest.mark.parametrize(

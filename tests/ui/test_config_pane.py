@@ -16,6 +16,7 @@ from textual.widgets import Input
 
 from grpo_tui.cli import main
 from grpo_tui.config.resolve import load_config
+from grpo_tui.core.records import Fact
 from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.preflight.report import Preflight
 from grpo_tui.present.config_view import Snapshot, shows
@@ -414,10 +415,14 @@ def test_a_trial_of_a_config_that_cannot_be_read_asks_nothing_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("theirs", "choices"), [("a: 1", ["diff", "mine", "theirs", None]), (None, ["mine", None])]
+    ("theirs", "choices", "said", "mine"),
+    [
+        ("a: 1", ["diff", "mine", "theirs", None], "has changed", "overwrite the file on disk"),
+        (None, ["mine", None], "was deleted", "write the file again"),
+    ],
 )
 def test_of_a_file_that_is_gone_there_is_nothing_to_compare_or_take(
-    theirs: str | None, choices: list[str | None]
+    theirs: str | None, choices: list[str | None], said: str, mine: str
 ) -> None:
     asked: list[MenuDialog] = []
     draft = SimpleNamespace(path=Path("my.yaml"))
@@ -425,6 +430,23 @@ def test_of_a_file_that_is_gone_there_is_nothing_to_compare_or_take(
     files: Any = SimpleNamespace(screen=screen)
     ConfigFiles._ask_disk(files, theirs, None)
     assert [choice.value for choice in asked[0]._choices] == choices
+    assert said in asked[0]._sentences[0]
+    assert [choice.what for choice in asked[0]._choices if choice.value == "mine"] == [mine]
+
+
+async def test_mine_is_written_again_when_the_file_is_gone() -> None:
+    path = config_file()
+    app = app_with(path)
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await on_field(pilot, "max_steps")
+        await pilot.press("delete")
+        path.unlink()
+        await pilot.press("W")
+        await until(pilot, lambda: isinstance(app.screen, MenuDialog) and "is gone" in shown(app))
+        await pilot.press("m")
+        await until(pilot, lambda: app.screen is screen)
+        assert screen.draft is not None
+        assert path.read_text() == screen.draft.text
 
 
 async def test_saving_over_a_file_that_somebody_else_wrote_asks() -> None:
@@ -795,7 +817,7 @@ async def test_while_a_config_is_read_its_name_shows_and_not_that_none_is_open()
         screen.state = None  # as it is until the thread has answered
         screen.show()
         await until(pilot, lambda: "Opening toy.yaml …" in shown(app))
-        assert "begins a config" not in shown(app)
+        assert "creates a config" not in shown(app)
         assert "open a file" not in shown(app)
 
 
@@ -809,7 +831,7 @@ async def test_of_a_config_of_the_open_run_that_is_gone_it_says_which_and_how_it
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot)
         await pilot.press("2")
-        await until(pilot, lambda: "begins a config from a preset" in shown(app))
+        await until(pilot, lambda: "creates a config from a preset" in shown(app))
         said = " ".join(shown(app).split())
         assert "The open run was started from my.yaml, which is gone. Its record holds the config:" in said
         command = f"grpo-tui export {from_here(run.folder.root)} --format config -o my.yaml"
@@ -818,12 +840,36 @@ async def test_of_a_config_of_the_open_run_that_is_gone_it_says_which_and_how_it
     assert load_config("my.yaml").grpo["max_steps"] == 20
 
 
+async def test_the_config_of_the_open_run_leaves_rewards_what_the_run_recorded(run: RecordedRun) -> None:
+    path = config_file()
+    RunSpec(load_config(path).to_json()).write(run.folder.spec)
+    app = app_on(run.folder.root)
+    async with app.run_test(size=SIZE) as pilot:
+        await opened(pilot)
+        await pilot.press("2")
+        screen = await looked_at(pilot)
+        assert screen.request is not None
+        assert screen.request.of_run
+        assert app.take_rewards_request() is None, "Rewards opens those of the run by itself"
+        screen.files.save()
+        assert app.take_rewards_request() is not None
+
+
+async def test_a_run_of_a_script_has_no_config_file(run: RecordedRun) -> None:
+    run.write(Fact("config", {"model": "/models/adder", "grpo": {"beta": 0.0}}))
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await pilot.press("2")
+        await until(pilot, lambda: "A script of your own started the open run" in shown(app))
+
+
 async def test_without_a_config_it_says_how_one_is_opened() -> None:
     Path("configs.yaml").write_text(CONFIG)
     app = app_with(None)
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("2")
-        await until(pilot, lambda: "begins a config from a preset" in shown(app))
+        await until(pilot, lambda: "creates a config from a preset" in shown(app))
         assert "No config is open." in shown(app)
         await pilot.press("ctrl+n")
         await until(pilot, lambda: "gsm8k" in shown(app))

@@ -49,6 +49,6 @@ def test_the_config_pane(
 def test_no_config_at_all(snap_compare: Compare) -> None:
     async def prepare(pilot: Any) -> None:
         await pilot.press("2")
-        await until(pilot, lambda: "begins a config" in shown(pilot.app))
+        await until(pilot, lambda: "creates a config" in shown(pilot.app))
 
     assert snap_compare(app_with(None), terminal_size=(80, 24), run_before=prepare)

@@ -15,6 +15,7 @@ import pytest
 from textual.widgets import Input
 
 from grpo_tui.config.resolve import load_config
+from grpo_tui.core.records import Fact
 from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.rewards.cases import read_cases
 from grpo_tui.rewards.lab import Lab
@@ -428,6 +429,20 @@ async def test_without_rewards_it_says_how_to_open_some(run: RecordedRun) -> Non
         await pilot.press("3")
         await until(pilot, lambda: "the rewards of this run are unknown" in shown(app))
         assert "grpo-tui rewards FILE.py:FUNCTION" in " ".join(shown(app).split())
+
+
+async def test_a_run_of_a_script_shows_what_it_recorded_and_why_nothing_is_scored(run: RecordedRun) -> None:
+    run.write(Fact("config", {"model": "/models/adder", "grpo": {"scale_rewards": "batch"}}))
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        await pilot.press("3")
+        await until(pilot, lambda: "a script of your own started it" in shown(app))
+        text = shown(app)
+        assert "scale batch" in text
+        assert "correctness ×2" in text
+        assert "checking" not in text
+        assert "32 samples in 4 groups" in text
 
 
 def test_each_source_of_samples_from_a_run_is_the_one_that_it_is_called() -> None:

@@ -95,6 +95,18 @@ async def test_what_is_written_reaches_the_terminal_under_a_textual_without(
     assert written == ["\x1b[31ma picture\x1b[0m", None]
 
 
+async def test_a_console_of_few_glyphs_gets_ascii_from_textual_itself_in_as_many_cells() -> None:
+    written: list[str | None] = []
+    app = app_on(None)
+    app.ascii_only = True
+    driver = PatientDriver(app)
+    driver._writer_thread = SimpleNamespace(  # type: ignore[assignment]
+        _queue=SimpleNamespace(put_nowait=written.append, qsize=lambda: 0)
+    )
+    driver.write("\x1b[31m🔎 一▁\x1b[0m")
+    assert written == ["\x1b[31m>  ??_\x1b[0m"]
+
+
 @pytest.mark.parametrize(("chosen", "used"), [(None, PatientDriver), (HEADLESS, HeadlessDriver)])
 def test_the_driver_is_our_own_unless_another_is_chosen(
     chosen: str | None, used: type, monkeypatch: pytest.MonkeyPatch

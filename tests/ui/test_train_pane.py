@@ -453,6 +453,18 @@ async def test_the_brackets_turn_the_charts(run: RecordedRun) -> None:
         assert "─ reward ─" not in shown(app)
 
 
+async def test_a_chart_waits_for_the_first_step_beside_an_evaluation_before_training(tmp_path: Path) -> None:
+    run = RecordedRun(tmp_path / "run")
+    run.write(r.MetricRow(1, 0, run.at(0), {"evaluate/pass@1": 0.25, "evaluate/reward/correctness": 0.25}))
+    run.now("generate")
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        await until(pilot, lambda: "pass@1 in evaluation" in shown(app))
+        assert "Charts appear after the first step." in shown(app)
+        assert "missing values" not in shown(app)
+
+
 async def test_as_many_charts_turn_as_are_shown(run: RecordedRun) -> None:
     app = app_on(run.folder.root)
     async with app.run_test(size=(160, 34)) as pilot:
@@ -523,6 +535,18 @@ async def test_a_click_on_a_key_of_the_footer_presses_it(run: RecordedRun) -> No
         assert sent(run) == [("pause", {})]
         await pilot.click("Header", offset=(3, 0))
         assert app.current_mode == "runs"
+
+
+async def test_a_dialog_takes_away_the_notifications_that_would_cover_it(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await opened(pilot)
+        app.notify("Pausing after the current step.")
+        await until(pilot, lambda: "Pausing after" in shown(app))
+        await pilot.press("S")
+        await until(pilot, lambda: isinstance(app.screen, StopDialog))
+        await until(pilot, lambda: "checkpoint" in shown(app))
+        assert not app._notifications
 
 
 @pytest.mark.parametrize("asks", ["run.stop", "run.stop_now", "run.set", "run.sample"])

@@ -33,7 +33,7 @@ from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.config_worker import ConfigWorker
 from grpo_tui.ui.messages import ConfigEvaluated, DiskChanged
 from grpo_tui.ui.paint import Line, Span
-from grpo_tui.ui.requests import ConfigRequest, config_of_run, recorded_path
+from grpo_tui.ui.requests import ConfigRequest, config_of_run, recorded_path, script_arguments
 from grpo_tui.ui.screens.config_dialogs import FindingsScreen, ValueDialog
 from grpo_tui.ui.screens.config_files import ConfigFiles
 from grpo_tui.ui.screens.config_start import ConfigStart
@@ -64,13 +64,18 @@ if TYPE_CHECKING:
 LOOK_S = 0.5
 EMPTY: list[Line] = [
     (),
-    [Span("   ctrl+n ", "key", "screen.config_new"), Span("begins a config from a preset", "dim")],
+    [Span("   ctrl+n ", "key", "screen.config_new"), Span("creates a config from a preset", "dim")],
     [Span("   o      ", "key", "screen.config_open"), Span("opens a file; or ", "dim"),
      Span("grpo-tui CONFIG.yaml", "key"), Span(" from the shell", "dim")],
     (),
     [Span("   A config is a TRL YAML file: the one that `trl grpo --config` takes.", "dim")],
 ]  # fmt: skip
 
+OF_SCRIPT: list[Line] = [
+    (),
+    [Span("   A script of your own started the open run, so it has no config file.", "attention")],
+    [Span("   t", "key"), Span(" in Train shows its settings.", "attention")],
+]
 UNREAD: list[Line] = [(), [Span("   Fix the text to see the fields: ", "dim"),
                           Span("tab", "key", "screen.config_other")]]  # fmt: skip
 
@@ -99,7 +104,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         self._asked = False
         """The app was asked which file to open. Until then the pane stays empty."""
         self._gone: list[Line] = []
-        """Says that the config file of the open run no longer exists."""
+        """Says why the open run has no config file, if it has none."""
         self.files, self.start = ConfigFiles(self), ConfigStart(self)
         self.draft: Draft | None = None
         self.request: ConfigRequest | None = None
@@ -141,6 +146,8 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
             request = ConfigRequest(of_run, of_run=True) if of_run is not None else None
             if of_run is None and (path := recorded_path(folder.root)) is not None:
                 self._gone = gone_lines(folder.root, path)
+            elif of_run is None and script_arguments(folder.root) is not None:
+                self._gone = OF_SCRIPT
         self._asked = True
         if request is not None:
             self.files.open_request(request)

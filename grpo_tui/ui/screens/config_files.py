@@ -77,7 +77,7 @@ class ConfigFiles:
         self.screen.worker.follow(draft.path if draft.saved_text is not None else None)
         self.screen.query_one(YamlArea).load_text("")
         self.screen.changed()
-        if not request.in_rewards:
+        if not (request.in_rewards or request.of_run):  # Rewards shows what the run recorded
             self.offer_rewards()
         self.screen.query_one(ConfigForm).focus()
 
@@ -223,14 +223,18 @@ class ConfigFiles:
         draft = self.screen.draft
         assert draft is not None
         assert draft.path is not None
-        choices = [
-            Choice("show the difference", "compare theirs with mine", "diff", "d"),
-            Choice("keep mine", "overwrite the file on disk", "mine", "m"),
-            Choice("take theirs", "reload the file; u restores mine", "theirs", "t"),
-            Choice("decide later", "nothing is written", None, "n"),
-        ]
-        if theirs is None:
-            choices = [choice for choice in choices if choice.value in ("mine", None)]
+        later = Choice("decide later", "nothing is written", None, "n")
+        what, sentence = "is gone", "The file was deleted or became unreadable after you opened it."
+        choices = [Choice("keep mine", "write the file again", "mine", "m"), later]
+        if theirs is not None:
+            what = "is changed on disk"
+            sentence = "The file has changed on disk since you opened it, and you have unsaved changes."
+            choices = [
+                Choice("show the difference", "compare theirs with mine", "diff", "d"),
+                Choice("keep mine", "overwrite the file on disk", "mine", "m"),
+                Choice("take theirs", "reload the file; u restores mine", "theirs", "t"),
+                later,
+            ]
 
         def answered(answer: str) -> None:
             if answer == "diff":
@@ -243,9 +247,7 @@ class ConfigFiles:
             else:
                 self._reload()
 
-        what = "gone" if theirs is None else "changed on disk"
-        title = f"{one_line(draft.path.name, 30)} is {what}"
-        sentence = "The file has changed on disk since you opened it, and you have unsaved changes."
+        title = f"{one_line(draft.path.name, 30)} {what}"
         self.screen.ask(MenuDialog(title, choices, [sentence]), answered)
 
     # -- leaving ---------------------------------------------------------------------------------

@@ -73,6 +73,7 @@ class Dialog(LeftOnce, ModalScreen[Answer], Shell):
             yield from self.parts()
 
     def on_mount(self) -> None:
+        self.app.clear_notifications()  # they would cover the question
         if found := self.query(self.FIRST):
             found.first().focus()
 

@@ -46,8 +46,8 @@ NO_RUN: list[Line] = [
     (),
     [Span("   1 ", "key", "app.pane('runs')"), Span("shows the runs, ", "dim"), Span("enter", "key"),
      Span(" there opens one", "dim")],
-    [Span("   grpo-tui attach RUN", "key"), Span("   opens one directly", "dim")],
-    [Span("   grpo-tui completions RUN", "key"), Span("   prints them", "dim")],
+    [Span("   grpo-tui attach RUN        ", "key"), Span("opens one directly", "dim")],
+    [Span("   grpo-tui completions RUN   ", "key"), Span("prints its completions", "dim")],
 ]  # fmt: skip
 PLACEHOLDER = "/ to search, e.g. reward<0.2"
 AGAIN_S = 1.0

@@ -111,14 +111,12 @@ class ResultsSummary(LinePane):
             said = [[Span(f" {sign} ", role), Span(first, f"strong {role}")]]
             said += [[Span(f"   {row}", role)] for row in more]
             what = "a model with the base"
-        return [
-            *said,
-            [
-                Span(" D", "key", "screen.results_compare"),
-                Span(f" compares {what} on the same prompts, like ", "dim"),
-                Span(f"grpo-tui compare {shell_word(self.run)}"),
-            ],
+        how = [
+            Span(" D", "key", "screen.results_compare"),
+            Span(f" compares {what} on the same prompts", "dim"),
         ]
+        like = [Span(", like ", "dim"), Span(f"grpo-tui compare {shell_word(self.run)}")]
+        return [*said, [*how, *like] if width_of([*how, *like]) <= width else how]
 
 
 class ResultsMeasures(LinePane):

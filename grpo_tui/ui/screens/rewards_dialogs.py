@@ -134,7 +134,7 @@ class NewFileDialog(FieldDialog[Path]):
 
     def __init__(self) -> None:
         hint = "It starts with correctness. Press ctrl+n to add the next rewards one at a time."
-        super().__init__("a new rewards file", _free_name(), hint, "begin", id="rewards-file")
+        super().__init__("a new rewards file", _free_name(), hint, "create", id="rewards-file")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         path = Path(event.value.strip()).expanduser()

@@ -92,7 +92,7 @@ class EmptyRuns(LinePane):
             ],
             [Span("   grpo-tui train CONFIG  ", "key"), Span("a run of your own TRL config", "dim")],
             (),
-            [Span("   A run that starts shows here by itself.", "dim")],
+            [Span("   New runs appear here.", "dim")],
         ]
 
 

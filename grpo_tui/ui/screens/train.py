@@ -316,7 +316,8 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
             shown = charts[0] if place < fixed else None
             if place >= fixed and place - fixed < len(turning):
                 shown = turning[(self._offset + place - fixed) % len(turning)]
-            widget.show(shown, logarithmic=shown is not None and shown.key in self._logarithmic)
+            logarithmic = shown is not None and shown.key in self._logarithmic
+            widget.show(shown, logarithmic=logarithmic, waits=waits if shown and not view.step else "")
 
     def _visible_charts(self) -> list[Chart]:
         charts = (self.query_one(f"#chart-{i}", Chart) for i in range(CHARTS))

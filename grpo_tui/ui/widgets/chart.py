@@ -90,7 +90,7 @@ class Chart(LinePane, can_focus=True):
 
     def _plot(self, chart: ChartView, width: int, height: int) -> list[Line]:
         if not any(bucket.smooth is not None for bucket in chart.buckets):
-            return [[Span("  only missing values so far", "dim")]]
+            return [[Span(f"  {self._waits or 'only missing values so far'}", "dim")]]
         braille = not getattr(self.app, "ascii_only", False)
         rows = plot(
             chart,
