@@ -43,10 +43,7 @@ from tests.train.tiny import without_times
 
 pytestmark = pytest.mark.slow
 
-LAUNCH = (
-    "--multi_gpu --num_processes 2 --num_machines 1 --mixed_precision no --dynamo_backend no "
-    "--main_process_port 0"
-)
+LAUNCH = "--multi_gpu --num_processes 2 --num_machines 1 --mixed_precision no --dynamo_backend no"
 
 CONFIG = """\
 model_name_or_path: {model}
@@ -181,8 +178,9 @@ def test_two_ranks_equal_plain_trl_and_every_completion_of_both_is_stored(run: P
     state(run, "finished")
     script = tmp_path / "plain.py"
     script.write_text(textwrap.dedent(PLAIN))
-    words = ["-m", "accelerate.commands.launch", *LAUNCH.split(), script, tmp_path / "rows.json", tmp_path]
-    subprocess.run([sys.executable, *map(str, words)], check=True, timeout=PATIENCE_S, capture_output=True)
+    words = ["-m", "accelerate.commands.launch", *LAUNCH.split(), "--main_process_port", "0"]
+    words += map(str, (script, tmp_path / "rows.json", tmp_path))
+    subprocess.run([sys.executable, *words], check=True, timeout=PATIENCE_S, capture_output=True)
     plain = json.loads((tmp_path / "rows.json").read_text())
 
     reader = RunReader(RunFolder(run).database)
@@ -425,22 +423,25 @@ def test_a_reward_that_hangs_on_the_second_rank_alone_is_aborted_there_and_one_t
     until(lambda: all(map(gone, pids)), "the end of both ranks")
 
 
-def test_a_fork_on_two_ranks_continues_with_the_prompts_that_one_rank_has_not_seen(
+def test_a_branch_of_a_race_on_two_ranks_continues_with_the_prompts_that_one_rank_has_not_seen(
     run: Path, tmp_path: Path
 ) -> None:
     """One rank answers 2 prompts a step, two answer 4, in the order of one epoch."""
-    held, fork = tmp_path / "rows.jsonl", tmp_path / "fork"
+    held, fork = tmp_path / "rows.jsonl", run.with_name(f"{run.name}-3-two")
     held.write_text("".join(f"{json.dumps(row)}\n" for row in all_rows()[:24]))
     config = tmp_path / "one.yaml"
-    places = {"task": DEMO_DIR / "task.py", "rewards": DEMO_DIR / "rewards.py", "steps": 3}
+    places = {"task": DEMO_DIR / "task.py", "rewards": DEMO_DIR / "rewards.py", "steps": 7}
     more = {"extra": _extra(tmp_path, "    return [0.5] * len(completions)\n"), "evaluate": ""}
     text = CONFIG.format(model=DEMO_MODEL, **places, **more).replace("ddp_backend: gloo\n", "")
     config.write_text(text.replace(f"{DEMO_DIR / 'task.py'}:train_rows", str(held)))
     grpo_tui("train", config, "--run-dir", run, "--set", "save_strategy=steps", "--set", "save_steps=3")
-    words = ("--set", "max_steps=7", "--set", "ddp_backend=gloo")
-    grpo_tui(
-        "train", run, "--resume", "3", "--run-dir", fork, *words, "--launcher", f"accelerate launch {LAUNCH}"
-    )
+    branch = f"two: ddp_backend=gloo 'grpo_tui.launcher=accelerate launch {LAUNCH}'"
+    words = ("--steps", "4", "--no-control", "--branch", branch, "--rows", "8", "--samples", "1", "--json")
+    body = json.loads(grpo_tui("race", f"{run}@3", *words, check=None).stdout)
+    assert [(one["end"], one["error"], one["word"] is None) for one in body["branches"]] == [
+        ("complete", None, False)
+    ]
+    assert body["until"] == 7
 
     def prompts(folder: Path, steps: range) -> list[set[str]]:
         with closing(RunReader(RunFolder(folder).database)) as reader:
