@@ -16,6 +16,7 @@ os.close(int(sys.argv[3]))
 time.sleep(0.2)
 os.kill(os.getpid(), 9)
 """
+STAYS = "import os, sys, time\nprint('bye', flush=True)\nos.close(int(sys.argv[3]))\ntime.sleep(600)\n"
 FORKER_CLOSES = """
 import os, socket, sys, time
 control = socket.socket(fileno=int(sys.argv[1]))
@@ -30,6 +31,7 @@ os._exit(3)
 @pytest.fixture(autouse=True)
 def _module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "child_that_closes.py").write_text(CLOSES)
+    (tmp_path / "child_that_stays.py").write_text(STAYS)
     (tmp_path / "forker_that_closes.py").write_text(FORKER_CLOSES)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     for module in (pipe, forker):
@@ -40,6 +42,19 @@ def test_a_child_that_is_killed_after_its_pipe_was_closed_counts_as_killed(tmp_p
     child = ChildPipe(ModuleStarter("child_that_closes"), str(tmp_path))
     try:
         with pytest.raises(ChildGoneError, match=r"^killed by SIGKILL$"):
+            child.receive(60)
+    finally:
+        child.close()
+
+
+def test_a_child_that_closes_its_pipe_and_stays_is_killed_and_told_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipe, "END_S", 0.1)
+    child = ChildPipe(ModuleStarter("child_that_stays"), str(tmp_path))
+    try:
+        told = r"^it closed its connection to grpo-tui, and was killed(; it said: bye)?$"
+        with pytest.raises(ChildGoneError, match=told):
             child.receive(60)
     finally:
         child.close()

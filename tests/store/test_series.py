@@ -150,6 +150,25 @@ def test_a_file_without_summaries_is_read_by_rows_and_gets_them_from_its_next_wr
     assert renewed == kept
 
 
+def test_a_file_that_does_not_know_what_was_masked_has_no_share_of_it(tmp_path: Path) -> None:
+    writer = Writer(open_writer(tmp_path / "run.db"))
+    pair = tuple(
+        r.Completion(i, "x", (float(i),), float(i), i - 0.5, 3, False, masked=i == 1) for i in (0, 1)
+    )
+    for step in (1, 2):
+        group = r.Group(0, "p", {}, pair)
+        writer.write([r.GenerationBatch(1, step, 0, "train", step, step, 1.0, (group,))])
+    writer.close()
+    db = sqlite3.connect(tmp_path / "run.db")
+    db.executescript("DROP INDEX group_spread; DROP INDEX group_masked;")
+    db.execute("ALTER TABLE generation_group DROP COLUMN signal")
+    db.close()
+    old = RunReader(tmp_path / "run.db")
+    assert [one.masked for one in step_stats(old)] == [None, None]
+    assert series_window(old, "grpo_tui/masked_share") == []
+    assert series_window(old, "grpo_tui/flat_share") != []
+
+
 def test_new_points_hold_every_key_of_the_rows_after_one(reader: RunReader) -> None:
     last = last_metric_row_id(reader)
     upto, points = new_points(reader, last - 2)

@@ -14,7 +14,10 @@ from grpo_tui.store.replay import Replay
 from grpo_tui.ui import comparing, starting
 from grpo_tui.ui.chatting import Chatting
 from grpo_tui.ui.comparing import Comparing
+from grpo_tui.ui.paint import width_of
 from grpo_tui.ui.replaying import SPEEDS, ReplayPoller
+from grpo_tui.ui.screens.chat import Turn
+from grpo_tui.ui.screens.results import ResultsSummary
 
 RESULT = {"verdict": [{"policy": "mine", "word": "worse"}]}
 
@@ -153,3 +156,33 @@ def test_the_speed_changes_to_the_next_in_the_list(speed: float, up: bool, then:
     made = poller(2, playing=True, speed=speed)
     made.change_speed(up)
     assert made._replay.speed == then
+
+
+# -- what they say, in the room there is --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+def test_a_comparison_under_way_fills_its_line_beside_the_key_that_stops_it(width: int) -> None:
+    summary = ResultsSummary()
+    summary.comparing = SimpleNamespace(line="x" * 300)  # type: ignore[assignment]
+    line = summary.lines(width, 9)[0]
+    assert width_of(line) == width
+    assert any(span.action for span in line) == (width >= 100)
+
+
+@pytest.mark.parametrize(
+    ("names", "width", "beside"), [(1, 120, False), (2, 120, True), (2, 98, False), (1, 60, False)]
+)
+def test_answers_stand_side_by_side_where_there_are_two_and_room(
+    names: int, width: int, beside: bool
+) -> None:
+    turn = Turn("hi", ("mine", "base")[:names], asked=False)
+    for place in range(names):
+        turn.write(place, "word " * 60)
+    lines = turn.lines(width)
+    assert max(map(width_of, lines)) == width
+    texts = ["".join(span.text for span in line) for line in lines]
+    assert any("mine" in text and "base" in text for text in texts) is beside
+    assert turn.lines(width) is lines, "laid out once"
+    turn.end(None)
+    assert turn.lines(width) is not lines
