@@ -290,3 +290,26 @@ def test_any_edit_of_any_file_changes_one_value_or_is_refused() -> None:
     assert edits > 600
     assert single > 100
     assert refused <= edits // 100
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "alike"),
+    [
+        ({}, {}, True),
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}, True),
+        ({"a": 1, "b": 2}, {"a": 1, "b": 3}, False),
+        ({"a": 1}, {"a": 1, "b": 2}, False),
+        ([], [], True),
+        ([1, 2], [1, 3], False),
+        ([1, 2], [1], False),
+        ({"a": [{"b": 1}]}, {"a": [{"b": True}]}, False),
+        (1, 1.0, False),
+        (float("nan"), float("nan"), True),
+        (float("nan"), 1.0, False),
+        (1.0, float("nan"), False),
+        ("1", 1, False),
+        (None, None, True),
+    ],
+)
+def test_values_are_the_same_with_their_types_at_every_depth(first: Any, second: Any, alike: bool) -> None:
+    assert same(first, second) is alike

@@ -98,6 +98,7 @@ async def test_a_field_is_changed_in_its_own_way_and_its_line_alone(
         assert len(before) - len([one for one in before if one in after]) <= 1
         assert "# one prompt" in screen.draft.text
         assert screen.query_one(YamlArea).config_text == screen.draft.text
+        assert not screen.query_one(YamlArea).soft_wrap, "a line of the file is one line"
         await pilot.press("u")
         await looked_at(pilot)
         assert screen.draft.text == CONFIG
