@@ -856,6 +856,20 @@ async def test_the_config_of_the_open_run_leaves_rewards_what_the_run_recorded(r
         assert app.take_rewards_request() is not None
 
 
+async def test_a_start_asks_once_it_is_known_that_the_folder_holds_a_run() -> None:
+    app = app_with(config_file())
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await looked_at(pilot)
+        assert screen.state is not None
+        whole = screen.state
+        screen.state = replace(whole, whole=False)
+        await pilot.press("R")
+        await pilot.pause()
+        assert app.screen is screen
+        screen.post_message(ConfigEvaluated(whole))
+        await until(pilot, lambda: "start training?" in shown(app))
+
+
 async def test_a_run_of_a_script_has_no_config_file(run: RecordedRun) -> None:
     run.write(Fact("config", {"model": "/models/adder", "grpo": {"beta": 0.0}}))
     app = app_on(run.folder.root)

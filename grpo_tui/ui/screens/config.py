@@ -175,6 +175,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
             self.show()
             if self.query_one(ConfigForm).has_focus:
                 self.on_cursor_list_highlighted()
+            self.start.go_on()
 
     def show(self) -> None:
         self._fit()

@@ -40,6 +40,8 @@ class ConfigStart:
         self._busy_since = 0.0
         self._check = ConfigCheck()
         self._checking = False
+        self._begins = False
+        """A start waits until the folder has been looked at."""
         self._trial: starting.Trial | None = None
         self._checked_at: float | None = None
         """When the displayed check completed; None if it was stopped before."""
@@ -181,12 +183,23 @@ class ConfigStart:
             return
         config = state.inspected.config
         errors = errors_of(state.findings)
+        self._begins = not state.whole and not draft.edited
         if draft.edited:
             self._ask_save(self.begin)
+        elif self._begins:
+            return  # the question names the folder, which may hold a run
         elif errors or config is None:
             self._ask_errors(errors, config)
         else:
             self._ask_start(config, state.counts()[1])
+
+    def go_on(self) -> None:
+        """Ask about the start that waits, if all is known and the pane is still in front."""
+        state = self.screen.state
+        if self._begins and state is not None and state.whole:
+            self._begins = False
+            if self.screen.is_active:
+                self.begin()
 
     def _ask_save(self, then: Callable[[], None]) -> None:
         choices = [
