@@ -479,7 +479,8 @@ class _Resolver:
     def _anchored(self, key: str, written: str, found: str) -> str:
         """Report a file found next to the config, where TRL itself would not look."""
         if found != written and not os.path.exists(self.places.cwd / Path(written).expanduser()):
-            self._add("config.beside", "info", key, f"{key} is {written} beside the config: {found}", None)
+            message = f"{key} is relative to the folder of the config: {found}"
+            self._add("config.beside", "info", key, message, None)
         return found
 
     def _nested(self, value: dict[str, Any], path: yaml_lines.Path) -> dict[str, Any]:
