@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from grpo_tui.core.exchange import rebuilt
+from grpo_tui.core.records import SettingChanged
 from grpo_tui.core.schedule import BY_RESUME
-
-if TYPE_CHECKING:
-    from grpo_tui.core.records import SettingChanged
 
 BY = "grpo_tui.stages"
 FACT = "stage"

@@ -13,8 +13,9 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.section import Evaluate
 from grpo_tui.core.evaluations import (
     FACT,
@@ -41,9 +42,6 @@ from grpo_tui.train.checkpoints import Checkpoints, DiskFull
 from grpo_tui.train.ranks import Ranks
 from grpo_tui.train.sampling import Drawn, ProbeSampler, Row, encode, generate, generation_config, until_end
 from grpo_tui.train.settings import Refused
-
-if TYPE_CHECKING:
-    from grpo_tui.config.run_config import RunConfig
 
 SHOWN = ("pass@1", "pass@k", "total", "reward")
 """Kinds of measures recorded with their gain."""

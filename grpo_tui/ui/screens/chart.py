@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
 from textual.events import Resize
@@ -34,6 +33,7 @@ from grpo_tui.present.big_chart import (
 )
 from grpo_tui.present.plot import LINE_ROLES, MOST_LINES, line_sign
 from grpo_tui.present.seed_sets import SeedSet, sentences
+from grpo_tui.present.train_view import TrainView
 from grpo_tui.present.window_load import OverlayFacts, RunSource, SettingRow, load_window, read_overlay
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.paint import Line, LinePane, Span, pad, ruled
@@ -41,9 +41,6 @@ from grpo_tui.ui.shell import Shell
 from grpo_tui.ui.textual_private import LeftOnce
 from grpo_tui.ui.widgets.bars import Footer, Header
 from grpo_tui.ui.widgets.big_chart import BigChart, ChartOptions
-
-if TYPE_CHECKING:
-    from grpo_tui.present.train_view import TrainView
 
 LOOK_S = 1.0
 """How often runs are checked for new steps."""

@@ -7,7 +7,7 @@ import re
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from textual.app import ComposeResult
 from textual.screen import Screen
@@ -16,7 +16,7 @@ from textual.widgets import Input
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.exchange import finite_json
 from grpo_tui.core.text import one_line
-from grpo_tui.preflight.checker import Checked
+from grpo_tui.preflight.checker import Checked, Checker
 from grpo_tui.preflight.facts import RowView
 from grpo_tui.preflight.rewards import GoldReward
 from grpo_tui.present.data_view import DataBlock, row_blocks, statistics_blocks, summary
@@ -30,9 +30,6 @@ from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, fitting, pad, ru
 from grpo_tui.ui.shell import Shell
 from grpo_tui.ui.textual_private import LeftOnce
 from grpo_tui.ui.widgets.bars import Footer, Header
-
-if TYPE_CHECKING:
-    from grpo_tui.preflight.checker import Checker
 
 
 class DataWorker:

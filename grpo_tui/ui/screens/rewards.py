@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from textual import on
 from textual.app import ComposeResult, SuspendNotSupported
@@ -17,8 +17,16 @@ from textual.screen import Screen
 from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.present.baseline_text import whole
 from grpo_tui.present.formatting import duration, from_here, path_text, plural
-from grpo_tui.present.rewards_view import orders, sample_detail
+from grpo_tui.present.rewards_view import RewardsView, orders, sample_detail
+from grpo_tui.present.train_view import TrainView
+from grpo_tui.rewards.baseline import Baseline
+from grpo_tui.rewards.generating import Generated
+from grpo_tui.rewards.lab import Aggregation
+from grpo_tui.rewards.next_reward import Growth
+from grpo_tui.rewards.probes import ProbeReport
 from grpo_tui.rewards.sample_sources import Origin
+from grpo_tui.rewards.samples import Sample
+from grpo_tui.rewards.scoring import Report
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.editing import edit, editor_command
 from grpo_tui.ui.kit.table import CursorList
@@ -37,17 +45,6 @@ from grpo_tui.ui.widgets.reward_table import (
     RewardsSummary,
     SampleTable,
 )
-
-if TYPE_CHECKING:
-    from grpo_tui.present.rewards_view import RewardsView
-    from grpo_tui.present.train_view import TrainView
-    from grpo_tui.rewards.baseline import Baseline
-    from grpo_tui.rewards.generating import Generated
-    from grpo_tui.rewards.lab import Aggregation
-    from grpo_tui.rewards.next_reward import Growth
-    from grpo_tui.rewards.probes import ProbeReport
-    from grpo_tui.rewards.samples import Sample
-    from grpo_tui.rewards.scoring import Report
 
 BUSY_S = 0.4
 """Work shorter than this is not shown as running."""

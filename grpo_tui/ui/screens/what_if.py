@@ -11,21 +11,18 @@ import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from grpo_tui.core.text import one_line, wrapped
 from grpo_tui.present.formatting import duration, plural
 from grpo_tui.present.what_if_lines import what_if_lines
+from grpo_tui.rewards.lab import Lab
+from grpo_tui.rewards.what_if import WhatIf
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.kit.reading import FullReadingScreen
 from grpo_tui.ui.messages import ConsentAsked
 from grpo_tui.ui.paint import Line, Span, ruled, spans
 from grpo_tui.ui.requests import rewards_of_run
 from grpo_tui.ui.screens.dialogs import WordsDialog
-
-if TYPE_CHECKING:
-    from grpo_tui.rewards.lab import Lab
-    from grpo_tui.rewards.what_if import WhatIf
 
 MOST_GROUPS = 400
 """Groups scored again. If there are more, the newest are used."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from rich.cells import cell_len
 from textual.binding import BindingType
@@ -16,6 +16,7 @@ from textual.geometry import Region
 from textual.message import Message
 from textual.widgets import Input
 
+from grpo_tui.core.findings import Fix
 from grpo_tui.core.text import one_line, shorten, wrapped
 from grpo_tui.present.config_view import FieldHelp, FieldRow, FormRow, GroupRow, OpenConfig
 from grpo_tui.present.config_yaml import from_edit, to_edit
@@ -23,9 +24,6 @@ from grpo_tui.present.formatting import path_text, plural
 from grpo_tui.ui.kit.table import MOVES, CursorList, LazyLines
 from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, fitting, pad, ruled, signed, spread, width_of
 from grpo_tui.ui.widgets.yaml_area import SIGNS
-
-if TYPE_CHECKING:
-    from grpo_tui.core.findings import Fix
 
 ORIGIN_W = 9
 """Cells of `● edited` and one space."""

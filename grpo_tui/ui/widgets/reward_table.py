@@ -7,15 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from rich.cells import cell_len
 from textual.binding import BindingType
 
+from grpo_tui.core.findings import Finding
 from grpo_tui.core.text import one_line
 from grpo_tui.core.text import wrapped as words_wrapped
 from grpo_tui.present.formatting import clock, compact, duration, figure, fixed, percent, plural
-from grpo_tui.present.rewards_view import ADVANTAGE, TOTAL, cell, fitted, ordered
+from grpo_tui.present.rewards_view import (
+    ADVANTAGE,
+    TOTAL,
+    FunctionColumn,
+    RewardsView,
+    SampleDetail,
+    SampleRow,
+    Saw,
+    cell,
+    fitted,
+    ordered,
+)
+from grpo_tui.rewards.score_report import Aggregation
 from grpo_tui.ui.kit.table import MOVES, Column, CursorList, Table, cells, heading, row_line
 from grpo_tui.ui.paint import (
     Line,
@@ -32,11 +45,6 @@ from grpo_tui.ui.paint import (
     wrapped,
 )
 from grpo_tui.ui.widgets.groups import advantage_cell
-
-if TYPE_CHECKING:
-    from grpo_tui.core.findings import Finding
-    from grpo_tui.present.rewards_view import FunctionColumn, RewardsView, SampleDetail, SampleRow, Saw
-    from grpo_tui.rewards.score_report import Aggregation
 
 LEAST_TEXT = 18
 """Minimum width of the completion, whatever the number of functions."""
