@@ -123,7 +123,7 @@ def train(parsed: Any) -> int:
     if parsed.optimizer and parsed.resume is None:
         raise CommandError(ONLY_FORKS)
     if parsed.seeds:
-        from grpo_tui.cli.train_seeds import train_seeds
+        from grpo_tui.cli.series import train_seeds
 
         return train_seeds(parsed)
     if parsed.json and not parsed.drill:

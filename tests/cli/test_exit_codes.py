@@ -148,7 +148,7 @@ JUDGES: dict[str, Callable[[Sequence[bool], pytest.MonkeyPatch], list[str]]] = {
 """Command and how each of the things it judges ends, as its words."""
 ELSEWHERE = {
     "check.check", "data._figures", "rewards.baseline",  # above
-    "config._diff", "doctor.doctor", "train_seeds._told", "compare.compare", "race._told",
+    "config._diff", "doctor.doctor", "series._told", "compare.compare", "race._told",
 }  # fmt: skip
 """Functions whose exit code 1 a test of their own sees."""
 

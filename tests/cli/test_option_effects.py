@@ -323,10 +323,10 @@ HANDED: tuple[tuple[str, str, Callable[[Taken], Any], Any], ...] = (
      (True, False)),
     ("train DEMO --force", "check.before_start", lambda t: (t.named["quick"], t.named["force"]),
      (False, True)),
-    ("train DEMO --seeds 4,3", "train_seeds.Series",
+    ("train DEMO --seeds 4,3", "series.Series",
      lambda t: [(job.name, job.root.name[-7:], job.prepare.args[0].overrides) for job in t.args[0]],
      [("seed 4", "-seed-4", ["seed=4"]), ("seed 3", "-seed-3", ["seed=3"])]),
-    ("train DEMO --seeds 4 --detach", "train_seeds._again", lambda t: t.args[0].seeds, [4]),
+    ("train DEMO --seeds 4 --detach", "series._again", lambda t: t.args[0].seeds, [4]),
     (("race RUN@4 --steps 9 --branch a=1 --branch 'b: c=2' --branches f.yaml --no-control --gpus 0,1 "
      "--rows 7 --samples 3 --correct c --detach --timeout 7"), "race.branches_of",
      lambda t: (w := vars(t.args[0])) and [w[name] for name in (

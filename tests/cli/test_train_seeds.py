@@ -14,11 +14,10 @@ from typing import Any
 
 import pytest
 
-from grpo_tui.cli import series, start, train_seeds
+from grpo_tui.cli import series, start
 from grpo_tui.cli.errors import CommandError
-from grpo_tui.cli.series import Job, Places, Series, only_one, places_of
+from grpo_tui.cli.series import Job, Places, Series, _leave, _told, only_one, places_of
 from grpo_tui.cli.start import Start
-from grpo_tui.cli.train_seeds import _leave, _told
 from grpo_tui.config.resolve import inspect_config, load_config
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.store.layout import RunFolder
@@ -290,12 +289,12 @@ def test_the_series_in_the_background_is_the_one_that_was_typed() -> None:
     given = {name for name in known if vars(typed)[name] != vars(plain)[name]}
     assert given == known - {*REFUSED, "headless", "config"}
     anew = {"detach": False, "headless": True, "quick_check": True}
-    assert vars(PARSER.parse_args(train_seeds._again(typed))) == vars(typed) | anew
+    assert vars(PARSER.parse_args(series._again(typed))) == vars(typed) | anew
     for name in ("force", "trust"):  # what was not typed is not added
         without = argparse.Namespace(**vars(typed) | {name: False})
-        assert vars(PARSER.parse_args(train_seeds._again(without)))[name] is False
+        assert vars(PARSER.parse_args(series._again(without)))[name] is False
     bare = PARSER.parse_args(["train", "my.yaml", "--seeds", "1", "--detach"])
-    assert vars(PARSER.parse_args(train_seeds._again(bare))) == vars(bare) | anew
+    assert vars(PARSER.parse_args(series._again(bare))) == vars(bare) | anew
 
 
 @pytest.mark.parametrize(("typed", "checked"), [(False, False), (True, False), (False, True), (True, True)])
@@ -305,8 +304,8 @@ def test_the_data_is_checked_once_unless_it_was_not_to_be(
 ) -> None:
     """A seed that ended early is resumed from its folder, with no setting of this command."""
     parsed = PARSER.parse_args(["train", "my.yaml", "--seeds", "1", *["--quick-check"] * typed])
-    job = train_seeds._job(parsed, 1, tmp_path / "r")
-    monkeypatch.setattr(train_seeds, "newest_usable", lambda folder: (has_checkpoint or None, []))
+    job = series._job(parsed, 1, tmp_path / "r")
+    monkeypatch.setattr(series, "newest_usable", lambda folder: (has_checkpoint or None, []))
     monkeypatch.setattr(start, "prepared", lambda given: ("new", given))
     monkeypatch.setattr(start, "resumed", lambda given: ("resumed", given))
     how, given = job.prepare(None, checked)

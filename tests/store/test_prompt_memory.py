@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from grpo_tui.cli.doctor import TABLE_ROWS
 from grpo_tui.cli.main import main
-from grpo_tui.cli.prompts import TABLE_ROWS
 from grpo_tui.core import records as r
 from grpo_tui.core.prompt_memory import classify, prompt_hash
 from grpo_tui.core.statistics import SAME

@@ -22,8 +22,7 @@ from grpo_tui.store.connection import open_writer
 from grpo_tui.store.query import QueryError
 from grpo_tui.store.query_sql import RARE
 from grpo_tui.store.rollouts import Rollout, rollouts_of
-from grpo_tui.store.search import Found, Search
-from grpo_tui.store.search_scan import Scan
+from grpo_tui.store.search import Found, Scan, Search
 from grpo_tui.store.writer import Writer
 from tests import PATIENCE_S
 

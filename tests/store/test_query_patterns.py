@@ -8,7 +8,7 @@ import re
 import pytest
 
 from grpo_tui.store.query_sql import demanded
-from grpo_tui.store.search_scan import compiled
+from grpo_tui.store.search import compiled
 
 PATTERNS = (
     r"[A-Z]{3}", r"\d{4,}", r"\d+\.\d+", r"\b\d{2}\b", r"^\d\d$", r"(?m)^[A-Z]\d$", r"\A\s{2}", r"\d\Z",

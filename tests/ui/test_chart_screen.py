@@ -12,10 +12,9 @@ import pytest
 from grpo_tui.core import records as r
 from grpo_tui.present.big_chart import AxisRange, BigChartView, ChartBucket, ChartLine, Window
 from grpo_tui.present.glyphs import ascii_locale
-from grpo_tui.ui.screens.chart import ChartScreen, WindowLoader, ZoomScreen
+from grpo_tui.ui.screens.chart import BigChart, ChartOptions, ChartScreen, WindowLoader, ZoomScreen
 from grpo_tui.ui.screens.reading import HelpScreen, MeaningScreen
 from grpo_tui.ui.screens.train import TrainScreen
-from grpo_tui.ui.widgets.big_chart import BigChart, ChartOptions
 from grpo_tui.ui.widgets.chart import Chart
 from tests.ui.conftest import app_on, opened, shown, until
 from tests.ui.recorded_run import RecordedRun, recorded

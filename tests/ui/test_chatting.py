@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from grpo_tui.ui.chatting import Chatting
+from grpo_tui.ui.screens.chat import Chatting
 from grpo_tui.ui.starting import read_object
 
 TALKS = """

@@ -12,11 +12,10 @@ import pytest
 
 from grpo_tui.store.replay import Replay
 from grpo_tui.ui import comparing, starting
-from grpo_tui.ui.chatting import Chatting
 from grpo_tui.ui.comparing import Comparing
 from grpo_tui.ui.paint import width_of
 from grpo_tui.ui.replaying import SPEEDS, ReplayPoller
-from grpo_tui.ui.screens.chat import Turn
+from grpo_tui.ui.screens.chat import Chatting, Turn
 from grpo_tui.ui.screens.results import ResultsSummary
 
 RESULT = {"verdict": [{"policy": "mine", "word": "worse"}]}

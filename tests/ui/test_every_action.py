@@ -34,7 +34,7 @@ from grpo_tui.ui.screens.prompts import PromptsScreen, PromptTable
 from grpo_tui.ui.screens.reading import HelpScreen, TextScreen
 from grpo_tui.ui.screens.reload import ReloadScreen
 from grpo_tui.ui.screens.results import ModelList, ResultsScreen
-from grpo_tui.ui.screens.runs import RunsScreen
+from grpo_tui.ui.screens.runs import RunsScreen, RunsTable
 from grpo_tui.ui.screens.set_dialog import SetDialog
 from grpo_tui.ui.screens.tokens import TokensScreen
 from grpo_tui.ui.screens.train import TrainScreen
@@ -43,7 +43,6 @@ from grpo_tui.ui.widgets.card_table import CardTable
 from grpo_tui.ui.widgets.group_table import GroupTable
 from grpo_tui.ui.widgets.groups import GroupList
 from grpo_tui.ui.widgets.log_list import LogList
-from grpo_tui.ui.widgets.runs_table import RunsTable
 from tests.ship.folders import checkpoint
 from tests.ui import machines
 from tests.ui.acts import Acts

@@ -7,7 +7,7 @@ import re
 
 import pyte
 
-from grpo_tui.ui.driver import merge_styles
+from grpo_tui.ui.textual_private import merge_styles
 
 STYLES = (
     "38;2;1;2;3;48;2;4;5;6", "1;38;2;1;2;3;48;2;4;5;6", "38;2;9;9;9;48;2;4;5;6", "2;7;31;44", "4;91;103",

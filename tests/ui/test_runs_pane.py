@@ -17,9 +17,8 @@ from grpo_tui.ui import runs_watch
 from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.screens import runs
 from grpo_tui.ui.screens.chart import OverlayScreen
-from grpo_tui.ui.screens.runs import RunsScreen
+from grpo_tui.ui.screens.runs import RunDetail, RunsScreen, RunsTable
 from grpo_tui.ui.screens.train import TrainScreen
-from grpo_tui.ui.widgets.runs_table import RunDetail, RunsTable
 from tests.ui.conftest import app_on, opened, shown, until
 from tests.ui.recorded_run import NOW, RecordedRun, recorded
 

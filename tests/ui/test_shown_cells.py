@@ -18,8 +18,7 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.geometry import Region
 from textual.strip import Strip
 
-from grpo_tui.ui.driver import ShownCells, merge_styles
-from grpo_tui.ui.textual_private import PatientDriver, strips_of
+from grpo_tui.ui.textual_private import PatientDriver, ShownCells, merge_styles, strips_of
 from tests.ui.recorded_run import RecordedRun
 from tests.ui.test_merged_styles import picture
 from tests.ui.test_terminal import Terminal
