@@ -19,7 +19,7 @@ from grpo_tui.config.run_config import RunConfig, describe
 from grpo_tui.config.stages import with_rewards
 from grpo_tui.core.findings import errors_of
 from grpo_tui.core.text import shell_word
-from grpo_tui.present.reload_lines import reload_lines
+from grpo_tui.present.what_if_lines import reload_lines
 from grpo_tui.rewards.lab import Lab, LabError
 from grpo_tui.rewards.reload_check import TRY_LATER, check_reload
 from grpo_tui.store.status import read_status

@@ -1,4 +1,4 @@
-"""Effects of other rewards on a recorded run, as lines."""
+"""Effects of other rewards on a recorded run, and what checking edited ones found, as lines."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from grpo_tui.core.statistics import mean
 from grpo_tui.core.text import filled, one_line, wrapped
 from grpo_tui.present.formatting import MISSING, compact, fixed, plural, within
 from grpo_tui.present.train_view import Span
+from grpo_tui.rewards.reload_check import ReloadCheck
 from grpo_tui.rewards.what_if import WhatIf
 
 Line = list[Span]
@@ -83,3 +84,27 @@ def _groups(found: WhatIf, width: int, most: int) -> list[Line]:
 
 def _mean(totals: tuple[float | None, ...]) -> str:
     return compact(mean(totals))
+
+
+MOST_RELOADED = 5
+"""Groups that are listed for edited rewards."""
+ROLES = {"+": "good", "-": "bad", "@": "accent"}
+
+
+def reload_lines(found: ReloadCheck, width: int) -> list[Line]:
+    """Return the check of edited rewards in lines of `width` cells."""
+    lines: list[Line] = [
+        [(f"  {one_line(line, max(20, width - 2))}", ROLES.get(line[:1], "text"))] for line in found.diff
+    ]
+    if found.what_if is not None:
+        lines += [[], *what_if_lines(found.what_if, width, MOST_RELOADED)]
+    if found.diff or found.what_if is not None:
+        lines.append([])
+    told = [(f"✗ {text}", "bad") for text in (*found.broken, *found.failed)]
+    told += [(f"note: {text}", "dim") for text in found.notes]
+    if not found.broken and not found.failed:
+        told.append(("✓ contract, saved cases, probes and recorded groups: nothing failed", "good"))
+    for text, role in told:
+        rows = wrapped(one_line(text, 2000), max(20, width - 4))
+        lines += [[(f"  {'  ' if number else ''}{row}", role)] for number, row in enumerate(rows)]
+    return lines

@@ -14,11 +14,10 @@ OVER_PANES = (
     "metrics",
     "hardware",
     "dialogs",
-    "set_dialog",
+    "train_dialogs",
     "tokens",
     "what_if",
-    "course",
-    "prompts",
+    "generations_dialogs",
     "data",
 )
 MODULES = tuple(f"grpo_tui.ui.screens.{name}" for name in (*(pane.id for pane in PANES), *OVER_PANES))

@@ -13,13 +13,13 @@ from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.screens.chart import ChartScreen, OverlayScreen, ZoomScreen
 from grpo_tui.ui.screens.chat import ChatScreen
 from grpo_tui.ui.screens.config import ConfigScreen
-from grpo_tui.ui.screens.course import CourseScreen
 from grpo_tui.ui.screens.data import DataScreen
 from grpo_tui.ui.screens.generations import GenerationsScreen
+from grpo_tui.ui.screens.generations_dialogs import CourseScreen
 from grpo_tui.ui.screens.hardware import HardwareScreen
-from grpo_tui.ui.screens.probes import ProbesScreen
 from grpo_tui.ui.screens.results import ResultsScreen
 from grpo_tui.ui.screens.rewards import RewardsScreen
+from grpo_tui.ui.screens.rewards_dialogs import ProbesScreen
 from grpo_tui.ui.screens.runs import RunsScreen
 from grpo_tui.ui.screens.tokens import TokensScreen
 from grpo_tui.ui.screens.train import TrainScreen

@@ -15,10 +15,8 @@ from grpo_tui.present.formatting import percent
 from grpo_tui.ui.actions import ACTIONS, action, on_pane
 from grpo_tui.ui.requests import rewards_of_run
 from grpo_tui.ui.screens.answers import AnswersScreen
-from grpo_tui.ui.screens.audit import AuditScreen
 from grpo_tui.ui.screens.chart import ChartScreen, OverlayScreen
 from grpo_tui.ui.screens.chat import ChatLines, ChatScreen
-from grpo_tui.ui.screens.course import CourseScreen
 from grpo_tui.ui.screens.dialogs import (
     MenuDialog,
     PathDialog,
@@ -28,16 +26,15 @@ from grpo_tui.ui.screens.dialogs import (
     YesNo,
 )
 from grpo_tui.ui.screens.generations import GenerationsScreen
+from grpo_tui.ui.screens.generations_dialogs import AuditScreen, CourseScreen, PromptsScreen, PromptTable
 from grpo_tui.ui.screens.hardware import HardwareScreen
 from grpo_tui.ui.screens.metrics import MetricPicker
-from grpo_tui.ui.screens.prompts import PromptsScreen, PromptTable
 from grpo_tui.ui.screens.reading import HelpScreen, TextScreen
-from grpo_tui.ui.screens.reload import ReloadScreen
 from grpo_tui.ui.screens.results import ModelList, ResultsScreen
 from grpo_tui.ui.screens.runs import RunsScreen, RunsTable
-from grpo_tui.ui.screens.set_dialog import SetDialog
 from grpo_tui.ui.screens.tokens import TokensScreen
 from grpo_tui.ui.screens.train import TrainScreen
+from grpo_tui.ui.screens.train_dialogs import ReloadScreen, SetDialog
 from grpo_tui.ui.screens.what_if import WhatIfScreen
 from grpo_tui.ui.widgets.card_table import CardTable
 from grpo_tui.ui.widgets.group_table import GroupTable

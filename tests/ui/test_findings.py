@@ -18,8 +18,8 @@ from grpo_tui.store.spec import RunSpec
 from grpo_tui.ui.screens.chart import ChartScreen
 from grpo_tui.ui.screens.dialogs import YesNo
 from grpo_tui.ui.screens.generations import GenerationsScreen
-from grpo_tui.ui.screens.run_findings import RunFindingScreen, RunFindingsScreen
 from grpo_tui.ui.screens.train import TrainScreen
+from grpo_tui.ui.screens.train_dialogs import RunFindingScreen, RunFindingsScreen
 from tests.ui.conftest import app_on, opened, sent, shown, until
 from tests.ui.recorded_run import NOW, RecordedRun, recorded
 

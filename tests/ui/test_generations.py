@@ -20,12 +20,11 @@ from grpo_tui.store.spec import RunSpec
 from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.kit.table import cells, row_line
 from grpo_tui.ui.paint import width_of
-from grpo_tui.ui.screens import prompts
-from grpo_tui.ui.screens.audit import AuditScreen, AuditTable, audit_rows
-from grpo_tui.ui.screens.course import CourseScreen
+from grpo_tui.ui.screens import generations_dialogs
 from grpo_tui.ui.screens.dialogs import PathDialog, WordsDialog
 from grpo_tui.ui.screens.generation_files import order_words
 from grpo_tui.ui.screens.generations import GenerationsScreen
+from grpo_tui.ui.screens.generations_dialogs import AuditScreen, AuditTable, CourseScreen, audit_rows
 from grpo_tui.ui.screens.what_if import Scoring, WhatIfScreen
 from grpo_tui.ui.widgets.card_table import CardTable
 from grpo_tui.ui.widgets.group_table import GroupTable, completion_columns
@@ -587,14 +586,15 @@ def test_a_prompt_is_listed_by_its_first_words_in_the_room_that_is_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     one: Any = SimpleNamespace(kind="mixed")
-    monkeypatch.setattr(prompts, "CLASSES", {"mixed": ""})
-    monkeypatch.setattr(prompts, "prompt_memories", lambda reader: SimpleNamespace(prompts=[one]))
+    monkeypatch.setattr(generations_dialogs, "CLASSES", {"mixed": ""})
+    monkeypatch.setattr(generations_dialogs, "prompt_memories", lambda reader: SimpleNamespace(prompts=[one]))
     monkeypatch.setattr(
-        prompts, "with_prompts", lambda reader, rows: [(each, "\n\n What?\n") for each in rows]
+        generations_dialogs, "with_prompts", lambda reader, rows: [(each, "\n\n What?\n") for each in rows]
     )
-    assert prompts.read_prompts(SimpleNamespace(run=None))[1] == [(one, "What?")]  # type: ignore[arg-type]
+    assert generations_dialogs.read_prompts(SimpleNamespace(run=None))[1] == [(one, "What?")]  # type: ignore[arg-type]
     for width, left in ((120, 86), (40, 10)):
-        assert [column.width for column in prompts.PromptTable().columns(width)] == [11, 7, 7, 7, left]
+        columns = generations_dialogs.PromptTable().columns(width)
+        assert [column.width for column in columns] == [11, 7, 7, 7, left]
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ import pytest
 from textual.widgets import Input
 
 from grpo_tui.store.rollouts import Rollout
-from grpo_tui.ui.screens.course import CourseScreen
 from grpo_tui.ui.screens.generations import GenerationsScreen
+from grpo_tui.ui.screens.generations_dialogs import CourseScreen
 from grpo_tui.ui.widgets.group_table import GroupTable
 from tests.ui.conftest import app_on, opened, shown, until
 from tests.ui.recorded_run import recorded

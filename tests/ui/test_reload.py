@@ -9,8 +9,8 @@ import pytest
 from grpo_tui.core import records as r
 from grpo_tui.rewards.scoring import config_of_functions
 from grpo_tui.store.spec import RunSpec
-from grpo_tui.ui.screens.reload import ReloadScreen
 from grpo_tui.ui.screens.train import TrainScreen
+from grpo_tui.ui.screens.train_dialogs import ReloadScreen
 from tests.ui.conftest import app_on, opened, sent, shown, until
 from tests.ui.recorded_run import FUNCTIONS, RecordedRun
 

@@ -27,13 +27,13 @@ from grpo_tui.ui.lab_worker import LabWorker
 from grpo_tui.ui.requests import RewardsRequest
 from grpo_tui.ui.screens import rewards as rewards_screen
 from grpo_tui.ui.screens.dialogs import MenuDialog, PathDialog, WordsDialog
-from grpo_tui.ui.screens.probes import ProbesScreen
 from grpo_tui.ui.screens.reading import TextScreen
 from grpo_tui.ui.screens.rewards import RewardsScreen
 from grpo_tui.ui.screens.rewards_dialogs import (
     CompletionDialog,
     NewFileDialog,
     NextRewardScreen,
+    ProbesScreen,
     SourceDialog,
     WeightDialog,
 )

@@ -21,8 +21,8 @@ from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.ui.actions import MOVED, action, on_pane
 from grpo_tui.ui.screens.dialogs import SampleDialog, StopDialog, with_text
 from grpo_tui.ui.screens.reading import SampleResult
-from grpo_tui.ui.screens.set_dialog import SetDialog
 from grpo_tui.ui.screens.train import TrainScreen, arranged
+from grpo_tui.ui.screens.train_dialogs import SetDialog
 from grpo_tui.ui.widgets.chart import Chart
 from grpo_tui.ui.widgets.summary import RunSettings
 from tests.ui.conftest import app_on, opened, sent, shown, until

@@ -10,8 +10,8 @@ from grpo_tui.ui.actions import ACTIONS
 from grpo_tui.ui.kit.reading import DialogTitle
 from grpo_tui.ui.paint import Line
 from grpo_tui.ui.screens.config_dialogs import CheckScreen
-from grpo_tui.ui.screens.probes import ProbesScreen
 from grpo_tui.ui.screens.reading import DiffScreen, HelpScreen, TextScreen
+from grpo_tui.ui.screens.rewards_dialogs import ProbesScreen
 from grpo_tui.ui.widgets.group_table import QueryState
 from grpo_tui.ui.widgets.summary import RunSettings
 from tests.rewards.reports import made_report

@@ -284,3 +284,9 @@ class Table(CursorList, Generic[Row], inherit_bindings=False):
         previous ones.
         """
         return partial(row_line, self.columns(width))
+
+
+class Listing(Table[Row], inherit_bindings=False):
+    """A table in which enter and a second click choose a row."""
+
+    BINDINGS = CursorList.BINDINGS

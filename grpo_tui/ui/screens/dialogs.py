@@ -26,7 +26,7 @@ from grpo_tui.present.formatting import from_here
 from grpo_tui.present.runs_view import ResumeOffer, resume_command
 from grpo_tui.present.train_view import TrainView
 from grpo_tui.ui.kit.reading import SUSPEND, DialogTitle
-from grpo_tui.ui.kit.table import Column, CursorList, Table
+from grpo_tui.ui.kit.table import Column, CursorList, Listing
 from grpo_tui.ui.paint import Line, LinePane, Span
 from grpo_tui.ui.shell import Shell
 from grpo_tui.ui.textual_private import LeftOnce
@@ -219,8 +219,8 @@ class Choice:
 class Told(LinePane):
     """Wrapped sentences above a list, replaced when there is more to say."""
 
-    def __init__(self, text: str, *, id: str) -> None:
-        super().__init__(id=id)
+    def __init__(self, text: str) -> None:
+        super().__init__()
         self.texts: tuple[str, ...] = (text,)
 
     def tell(self, *texts: str) -> None:
@@ -247,10 +247,9 @@ class Paragraph(LinePane):
         return [*lines, ()] if lines else []
 
 
-class Choices(Table[Choice], inherit_bindings=False):
+class Choices(Listing[Choice]):
     """The list of choices."""
 
-    BINDINGS = CursorList.BINDINGS
     MARK = "❙ "
 
     def __init__(self, choices: Sequence[Choice], at: int) -> None:

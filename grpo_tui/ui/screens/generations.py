@@ -318,7 +318,7 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
 
     def action_generations_course(self) -> None:
         from grpo_tui.present.course import course, probe_course
-        from grpo_tui.ui.screens.course import CourseScreen
+        from grpo_tui.ui.screens.generations_dialogs import CourseScreen
 
         searches, view = self.searches, self.shell.view
         if searches is None or view is None:
@@ -336,12 +336,12 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
         searches.ask("course", look, screen.take_run, screen.take_trouble)
 
     def action_generations_prompts(self) -> None:
-        from grpo_tui.ui.screens.prompts import open_prompts
+        from grpo_tui.ui.screens.generations_dialogs import open_prompts
 
         open_prompts(self)
 
     def action_generations_audit(self) -> None:
-        from grpo_tui.ui.screens.audit import open_audit
+        from grpo_tui.ui.screens.generations_dialogs import open_audit
 
         open_audit(self)
 

@@ -20,7 +20,7 @@ from grpo_tui.core.text import one_line, shell_word, wrapped
 from grpo_tui.present.formatting import fixed, from_here, size
 from grpo_tui.present.results_view import ROOMY, fingerprint, measure_table, read_results
 from grpo_tui.ui.actions import bindings
-from grpo_tui.ui.kit.table import Column, CursorList, Table
+from grpo_tui.ui.kit.table import Column, CursorList, Listing
 from grpo_tui.ui.messages import ConsentAsked
 from grpo_tui.ui.paint import Line, LinePane, Span, headed, ruled, width_of
 from grpo_tui.ui.shell import Shell
@@ -140,10 +140,9 @@ class ResultsMeasures(LinePane):
         return [headed(words, width), *([Span(*part) for part in row] for row in rows)]
 
 
-class PromptList(Table["PromptPair"], inherit_bindings=False):
+class PromptList(Listing["PromptPair"]):
     """The prompts, ordered by how much the models differ."""
 
-    BINDINGS = CursorList.BINDINGS
     ALWAYS_MARKED = False
 
     def columns(self, width: int) -> list[Column[PromptPair]]:
@@ -156,10 +155,9 @@ class PromptList(Table["PromptPair"], inherit_bindings=False):
         ]
 
 
-class ModelList(Table["Model"], inherit_bindings=False):
+class ModelList(Listing["Model"]):
     """The final model and the checkpoints."""
 
-    BINDINGS = CursorList.BINDINGS
     ALWAYS_MARKED = False
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:

@@ -33,8 +33,16 @@ from grpo_tui.ui.kit.table import CursorList
 from grpo_tui.ui.lab_worker import LabWorker
 from grpo_tui.ui.paint import Line, Span
 from grpo_tui.ui.requests import RewardsRequest, rewards_of_run
-from grpo_tui.ui.screens.probes import ProbesScreen, probed_word
 from grpo_tui.ui.screens.reading import TextScreen
+from grpo_tui.ui.screens.rewards_dialogs import (
+    CompletionDialog,
+    NewFileDialog,
+    NextRewardScreen,
+    ProbesScreen,
+    SourceDialog,
+    WeightDialog,
+    probed_word,
+)
 from grpo_tui.ui.shell import Shell
 from grpo_tui.ui.textual_private import KeepsStyles
 from grpo_tui.ui.widgets.bars import Footer, Header
@@ -511,8 +519,6 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
             self.app.notify("No rewards are loaded yet.", severity="warning")
 
     def action_rewards_samples(self) -> None:
-        from grpo_tui.ui.screens.rewards_dialogs import SourceDialog
-
         folder = self.shell.run_folder
         if self.worker is None or self.report is None:
             self.app.notify("No rewards are loaded yet, so nothing can be scored.", severity="warning")
@@ -542,7 +548,6 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
 
     def _ask_for(self, title: str, sample: Sample, index: int, then: Any) -> None:
         from grpo_tui.core.text import completion_text, prompt_text
-        from grpo_tui.ui.screens.rewards_dialogs import CompletionDialog
 
         before = completion_text(sample.completion)
 
@@ -596,8 +601,6 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
         self._tell()
 
     def type_weight(self) -> None:
-        from grpo_tui.ui.screens.rewards_dialogs import WeightDialog
-
         k = self._rows.chosen
         if k < len(self._weights):
             self.ask(WeightDialog(self._names[k], self._weights[k]), partial(self.set_weight, k))
@@ -654,8 +657,6 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
     # -- new rewards -----------------------------------------------------------------------------
 
     def action_rewards_new(self) -> None:
-        from grpo_tui.ui.screens.rewards_dialogs import NewFileDialog
-
         self.ask(NewFileDialog(), self._begin)
 
     def _begin(self, path: Path) -> None:
@@ -682,8 +683,6 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
 
     def take_growth(self, seen: Growth, section: str) -> None:
         """Show the next reward and the section of the config with it."""
-        from grpo_tui.ui.screens.rewards_dialogs import NextRewardScreen
-
         if self.app.screen is not self:
             return
         if seen.probed is not None:

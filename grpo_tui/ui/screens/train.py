@@ -213,7 +213,7 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
 
     def _ask_set(self, view: TrainView, typed: Mapping[str, str] | None = None, refusal: str = "") -> None:
         """Ask for settings. If the run rejects them, the dialog comes back with what was typed."""
-        from grpo_tui.ui.screens.set_dialog import SetDialog
+        from grpo_tui.ui.screens.train_dialogs import SetDialog
 
         def refused(why: str) -> bool:
             here = self.app.screen is self and self.shell.view is not None
@@ -228,7 +228,7 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
         self._steer("run.undo", "undo")
 
     def action_run_reload(self) -> None:
-        from grpo_tui.ui.screens.reload import ReloadScreen
+        from grpo_tui.ui.screens.train_dialogs import ReloadScreen
 
         def chosen(args: dict[str, object]) -> None:
             self.app.notify("Reload requested. The edited rewards count from the next generation on.")
@@ -530,7 +530,7 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
             )
 
     def _list_findings(self, folder: RunFolder, found: tuple[RunFinding, ...]) -> None:
-        from grpo_tui.ui.screens.run_findings import RunFindingsScreen
+        from grpo_tui.ui.screens.train_dialogs import RunFindingsScreen
 
         if not found:
             self.app.notify("No problems were found in this run.")
