@@ -20,6 +20,7 @@ from grpo_tui.config.trl_fields import FieldsUnavailableError
 from grpo_tui.core.exchange import finite_json
 from grpo_tui.core.findings import Finding, errors_first
 from grpo_tui.rewards.answer_format import forms_for, gold_column
+from grpo_tui.rewards.checks import together
 from grpo_tui.rewards.checks.function import (
     call_findings,
     signature_findings,
@@ -27,17 +28,6 @@ from grpo_tui.rewards.checks.function import (
     value_findings,
 )
 from grpo_tui.rewards.checks.gold import Retyped, gold_findings, retypings
-from grpo_tui.rewards.checks.together import (
-    cost_findings,
-    count_findings,
-    float32_findings,
-    names_findings,
-    pair_findings,
-    seconds_per_batch,
-    share_findings,
-    shares_of,
-    unscored_findings,
-)
 from grpo_tui.rewards.lab import REPEAT_LIMIT_S, Aggregation, Lab, Scored
 from grpo_tui.rewards.samples import Sample, gold_and_wrong
 from grpo_tui.rewards.score_report import Aggregate, FunctionScore
@@ -103,7 +93,7 @@ class Report:
                 str(i): str(s) for i, s in enumerate(result.scores) if s is not None and not math.isfinite(s)
             },
             "share": self.shares[index],
-            "seconds_per_batch": seconds_per_batch(result, self.batch) if self.batch else None,
+            "seconds_per_batch": together.seconds_per_batch(result, self.batch) if self.batch else None,
             "output": result.output,
             "failure": None if failure is None else asdict(failure),
             "log_extra": dict(result.log_extra),
@@ -171,11 +161,11 @@ def report(
     found = unchecked(lab, scored, weights, aggregation=options.aggregation)
     gold = _try_gold(lab, results, data, options) if options.gold else None
     findings = _findings(results, scored, data)
-    findings += names_findings(results)
+    findings += together.names_findings(results)
     if lab.config.model:  # without a run, the user chose how many
-        findings += count_findings(results)
+        findings += together.count_findings(results)
     findings += _of_weights(found, weights)
-    findings += cost_findings(results, found.batch)
+    findings += together.cost_findings(results, found.batch)
     column = gold_column_of(lab.config, data.columns)
     if gold is not None and column is not None:
         findings = _with_gold(findings, lab, gold, column, options, all(s.paired for s in samples))
@@ -185,14 +175,14 @@ def report(
 def _of_weights(found: Report, weights: Sequence[float], muted: Collection[int] = ()) -> Iterator[Finding]:
     """Yield the findings of `OF_WEIGHTS`. Muted functions have weight 0."""
     results, samples, mode = found.scored.functions, found.scored.samples, found.aggregation
-    yield from pair_findings(results, samples, weights, normalized=mode.normalized)
-    yield from share_findings(results, samples, weights, normalized=mode.normalized)
+    yield from together.pair_findings(results, samples, weights, normalized=mode.normalized)
+    yield from together.share_findings(results, samples, weights, normalized=mode.normalized)
     audible = [i for i in range(len(results)) if i not in muted]
     heard = [results[i] for i in audible]
-    yield from unscored_findings(heard, found.aggregate)
+    yield from together.unscored_findings(heard, found.aggregate)
     if not mode.normalized:
         loud = [weights[i] for i in audible]
-        yield from float32_findings(heard, loud, found.aggregate, mode.scale_rewards)
+        yield from together.float32_findings(heard, loud, found.aggregate, mode.scale_rewards)
 
 
 def _findings(results: Sequence[FunctionScore], scored: Scored, data: Dataset) -> list[Finding]:
@@ -258,7 +248,7 @@ def quick(results: Sequence[FunctionScore], completions: int) -> list[int]:
     return [
         r.info.index
         for r in results
-        if r.failure is None and seconds_per_batch(r, completions) <= GOLD_LIMIT_S
+        if r.failure is None and together.seconds_per_batch(r, completions) <= GOLD_LIMIT_S
     ]
 
 
@@ -340,7 +330,7 @@ def unchecked(
     """
     assert lab.config is not None
     mode = aggregation or Aggregation.of(lab.config)
-    shares = shares_of(scored.functions, scored.samples, weights, normalized=mode.normalized)
+    shares = together.shares_of(scored.functions, scored.samples, weights, normalized=mode.normalized)
     batch = completions_at_once(lab.config)
     aggregate = lab.aggregate(scored, weights, mode)
     return Report(scored, aggregate, tuple(weights), mode, tuple(findings), tuple(shares), batch)
@@ -360,7 +350,9 @@ def reweighed(
     """
     mode = aggregation or report.aggregation
     heard = [0.0 if i in muted else w for i, w in enumerate(weights)]
-    shares = shares_of(report.scored.functions, report.scored.samples, heard, normalized=mode.normalized)
+    shares = together.shares_of(
+        report.scored.functions, report.scored.samples, heard, normalized=mode.normalized
+    )
     aggregate = lab.aggregate(report.scored, weights, mode, muted)
     now = replace(report, aggregate=aggregate, weights=tuple(weights), aggregation=mode, shares=tuple(shares))
     kept = [f for f in report.findings if f.id not in OF_WEIGHTS]

@@ -32,17 +32,9 @@ from grpo_tui.store.live import (
 from grpo_tui.store.mailbox import Mailbox, Outbox
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import RunSpec, read_spec
+from grpo_tui.supervisor import leftovers
 from grpo_tui.supervisor.hardware import HardwareWatch
 from grpo_tui.supervisor.last_word import Ended, conclude, starvation_kills
-from grpo_tui.supervisor.leftovers import (
-    ABORT_SIGNAL,
-    MARK,
-    kill_descendants,
-    kill_marked,
-    kill_session,
-    mark_of,
-    send,
-)
 from grpo_tui.supervisor.notify import Notifier, notify_of
 from grpo_tui.supervisor.ports import unused_port
 from grpo_tui.supervisor.start import LEAVING_S, RunFolderBusy, take_lock
@@ -79,7 +71,7 @@ class Supervisor:
         self._name: Path | None = folder.root
         # Hold the folder itself, not its name: a new folder under the same name is not this run.
         self._folder, self._lock = RunFolder(hold(folder.root)), lock
-        self._mark = mark_of(self._folder.root)
+        self._mark = leftovers.mark_of(self._folder.root)
         self._mailbox = Mailbox(self._folder.commands)
         self._outbox = Outbox(self._mailbox)
         self._hardware = HardwareWatch(self._folder)
@@ -152,7 +144,7 @@ class Supervisor:
         adopt_orphans()
         environment = dict(os.environ)
         environment["PYTHONUNBUFFERED"] = "1"
-        environment[MARK] = self._mark
+        environment[leftovers.MARK] = self._mark
         # By default torch elastic stops its ranks on SIGHUP.
         environment.setdefault("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGQUIT")
         self._started_at = time.time()
@@ -276,7 +268,7 @@ class Supervisor:
         elif now - abort.signalled >= 1.0:
             abort.signalled = now
             for rank in still:
-                self._send(ABORT_SIGNAL, rank.pid, rank.started)
+                self._send(leftovers.ABORT_SIGNAL, rank.pid, rank.started)
 
     def _way_on(self) -> str:
         best, _ = newest_usable(self._folder)
@@ -291,11 +283,11 @@ class Supervisor:
     def _kill_trainer(self) -> bool:
         if self._child is None:
             return self._send(signal.SIGKILL, self._trainer, self._trainer_started)
-        kill_session(self._child.pid)
+        leftovers.kill_session(self._child.pid)
         return True
 
     def _send(self, number: int, pid: int | None, started: float | None) -> bool:
-        return pid is not None and send(number, pid, started, self._folder)
+        return pid is not None and leftovers.send(number, pid, started, self._folder)
 
     # -- the end ---------------------------------------------------------------------------------
 
@@ -303,10 +295,10 @@ class Supervisor:
         """End what the training process left behind, and return its exit code."""
         code = None
         if self._child is not None:  # children of rewards must not outlive the run
-            kill_session(self._child.pid)
+            leftovers.kill_session(self._child.pid)
             code = self._child.wait()
-            kill_descendants(() if self._notifier is None else self._notifier.senders())
-        kill_marked(self._mark)
+            leftovers.kill_descendants(() if self._notifier is None else self._notifier.senders())
+        leftovers.kill_marked(self._mark)
         return code
 
     def _after_end(self) -> None:

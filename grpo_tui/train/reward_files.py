@@ -22,18 +22,9 @@ from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.records import Record, RewardFunctionInfo
 from grpo_tui.core.text import one_line
 from grpo_tui.core.user_code import FILE_MODULES
+from grpo_tui.rewards import loading
 from grpo_tui.rewards.contract import RewardContractError, check_call
 from grpo_tui.rewards.lab_child.loaded import UserModules, folders_of
-from grpo_tui.rewards.loading import (
-    LoadedReward,
-    RewardLoadError,
-    callable_name,
-    each_reward,
-    each_source,
-    is_async,
-    is_model,
-    weights_of,
-)
 from grpo_tui.rewards.reload_check import file_hash
 from grpo_tui.train import compat
 from grpo_tui.train.build import reward_sources
@@ -46,7 +37,7 @@ from grpo_tui.train.settable import SETTABLE
 from grpo_tui.train.settings import WEIGHTS, Refused
 
 SHOWN_DIGITS = 8
-USERS = (Refused, RewardLoadError, RewardContractError)
+USERS = (Refused, loading.RewardLoadError, RewardContractError)
 """Errors whose message is written for the user."""
 
 
@@ -66,7 +57,7 @@ class Loaded:
     label: str
     config: RunConfig
     names: tuple[str, ...]
-    rewards: tuple[LoadedReward, ...]
+    rewards: tuple[loading.LoadedReward, ...]
     modules: Mapping[str, ModuleType]
     hashes: Mapping[str, str]
     weights: tuple[float, ...] | None = None
@@ -87,7 +78,7 @@ class RewardFiles:
         self,
         trainer: Any,
         config: RunConfig,
-        rewards: list[LoadedReward],
+        rewards: list[loading.LoadedReward],
         *,
         attempt: int,
         put: Callable[[Record], None],
@@ -159,7 +150,7 @@ class RewardFiles:
             for place, reward in enumerate(new.rewards)
         ]
         had_async, has_async = (
-            any(not _is_reward_model(one) and is_async(one) for one in each)
+            any(not _is_reward_model(one) and loading.is_async(one) for one in each)
             for each in (trainer.reward_funcs, functions)
         )
         relisted = new.names != old.names
@@ -193,7 +184,7 @@ class RewardFiles:
         about, args, config = self._description["about"], self._trainer.args, new.config
         about[REWARDS] = rewards_digest(sources, new.names, [reward.params for reward in new.rewards])
         about[REWARD_NAMES] = list(new.names)
-        begins = list(weights_of(config))  # a start with this config would set them so
+        begins = list(loading.weights_of(config))  # a start with this config would set them so
         given = config.grpo.get(WEIGHTS) or (begins if any(weight != 1.0 for weight in begins) else None)
         args.reward_weights = self._description["settings"][WEIGHTS] = given
         since, at, weights = int(self._trainer.state.global_step) + 1, time.time(), SETTABLE[WEIGHTS]
@@ -243,21 +234,21 @@ class RewardFiles:
                 restore_reward_states(names, [reward.func for reward in rewards], states)
             _refuse_edited(wanted)
             new = self._loaded(rewards, config, names, wanted)
-            if new.names != current.names or weights_of(config) != weights_of(current.config):
-                new = replace(new, weights=weights_of(config))
+            if new.names != current.names or loading.weights_of(config) != loading.weights_of(current.config):
+                new = replace(new, weights=loading.weights_of(config))
             return new
         finally:  # the current functions may still import, until the new ones are used
             for name in self._user.modules():
                 sys.modules.pop(name, None)
             sys.modules.update(before)
 
-    def _each_loaded(self, config: RunConfig, current: Loaded) -> list[LoadedReward]:
+    def _each_loaded(self, config: RunConfig, current: Loaded) -> list[loading.LoadedReward]:
         """Load each reward of a config. Reward models are not loaded again, and keep their places."""
         models = {n: old for n, old in enumerate(current.rewards) if _is_reward_model(old.func)}
         loaded = [
             replace(models.pop(n), weight=weight) if n in models and models[n].source == source else load()
             for n, ((source, weight), (_, load)) in enumerate(
-                zip(each_source(config), each_reward(config), strict=True)
+                zip(loading.each_source(config), loading.each_reward(config), strict=True)
             )
         ]
         for old in models.values():
@@ -267,7 +258,7 @@ class RewardFiles:
     def _resume(self) -> str:
         return f"Stop the run and resume it: `{self._restart()}`"
 
-    def _names_of(self, rewards: Sequence[LoadedReward], current: Loaded) -> list[str]:
+    def _names_of(self, rewards: Sequence[loading.LoadedReward], current: Loaded) -> list[str]:
         """Return TRL's names. Refuse functions that it could not call."""
         columns = getattr(self._trainer.train_dataset, "column_names", None)
         if not rewards:
@@ -281,14 +272,14 @@ class RewardFiles:
             if _is_reward_model(new.func):
                 raise Refused(f"{new.name} is a reward model, which loads with the run. {self._resume()}")
             assert not isinstance(new.func, str)
-            names.append(callable_name(new.func))
+            names.append(loading.callable_name(new.func))
             for warning in check_call(names[-1], new.func, columns) if columns else ():
                 print(f"grpo-tui: warning: {warning}", flush=True)
         return names
 
     def _loaded(
         self,
-        rewards: Sequence[LoadedReward],
+        rewards: Sequence[loading.LoadedReward],
         config: RunConfig,
         names: Sequence[str],
         wanted: Mapping[str, str] | None = None,
@@ -301,7 +292,7 @@ class RewardFiles:
         own |= {file for file, sha in hashes.items() if first.get(file) != sha}
         label = ", ".join(f"{Path(file).name}@{hashes[file][:SHOWN_DIGITS]}" for file in sorted(own))
         if not same_list(config, self._began):
-            named = zip(names, weights_of(config), strict=True)
+            named = zip(names, loading.weights_of(config), strict=True)
             label = f"{', '.join(_spelled(*one) for one in named)} ({label})"
             if label in self._known and not same_list(config, self._known[label].config):
                 label += f" #{len(self._known)}"  # other parameters
@@ -319,4 +310,4 @@ def _spelled(name: str, weight: float) -> str:
 
 
 def _is_reward_model(func: Any) -> bool:
-    return isinstance(func, str) or is_model(func)
+    return isinstance(func, str) or loading.is_model(func)

@@ -20,6 +20,7 @@ from grpo_tui.config.run_config import GONE, RunConfig, Stamp, stamp
 from grpo_tui.core.text import one_line
 from grpo_tui.present.baseline_text import progress
 from grpo_tui.present.rewards_view import Circumstances, rewards_view
+from grpo_tui.rewards import scoring
 from grpo_tui.rewards.baseline import SCORING, BaselineOptions, ask_baseline, group_size
 from grpo_tui.rewards.cases import CaseFileError, keep_case
 from grpo_tui.rewards.consent import ConsentError, left_alone
@@ -45,15 +46,6 @@ from grpo_tui.rewards.sample_sources import (
 )
 from grpo_tui.rewards.samples import Sample, SampleError
 from grpo_tui.rewards.score_report import Failure
-from grpo_tui.rewards.scoring import (
-    Dataset,
-    Report,
-    ScoreOptions,
-    gold_column_of,
-    report,
-    reweighed,
-    unchecked,
-)
 from grpo_tui.rewards.what_if import recorded_report
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
@@ -129,13 +121,13 @@ class LabWorker:
         self._files = SavedFiles()
         self._config: RunConfig | None = None
         self._title = ""
-        self._dataset: Dataset | None = None
+        self._dataset: scoring.Dataset | None = None
         self._origin = Origin()
         self._samples: list[Sample] = []
         self._edited = False
-        self._report: Report | None = None
-        self._before: Report | None = None
-        self._good: Report | None = None
+        self._report: scoring.Report | None = None
+        self._before: scoring.Report | None = None
+        self._good: scoring.Report | None = None
         """Newest report without a failed function. Changes are counted against it."""
         self._weights: tuple[float, ...] | None = None
         self._muted: frozenset[int] = frozenset()
@@ -272,7 +264,7 @@ class LabWorker:
         if trouble:
             self._show_trouble(trouble)
 
-    def _recorded(self, origin: Origin) -> Report | None:
+    def _recorded(self, origin: Origin) -> scoring.Report | None:
         """Return what the config's run recorded for a group or its newest step; None when nothing."""
         assert self._config is not None
         run = self._config.origin
@@ -361,12 +353,12 @@ class LabWorker:
             self._weights, self._muted = None, frozenset()
             weights = tuple(f.info.weight for f in first.functions)
         known = self._report.findings if self._report is not None else ()
-        quick = unchecked(self._lab, first, weights, known, self._modes())
+        quick = scoring.unchecked(self._lab, first, weights, known, self._modes())
         self._about = self._circumstances(reason, time.monotonic() - start)
         self._show(quick, whole=False)
         checked = self._checked(first)
-        options = ScoreOptions(weights=weights, aggregation=self._modes(), tell=self._calls)
-        self._show(report(self._lab, first.samples, self._dataset, options, checked), whole=True)
+        options = scoring.ScoreOptions(weights=weights, aggregation=self._modes(), tell=self._calls)
+        self._show(scoring.report(self._lab, first.samples, self._dataset, options, checked), whole=True)
 
     def _scored(self) -> Scored:
         """Score with every function. One that the user interrupts is marked as failed."""
@@ -417,7 +409,7 @@ class LabWorker:
         self._good = self._retagged(self._good)
         self._show(self._report, whole=self._about.whole)
 
-    def _retagged(self, earlier: Report | None) -> Report | None:
+    def _retagged(self, earlier: scoring.Report | None) -> scoring.Report | None:
         """Copy the current tags into an earlier report, so that its samples still compare equal."""
         if earlier is None or len(earlier.scored.samples) != len(self._samples):
             return earlier
@@ -436,11 +428,11 @@ class LabWorker:
             self._weights, self._muted, self._aggregation = weights, muted, aggregation
             self._show(self._report, whole=self._about.whole)
 
-    def _show(self, found: Report, *, whole: bool) -> None:
+    def _show(self, found: scoring.Report, *, whole: bool) -> None:
         weights = self._weights or found.weights
         modes = self._modes()
         if self._muted or weights != found.weights or self._about.muted or modes != found.aggregation:
-            found = reweighed(self._lab, found, weights, self._muted, modes)
+            found = scoring.reweighed(self._lab, found, weights, self._muted, modes)
         self._report = found
         own = self._config is not None and modes == Aggregation.of(self._config)
         self._about = replace(self._about, whole=whole, muted=self._muted, own_modes=own)
@@ -453,7 +445,7 @@ class LabWorker:
 
     def _circumstances(self, reason: str, took_s: float) -> Circumstances:
         assert self._config is not None
-        columns = self._dataset or Dataset.of_samples(self._samples)
+        columns = self._dataset or scoring.Dataset.of_samples(self._samples)
         return Circumstances(
             title=self._title,
             origin=self._origin.words + (", changed" if self._edited else ""),
@@ -461,7 +453,7 @@ class LabWorker:
             took_s=took_s,
             reason=reason,
             muted=self._muted,
-            gold_column=gold_column_of(self._config, columns.columns),
+            gold_column=scoring.gold_column_of(self._config, columns.columns),
         )
 
     @job("probe")

@@ -80,11 +80,11 @@ def _seeds(bad: Sequence[bool], monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     found = [difference(n, one) for n, one in enumerate(bad)]
     found += [difference(n, not one) for n, one in enumerate(bad)]
-    for name in ("folder_named", "readable_folder", "sets_of", "to_json"):
-        monkeypatch.setattr(of_seeds, name, lambda given: given)
+    for name in ("folder_named", "readable_folder", "seed_sets.sets_of", "seed_sets.to_json"):
+        monkeypatch.setattr(f"grpo_tui.cli.seeds.{name}", lambda given: given)
     monkeypatch.setattr(of_seeds, "run_names", lambda roots: dict.fromkeys(roots, "r"))
-    monkeypatch.setattr(of_seeds, "read_seed_run", lambda root, name: name)
-    monkeypatch.setattr(of_seeds, "compared", lambda sets: found)
+    monkeypatch.setattr(of_seeds.seed_sets, "read_seed_run", lambda root, name: name)
+    monkeypatch.setattr(of_seeds.seed_sets, "compared", lambda sets: found)
     return ["seeds", "a", "b", "--json"]
 
 

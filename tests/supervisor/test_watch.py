@@ -268,7 +268,7 @@ def test_a_message_on_its_way_survives_the_end_of_the_training_process(
     supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spared: list[Any] = []
-    monkeypatch.setattr(watch, "kill_descendants", lambda pids: spared.append(set(pids)))
+    monkeypatch.setattr(watch.leftovers, "kill_descendants", lambda pids: spared.append(set(pids)))
     supervisor._end_processes()
     supervisor._notifier = SimpleNamespace(senders=lambda: {7, 8})  # type: ignore[assignment]
     supervisor._end_processes()

@@ -171,7 +171,7 @@ async def test_the_live_policy_is_asked_and_its_tokens_shown(
         laid_out.append(width)
         return heat_rows(found, width)
 
-    monkeypatch.setattr(tokens, "heat_rows", counted)
+    monkeypatch.setattr(tokens.token_lines, "heat_rows", counted)
     app = app_on(run.folder.root)
     async with app.run_test(size=size) as pilot:
         box = await asked(pilot, run)

@@ -18,22 +18,8 @@ from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.user_code import forget_module
 from grpo_tui.data.transformers_import import import_transformers
 from grpo_tui.rewards.contract import RewardContractError, copied
+from grpo_tui.rewards.lab_child import calls
 from grpo_tui.rewards.lab_child.advantages import DatasetRows, Tokens, aggregate, chat_maker, read_parquet
-from grpo_tui.rewards.lab_child.calls import (
-    Batch,
-    Caller,
-    ProcessState,
-    Ready,
-    batch_of,
-    changed_arguments,
-    culprit,
-    other_shape,
-    place_of,
-    printed_bytes,
-    reopen_streams,
-    repeat,
-    swallowed,
-)
 from grpo_tui.rewards.lab_child.loaded import RewardModels, Rewards, UserModules
 
 
@@ -48,7 +34,7 @@ class Child:
         self._tokens: dict[str, Tokens] = {}
         self._config: RunConfig | None = None
         self._rows = DatasetRows()
-        self._caller: Caller | None = None
+        self._caller: calls.Caller | None = None
         self._folder = os.getcwd()
 
     def load(self, config: Mapping[str, Any], step: int, left_out: Mapping[str, Any]) -> dict[str, Any]:
@@ -56,12 +42,12 @@ class Child:
         self._config = RunConfig.from_json(config)
         os.environ.update(self._config.env)
         os.chdir(self._folder)  # a reward may have changed it
-        reopen_streams()
+        calls.reopen_streams()
         self._at(None, "loading the rewards")
         functions = self._rewards.load(
             self._config, lambda index: self._at(index, "loading"), {int(i): f for i, f in left_out.items()}
         )
-        self._caller = Caller(self._ids, trainer_state(self._config, step))
+        self._caller = calls.Caller(self._ids, trainer_state(self._config, step))
         return {"functions": functions, "files": self._modules.files()}
 
     def score(
@@ -70,7 +56,7 @@ class Child:
         """Score samples with every function or those of `only`. Results are sent one by one as events."""
         assert self._caller is not None
         assert self._config is not None
-        batch = batch_of(samples, chat_maker(self._config, self._rows))
+        batch = calls.batch_of(samples, chat_maker(self._config, self._rows))
         self._at(None, "making token ids")
         kwargs = self._caller.arguments(batch)
         order = [i for i, ready in enumerate(self._rewards.ready) if ready and (only is None or i in only)]
@@ -86,14 +72,19 @@ class Child:
         return {"files": sorted(files), "chat": batch.chat, "prompt_tail": tail}
 
     def _score_one(
-        self, index: int, ready: Ready, batch: Batch, kwargs: dict[str, Any], repeat_limit_s: float
+        self,
+        index: int,
+        ready: calls.Ready,
+        batch: calls.Batch,
+        kwargs: dict[str, Any],
+        repeat_limit_s: float,
     ) -> None:
         caller = self._caller
         assert caller is not None
         self._at(index, "scoring")
         before = copied(kwargs)
         count = len(batch.prompts)
-        around = ProcessState()
+        around = calls.ProcessState()
         outcome = caller.call(ready, kwargs, count)
         result: dict[str, Any] = {
             "scores": outcome.scores if outcome.scores is not None else [None] * count,
@@ -102,7 +93,7 @@ class Child:
             "failure": self._failure(outcome.error) if outcome.error is not None else None,
             "log_extra": outcome.extra,
             "metrics": outcome.metrics,
-            "changed": changed_arguments(before, kwargs),
+            "changed": calls.changed_arguments(before, kwargs),
             "left": around.changed(),
         }
         if len(kwargs["prompts"]) != count:
@@ -112,19 +103,19 @@ class Child:
             return
         if outcome.error is not None and result["failure"]["kind"] == "raised":
             self._at(index, "looking for the sample that breaks it")
-            result["failure"]["sample"] = culprit(caller, ready, outcome.error, copied(before))
+            result["failure"]["sample"] = calls.culprit(caller, ready, outcome.error, copied(before))
         if outcome.scores is not None:
             self._at(index, "called again with the same samples")
-            result["repeat"] = repeat(caller, ready, before, outcome)
+            result["repeat"] = calls.repeat(caller, ready, before, outcome)
             if ready.broad and not ready.is_async:
                 self._at(index, "watched for exceptions it swallows")
-                result["swallowed"] = swallowed(caller, ready, batch)
+                result["swallowed"] = calls.swallowed(caller, ready, batch)
         self._at(index, "called with the other form of completions")
-        result["other_shape"] = other_shape(caller, ready, batch, outcome)
+        result["other_shape"] = calls.other_shape(caller, ready, batch, outcome)
         self._send({"event": "scored", "function": index, "result": result})
 
     def _at(self, index: int | None, what: str) -> None:
-        self._send({"event": "at", "function": index, "what": what, "printed": printed_bytes()})
+        self._send({"event": "at", "function": index, "what": what, "printed": calls.printed_bytes()})
 
     def _failure(self, error: BaseException) -> dict[str, Any]:
         kind, message = type(error).__name__, message_of(error)
@@ -133,7 +124,7 @@ class Child:
         if isinstance(error, SystemExit):
             code = "" if error.code is None else repr(error.code)
             message = f"it called exit({code}), which would end training"
-        file, line = place_of(error, self._modules.is_own)
+        file, line = calls.place_of(error, self._modules.is_own)
         return {"kind": "raised", "type": kind, "message": message, "file": file, "line": line}
 
     def _policy_tokens(self) -> Tokens:

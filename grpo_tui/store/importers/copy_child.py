@@ -24,21 +24,8 @@ from grpo_tui.core.exchange import to_json
 from grpo_tui.core.records import AttemptStarted, Fact, GenerationBatch, MetricRow, RewardFunctionInfo
 from grpo_tui.core.text import one_line
 from grpo_tui.store.connection import RunDatabaseError, open_writer
+from grpo_tui.store.importers import formats
 from grpo_tui.store.importers.copies import LogSource, copy_root, source_at
-from grpo_tui.store.importers.formats import (
-    TRL_ABSENT,
-    VERL_ABSENT,
-    VERL_REWARD,
-    TrainerState,
-    read_state,
-    read_trl,
-    read_verl,
-    reward_columns,
-    size_in,
-    trl_batch,
-    verl_batch,
-    weights_differ,
-)
 from grpo_tui.store.importers.recordings import Recording, read_prime, read_rlprobe, read_trackio
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.rollouts import IMPORTED
@@ -81,7 +68,7 @@ class Copy:
             return ""
         unread: dict[str, str] = {}
         trl = self._source.kind == "trl"
-        state = read_state(self._source.root) if trl else TrainerState()
+        state = formats.read_state(self._source.root) if trl else formats.TrainerState()
         changed = False
         files = self._source.files()
         for step, path in files:
@@ -133,7 +120,7 @@ class Copy:
         self._writer.write([*rows, Fact(IMPORTED, self._known)])
         steps = [*found.rows, *(batch.step for batch in found.batches)]
         total = found.settings.get("max_steps")
-        state = TrainerState(
+        state = formats.TrainerState(
             (), max(steps, default=0), total if isinstance(total, int) and total > 0 else None
         )
         self._end(state, files)
@@ -141,7 +128,7 @@ class Copy:
     # -- one file --------------------------------------------------------------------------------
 
     def _copy_lines(self, step: int, path: Path, at: float) -> None:
-        rows, broken = read_verl(path)
+        rows, broken = formats.read_verl(path)
         if broken:
             several = f" and {len(broken) - 1} more" if len(broken) > 1 else ""
             where = f"line {broken[0]}{several} of {path.name}"
@@ -149,15 +136,15 @@ class Copy:
         else:
             self._known.get("broken", {}).pop(path.name, None)
         self._note(ADVANTAGES)
-        self._functions((VERL_REWARD,))
-        self._replace(verl_batch(step, at, rows, self._source.root.name))
+        self._functions((formats.VERL_REWARD,))
+        self._replace(formats.verl_batch(step, at, rows, self._source.root.name))
 
-    def _copy_parquet(self, step: int, path: Path, at: float, state: TrainerState) -> bool:
+    def _copy_parquet(self, step: int, path: Path, at: float, state: formats.TrainerState) -> bool:
         """Copy a file of TRL. Return False when all files must be read again from the start."""
         names = self._known["names"]
-        rows = read_trl(path)
-        found = reward_columns(rows, state.reward_names())
-        size = size_in(rows, self._known["group_size"])
+        rows = formats.read_trl(path)
+        found = formats.reward_columns(rows, state.reward_names())
+        size = formats.size_in(rows, self._known["group_size"])
         if (names and list(found) != list(names)) or (self._known["group_size"] not in (0, size)):
             self._empty("reward_function")
             again = {"files": {}, "group_size": size, "names": list(found), "last": None, "again": True}
@@ -173,8 +160,8 @@ class Copy:
             self._db.execute("UPDATE generation_group SET last_step = ? WHERE batch = ?", (step, last[1]))
             return True
         self._known["last"] = [digest, step]
-        self._replace(trl_batch(step, at, rows, found, size))
-        if weights_differ(rows, found, state.row_at(step)):
+        self._replace(formats.trl_batch(step, at, rows, found, size))
+        if formats.weights_differ(rows, found, state.row_at(step)):
             self._note(WEIGHTS)
         if any(row.get("advantage") is None for row in rows):
             self._note(ADVANTAGES)
@@ -216,8 +203,8 @@ class Copy:
         files = self._source.files()
         began = min((path.stat().st_mtime for _, path in files), default=time.time())
         self._writer.write([AttemptStarted(1, began, "", 0)])
-        self._end(TrainerState(), files)
-        absent = {"trl": TRL_ABSENT, "verl": VERL_ABSENT}.get(self._source.kind, ())
+        self._end(formats.TrainerState(), files)
+        absent = {"trl": formats.TRL_ABSENT, "verl": formats.VERL_ABSENT}.get(self._source.kind, ())
         return {
             "version": VERSION,
             "kind": self._source.kind,
@@ -232,7 +219,7 @@ class Copy:
             "metric_rows": 0,
         }
 
-    def _end(self, state: TrainerState, files: Sequence[tuple[int, Path]]) -> None:
+    def _end(self, state: formats.TrainerState, files: Sequence[tuple[int, Path]]) -> None:
         """Record the progress of the run. The files do not say how it ended, unless it finished all steps."""
         step = max([state.step, *(number for number, _ in files)])
         finished = state.total_steps is not None and state.step >= state.total_steps

@@ -20,32 +20,7 @@ from textual.screen import Screen
 
 from grpo_tui.core.metrics import is_computed
 from grpo_tui.core.text import one_line, shorten, wrapped
-from grpo_tui.present.big_chart import (
-    PAN,
-    SMOOTHINGS,
-    ZOOM,
-    BigChartView,
-    ChartLine,
-    Window,
-    band_words,
-    bucket_at,
-    converted,
-    cursor_place,
-    happened_words,
-    nearest,
-    number,
-    panned,
-    place_words,
-    range_words,
-    reach_words,
-    short_value,
-    showing,
-    smoothing_words,
-    title_of,
-    value_words,
-    where_words,
-    zoomed,
-)
+from grpo_tui.present import big_chart
 from grpo_tui.present.plot import LINE_ROLES, MOST_LINES, Drawing, draw, line_sign, with_cursor
 from grpo_tui.present.seed_sets import BAND, SeedSet, sentences
 from grpo_tui.present.train_view import TrainView
@@ -71,7 +46,7 @@ class WindowLoader:
     """
 
     def __init__(
-        self, sources: Sequence[RunSource], take: Callable[[BigChartView | None, str], object]
+        self, sources: Sequence[RunSource], take: Callable[[big_chart.BigChartView | None, str], object]
     ) -> None:
         self._all = self._sources = tuple(sources)
         self._take = take
@@ -136,7 +111,7 @@ class ZoomScreen(LeftOnce, Screen[None], Shell):
     def __init__(self, sources: Sequence[RunSource], key: str) -> None:
         super().__init__()
         self.options = ChartOptions(key)
-        self._view: BigChartView | None = None
+        self._view: big_chart.BigChartView | None = None
         self._folders = tuple(source.folder for source in sources)
         self._loader = WindowLoader(sources, partial(self.call_later, self._loaded))
 
@@ -159,7 +134,7 @@ class ZoomScreen(LeftOnce, Screen[None], Shell):
         """The metrics that `[` and `]` cycle through."""
         return [self.options.key]
 
-    def _loaded(self, view: BigChartView | None, trouble: str) -> None:
+    def _loaded(self, view: big_chart.BigChartView | None, trouble: str) -> None:
         """Show what was read, unless the metric has changed meanwhile."""
         if view is None or view.key == self._shown_key():
             self._view = view
@@ -186,7 +161,7 @@ class ZoomScreen(LeftOnce, Screen[None], Shell):
     def show_metric(self, key: str) -> None:
         self.change(replace(self.options, key=key))
 
-    def _window(self, window: Window) -> None:
+    def _window(self, window: big_chart.Window) -> None:
         self.change(replace(self.options, window=window))
 
     # -- keys ------------------------------------------------------------------------------------
@@ -195,11 +170,11 @@ class ZoomScreen(LeftOnce, Screen[None], Shell):
         self.dismiss(None)
 
     def action_zoom(self, by: int) -> None:
-        self._zoom(ZOOM**by, self.options.cursor)
+        self._zoom(big_chart.ZOOM**by, self.options.cursor)
 
     def _zoom(self, factor: float, center: float | None) -> None:
         if self._view is not None:
-            self._window(zoomed(self.options.window, self._view.bounds, factor, center))
+            self._window(big_chart.zoomed(self.options.window, self._view.bounds, factor, center))
 
     def action_zoom_whole(self) -> None:
         self._window(replace(self.options.window, span=None, following=True))
@@ -213,27 +188,27 @@ class ZoomScreen(LeftOnce, Screen[None], Shell):
 
     def action_pan(self, by: int) -> None:
         if self._view is not None:
-            self._window(panned(self.options.window, self._view.bounds, by * PAN))
+            self._window(big_chart.panned(self.options.window, self._view.bounds, by * big_chart.PAN))
 
     def step_here(self) -> int | None:
         """Return the step under the cursor, or the newest one. None when nothing is drawn."""
         view = self._view
         if view is None or not view.lines:
             return None
-        place = cursor_place(view, self.options.cursor)
+        place = big_chart.cursor_place(view, self.options.cursor)
         if place is None:
             place = view.places[-1] if view.places else view.bounds.newest
         longest = max(view.lines, key=lambda line: len(line.buckets))
         if self.options.window.x == "time" and longest.buckets:
-            place = converted(longest, place, to_time=False)
+            place = big_chart.converted(longest, place, to_time=False)
         return round(place)
 
     def action_move(self, by: int) -> None:
         view = self._view
         if view is None or not view.places:
             return
-        places, at = view.places, cursor_place(view, self.options.cursor)
-        index = nearest(places, at if at is not None else places[-1]) or 0
+        places, at = view.places, big_chart.cursor_place(view, self.options.cursor)
+        index = big_chart.nearest(places, at if at is not None else places[-1]) or 0
         if 0 <= index + by < len(places):
             self._point(places[index + by])
             return
@@ -248,7 +223,7 @@ class ZoomScreen(LeftOnce, Screen[None], Shell):
         """Move the cursor, and the window if the cursor would leave it."""
         if self._view is None:
             return
-        window = showing(self.options.window, self._view.bounds, place)
+        window = big_chart.showing(self.options.window, self._view.bounds, place)
         self.change(replace(self.options, cursor=place, window=window))
 
     def on_big_chart_pointed(self, event: BigChart.Pointed) -> None:
@@ -258,7 +233,7 @@ class ZoomScreen(LeftOnce, Screen[None], Shell):
             self.change(replace(self.options, cursor=event.place))
 
     def action_zoom_smooth(self) -> None:
-        names = list(SMOOTHINGS)
+        names = list(big_chart.SMOOTHINGS)
         after = names[(names.index(self.options.window.smoothing) + 1) % len(names)]
         self._window(replace(self.options.window, smoothing=after))
 
@@ -269,10 +244,10 @@ class ZoomScreen(LeftOnce, Screen[None], Shell):
         longest = max(view.lines, key=lambda line: len(line.buckets)) if view is not None else None
         if longest is not None and longest.buckets:
             if span is not None:
-                a, b = (converted(longest, place, to_time=to_time) for place in span)
+                a, b = (big_chart.converted(longest, place, to_time=to_time) for place in span)
                 span = (a, max(b, a + 1e-3))
             if cursor is not None:
-                cursor = converted(longest, cursor, to_time=to_time)
+                cursor = big_chart.converted(longest, cursor, to_time=to_time)
         else:
             span = cursor = None
         turned = replace(window, x="time" if to_time else "step", span=span)
@@ -308,7 +283,7 @@ class ChartScreen(ZoomScreen):
     def __init__(self, folder: Path, key: str, span: tuple[float, float] | None = None) -> None:
         super().__init__([RunSource(folder)], key)
         if span is not None:
-            self.options = replace(self.options, window=Window(span=span, following=False))
+            self.options = replace(self.options, window=big_chart.Window(span=span, following=False))
 
     def compose(self) -> ComposeResult:
         yield Header("train")
@@ -492,7 +467,7 @@ class ChartOptions:
     """The user's choices for the chart."""
 
     key: str
-    window: Window = field(default_factory=Window)
+    window: big_chart.Window = field(default_factory=big_chart.Window)
     cursor: float | None = None
     """Position on the axis; None follows the newest value."""
     logarithmic: bool = False
@@ -512,13 +487,13 @@ class BigChart(LinePane, can_focus=True):
             self.place, self.zoom = place, zoom
 
     _request: ChartOptions | None = None
-    _view: BigChartView | None = None
+    _view: big_chart.BigChartView | None = None
     _waits = ""
     _drawing: Drawing | None = None
     _drawn: tuple[object, ...] = ()
     _dragging = False
 
-    def show(self, view: BigChartView | None, options: ChartOptions, waits: str = "") -> None:
+    def show(self, view: big_chart.BigChartView | None, options: ChartOptions, waits: str = "") -> None:
         if (view, options, waits) != (self._view, self._request, self._waits):
             self._view, self._request, self._waits = view, options, waits
             self.changed()
@@ -536,10 +511,10 @@ class BigChart(LinePane, can_focus=True):
         if options is None:
             return []
         if view is None or view.key != options.key:
-            heading = ruled([[Span(title_of(options.key), "title")]], width)
+            heading = ruled([[Span(big_chart.title_of(options.key), "title")]], width)
             return [heading, [Span(f"  {self._waits or 'Reading the run …'}", "dim")]]
         plain = bool(getattr(self.app, "ascii_only", False))
-        place = cursor_place(view, options.cursor)
+        place = big_chart.cursor_place(view, options.cursor)
         drawn = (view, width, height, plain, options.logarithmic)
         if drawn != self._drawn:  # the cursor moves most often, which needs no new drawing
             room = height - HEADING - READING
@@ -551,7 +526,7 @@ class BigChart(LinePane, can_focus=True):
         rows = with_cursor(self._drawing, place if options.cursor is not None else None)
         return [*top, *plot_lines(rows), *self._reading(view, place, width, plain)]
 
-    def _nothing(self, view: BigChartView) -> str:
+    def _nothing(self, view: big_chart.BigChartView) -> str:
         for line in view.lines:
             if line.trouble:
                 return line.trouble
@@ -561,13 +536,13 @@ class BigChart(LinePane, can_focus=True):
             return "Only missing values here. Press 0 for the whole run."
         return "No values of this metric here. Press [ or ] for others, x for all."
 
-    def _title(self, view: BigChartView, width: int, plain: bool) -> Line:
-        parts: list[Line] = [[Span(title_of(view.key), "title")]]
+    def _title(self, view: big_chart.BigChartView, width: int, plain: bool) -> Line:
+        parts: list[Line] = [[Span(big_chart.title_of(view.key), "title")]]
         if len(view.lines) > 1 or view.lines[0].runs > 1:
             shown = view.lines[:MOST_LINES]
             # Every line is named, if need be abbreviated. The full names are in the readings below.
             room = (width - width_of(parts[0]) - 4) // len(shown) - 8
-            names = [shorten(line.name, max(3, room - len(number(line.newest)))) for line in shown]
+            names = [shorten(line.name, max(3, room - len(big_chart.number(line.newest)))) for line in shown]
             parts += [
                 self._named(i, line, name, plain)
                 for i, (line, name) in enumerate(zip(shown, names, strict=True))
@@ -576,23 +551,23 @@ class BigChart(LinePane, can_focus=True):
         who = "computed here" if is_computed(view.key) else "in TRL"
         parts.append([Span(f"{one_line(view.key, 48)} {who}", "dim")])
         if any(s.spread is not None for s in view.lines[0].buckets):
-            parts.append([Span(f"band: {band_words(view.key)[1]}", "dim")])
+            parts.append([Span(f"band: {big_chart.band_words(view.key)[1]}", "dim")])
         return ruled(parts, width, self._newest(view.lines[0]))
 
-    def _named(self, index: int, line: ChartLine, name: str, plain: bool) -> Line:
+    def _named(self, index: int, line: big_chart.ChartLine, name: str, plain: bool) -> Line:
         role = LINE_ROLES[index]
         return [
             Span(f"{line_sign(index, ascii_only=plain)} ", role),
             Span(f"{name} ", role),
-            Span(number(line.newest), "strong"),
+            Span(big_chart.number(line.newest), "strong"),
         ]
 
-    def _newest(self, line: ChartLine) -> Line:
+    def _newest(self, line: big_chart.ChartLine) -> Line:
         if line.newest_step is None:
             return ()
-        return [Span(number(line.newest), "strong"), Span(f" at step {line.newest_step:,}", "dim")]
+        return [Span(big_chart.number(line.newest), "strong"), Span(f" at step {line.newest_step:,}", "dim")]
 
-    def _how(self, view: BigChartView, options: ChartOptions, width: int) -> Line:
+    def _how(self, view: big_chart.BigChartView, options: ChartOptions, width: int) -> Line:
         if not options.window.following:
             edge = Span("frozen, G follows", "attention", "screen.zoom_newest")
         elif view.live:
@@ -604,47 +579,55 @@ class BigChart(LinePane, can_focus=True):
             scale = "linear: not all values are above 0"
         parts: list[tuple[int, Line]] = [
             (0, [edge]),
-            (1, [Span(range_words(view), "dim")]),
-            (2, _keyed("f", smoothing_words(view.smoothing_span), "screen.zoom_smooth")),
+            (1, [Span(big_chart.range_words(view), "dim")]),
+            (2, _keyed("f", big_chart.smoothing_words(view.smoothing_span), "screen.zoom_smooth")),
             (3, _keyed("t", "time" if view.x == "time" else "steps", "screen.zoom_time")),
             (4, _keyed("o", scale, "screen.zoom_log")),
             *([(2, [Span(BAND, "dim")])] if any(line.runs > 1 for line in view.lines) else []),
         ]
         return [Span(" "), *fitting(parts, width - 2)]
 
-    def _reading(self, view: BigChartView, place: float | None, width: int, plain: bool) -> list[Line]:
+    def _reading(
+        self, view: big_chart.BigChartView, place: float | None, width: int, plain: bool
+    ) -> list[Line]:
         if place is None:
             return [(), ()]
         if len(view.lines) > 1 or view.lines[0].runs > 1:
             return self._readings(view, place, width, plain)
         line = view.lines[0]
-        bucket = bucket_at(line, place)
+        bucket = big_chart.bucket_at(line, place)
         if bucket is None:
             return [(), ()]
         parts: list[tuple[int, Line]] = [
             (rank, [Span(text, role)])
             for rank, (text, role) in zip(
                 (0, 6, 1, 2, 3, 4, 5),
-                [*where_words(view, bucket, line), *value_words(bucket, view.key)],
+                [*big_chart.where_words(view, bucket, line), *big_chart.value_words(bucket, view.key)],
                 strict=False,
             )
         ]
         happened: list[tuple[int, Line]] = [
-            (i, [Span(text, role)]) for i, (text, role) in enumerate(happened_words(view, place))
+            (i, [Span(text, role)]) for i, (text, role) in enumerate(big_chart.happened_words(view, place))
         ]
         return [[Span(" "), *fitting(parts, width - 2)], [Span(" "), *fitting(happened, width - 2)]]
 
-    def _readings(self, view: BigChartView, place: float, width: int, plain: bool) -> list[Line]:
-        found = [(i, line, bucket_at(line, place)) for i, line in enumerate(view.lines[:MOST_LINES])]
-        where: list[tuple[int, Line]] = [(0, [Span(place_words(view, place), "strong")])]
-        where += [(9, [Span(*w)]) for w in happened_words(view, place)]
+    def _readings(self, view: big_chart.BigChartView, place: float, width: int, plain: bool) -> list[Line]:
+        found = [
+            (i, line, big_chart.bucket_at(line, place)) for i, line in enumerate(view.lines[:MOST_LINES])
+        ]
+        where: list[tuple[int, Line]] = [(0, [Span(big_chart.place_words(view, place), "strong")])]
+        where += [(9, [Span(*w)]) for w in big_chart.happened_words(view, place)]
         values: list[tuple[int, Line]] = [
             (
                 i,
                 [
                     Span(f"{line_sign(i, ascii_only=plain)} {line.name} ", LINE_ROLES[i]),
-                    Span(short_value(s), "strong"),
-                    *([Span(f" {reach_words(s)}", "dim")] if line.runs > 1 and s is not None else []),
+                    Span(big_chart.short_value(s), "strong"),
+                    *(
+                        [Span(f" {big_chart.reach_words(s)}", "dim")]
+                        if line.runs > 1 and s is not None
+                        else []
+                    ),
                 ],
             )
             for i, line, s in found

@@ -18,17 +18,9 @@ from textual.screen import Screen
 
 from grpo_tui.core.text import one_line
 from grpo_tui.core.token_scores import TokenScores
+from grpo_tui.present import token_lines
 from grpo_tui.present.formatting import duration, plural
 from grpo_tui.present.reading import laid_out
-from grpo_tui.present.token_lines import (
-    LEGEND,
-    LISTED,
-    HeatRow,
-    head_lines,
-    heat_rows,
-    line_of,
-    surprising_lines,
-)
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.kit.table import CursorList
 from grpo_tui.ui.messages import ConsentAsked
@@ -64,7 +56,7 @@ class TokensHead(LinePane):
                 for number, line in enumerate(spans(laid_out([(one_line(self.trouble), "bad")], room - 1)))
             ]
         if self.scores is not None and not self.doing:
-            lines += spans(head_lines(self.scores, width))
+            lines += spans(token_lines.head_lines(self.scores, width))
         return lines
 
 
@@ -74,12 +66,12 @@ class TokensHeat(LineScroll):
     scores: TokenScores | None = None
     chosen: int | None = None
     shows_prompt = False
-    _rows: tuple[TokenScores, int, list[HeatRow]] | None = None
+    _rows: tuple[TokenScores, int, list[token_lines.HeatRow]] | None = None
 
-    def _laid(self, scores: TokenScores, width: int) -> list[HeatRow]:
+    def _laid(self, scores: TokenScores, width: int) -> list[token_lines.HeatRow]:
         """Return the rows, cached so that moving the mark needs no layout."""
         if self._rows is None or self._rows[0] is not scores or self._rows[1] != width:
-            self._rows = (scores, width, heat_rows(scores, width))
+            self._rows = (scores, width, token_lines.heat_rows(scores, width))
         return self._rows[2]
 
     def lines(self, width: int) -> list[Line]:
@@ -93,13 +85,13 @@ class TokensHeat(LineScroll):
             return [*lines, *spans(laid_out([(scores.prompt, "text")], room), " ")]
         rows = self._laid(scores, room)
         lines = [line for row in rows for line in spans(row.lines(self.chosen), " ")]
-        return [*lines, (), *spans(laid_out([(LEGEND, "dim")], room), " ")]
+        return [*lines, (), *spans(laid_out([(token_lines.LEGEND, "dim")], room), " ")]
 
     def show_place(self, place: int) -> None:
         self.chosen = place
         if self.scores is not None and not self.shows_prompt:
             room = max(8, self.scrollable_content_region.width - 2)
-            row = line_of(self._laid(self.scores, room), place)
+            row = token_lines.line_of(self._laid(self.scores, room), place)
             top, height = self.scroll_offset.y, self.size.height
             if not top <= row < top + height - 1:
                 self.scroll_to(y=max(0, row - height // 2), animate=False, force=True)
@@ -115,7 +107,7 @@ class TokensHeading(LinePane):
         title: Line = ruled([[Span("the most surprising", "title")]], width)
         if self.scores is None:
             return [title, ()]
-        return [title, *spans(surprising_lines(self.scores, width, 0)[:1])]
+        return [title, *spans(token_lines.surprising_lines(self.scores, width, 0)[:1])]
 
 
 class TokenList(CursorList):
@@ -134,13 +126,13 @@ class TokenList(CursorList):
 
     def show(self, scores: TokenScores | None) -> None:
         self.scores, self.cursor = scores, 0
-        self._places = scores.most_surprising(LISTED) if scores is not None else ()
+        self._places = scores.most_surprising(token_lines.LISTED) if scores is not None else ()
         self.changed()
 
     def lines(self, width: int) -> list[Line]:
         if self.scores is None:
             return []
-        return spans(surprising_lines(self.scores, width, LISTED, self.place)[1:])
+        return spans(token_lines.surprising_lines(self.scores, width, token_lines.LISTED, self.place)[1:])
 
 
 LOOK_S = 0.5

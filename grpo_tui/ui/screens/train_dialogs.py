@@ -17,16 +17,7 @@ from textual.binding import BindingType
 from textual.suggester import SuggestFromList
 from textual.widgets import Input
 
-from grpo_tui.config.live_settings import (
-    FAR,
-    LIVE,
-    at_step,
-    far_from,
-    live_value,
-    probe_change,
-    unlike,
-    waiting,
-)
+from grpo_tui.config import live_settings
 from grpo_tui.core.commands import REPLAYED
 from grpo_tui.core.exchange import rebuilt
 from grpo_tui.core.findings import Remedy
@@ -48,7 +39,7 @@ if TYPE_CHECKING:
 
 USUAL = ("learning_rate", "temperature", "reward_weights")
 """Settings with a line of their own."""
-OTHERS = tuple(name for name in LIVE if name not in USUAL)
+OTHERS = tuple(name for name in live_settings.LIVE if name not in USUAL)
 RATE_FAR = 10
 """A learning rate is asked about sooner than another number."""
 WIDTH = 74
@@ -116,7 +107,7 @@ class SetDialog(Dialog[dict[str, object]]):
             words, prompt = _others(field.value)
             name = words[-1].partition("=")[0] if words and not field.value.endswith(" ") else ""
             name = NAME if prompt or name.rstrip("+-") == NAME else name
-        row = LIVE.get(name)
+        row = live_settings.LIVE.get(name)
         if row is not None:
             value = self._values.get(name)
             now = f", now {setting(value)}" if name in self._values else ""
@@ -132,7 +123,7 @@ class SetDialog(Dialog[dict[str, object]]):
         typed, _ = _others(self.query_one("#set-others", Input).value)
         fields = {name: self.query_one(f"#set-{name}", Input).value.strip() for name in USUAL}
         words = [*typed, *(f"{name}={text}" for name, text in fields.items() if text != self._now[name])]
-        late = waiting(word.partition("=")[0] for word in words if "@" not in word)
+        late = live_settings.waiting(word.partition("=")[0] for word in words if "@" not in word)
         if not late:
             return AT_ONCE
         return f"Applied together at the next generation, from which {', '.join(late)} can change."
@@ -165,8 +156,8 @@ class SetDialog(Dialog[dict[str, object]]):
 
     def _far(self, name: str, value: object) -> str:
         if name == "learning_rate":
-            return far_from(name, self._rate, value, RATE_FAR)
-        return far_from(name, self._values.get(name), value, FAR)
+            return live_settings.far_from(name, self._rate, value, RATE_FAR)
+        return live_settings.far_from(name, self._values.get(name), value, live_settings.FAR)
 
     def _changed(self) -> dict[str, Any]:
         """Return the settings whose value was changed, as arguments of `set`.
@@ -180,23 +171,23 @@ class SetDialog(Dialog[dict[str, object]]):
             if (text := field.value.strip()) == self._now[name]:
                 continue
             try:
-                value, step = at_step(text)
+                value, step = live_settings.at_step(text)
                 _put(changed, name, read_setting(name, value, len(self._functions)), step)
             except ValueError as error:
                 raise _WrongError(str(error), field) from None
         field = self.query_one("#set-others", Input)
         words, prompt = _others(field.value)
-        if (change := probe_change(prompt)) is not None:
+        if (change := live_settings.probe_change(prompt)) is not None:
             _put(changed, *change)
         for word in words:
             name, equals, text = word.partition("=")
             try:
                 if name not in OTHERS:
-                    raise ValueError(unlike(name))
+                    raise ValueError(live_settings.unlike(name))
                 if not equals or not text:
                     raise ValueError(f"{name} has no value. Write it as {name}=…")
-                value, step = at_step(text)
-                _put(changed, name, live_value(name, value, {}), step)
+                value, step = live_settings.at_step(text)
+                _put(changed, name, live_settings.live_value(name, value, {}), step)
             except ValueError as error:
                 raise _WrongError(str(error), field) from None
         return changed
@@ -235,8 +226,8 @@ def read_setting(name: str, text: str, functions: int) -> float | list[float]:
         ValueError: A value is not a number or out of range, or the weights are not one per function.
     """
     if name != "reward_weights":
-        return float(live_value(name, text, {}))
-    values = [float(value) for value in live_value(name, text.replace(",", " ").split(), {})]
+        return float(live_settings.live_value(name, text, {}))
+    values = [float(value) for value in live_settings.live_value(name, text.replace(",", " ").split(), {})]
     if not all(map(math.isfinite, values)):
         raise ValueError(f"{name} takes finite numbers, not “{text}”")
     if functions and len(values) != functions:
