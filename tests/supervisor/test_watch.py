@@ -234,7 +234,7 @@ def supervisor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Supervisor:
     made = Supervisor(RunFolder(tmp_path), lock=1)
     made._child = SimpleNamespace(pid=2**22, wait=lambda: 0)  # type: ignore[assignment]
     for name in ("kill_session", "kill_marked", "kill_descendants"):
-        monkeypatch.setattr(watch, name, lambda *_: None)
+        monkeypatch.setattr(watch.leftovers, name, lambda *_: None)
     return made
 
 
