@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 import pytest
 from rich.cells import cell_len
 
@@ -146,3 +148,31 @@ def test_cells_count_and_not_characters() -> None:
     assert filled("漢字漢字", 6) == "漢字漢字"
     assert ending("一二三四五", 5) == "\u2026四五"
     assert all(cell_len(row) <= 7 for row in wrapped("漢字漢字漢字 abc 漢字漢字漢", 7))
+
+
+UNSEEN = (
+    "SOFT HYPHEN", "COMBINING GRAPHEME JOINER", "ARABIC LETTER MARK", "HANGUL CHOSEONG FILLER",
+    "HANGUL JUNGSEONG FILLER", "KHMER VOWEL INHERENT AQ", "KHMER VOWEL INHERENT AA",
+    "MONGOLIAN FREE VARIATION SELECTOR ONE", "MONGOLIAN VOWEL SEPARATOR", "ZERO WIDTH SPACE",
+    "LEFT-TO-RIGHT MARK", "RIGHT-TO-LEFT MARK", "LINE SEPARATOR", "RIGHT-TO-LEFT OVERRIDE", "WORD JOINER",
+    "LEFT-TO-RIGHT ISOLATE", "NOMINAL DIGIT SHAPES", "HANGUL FILLER", "VARIATION SELECTOR-1",
+    "VARIATION SELECTOR-14", "ZERO WIDTH NO-BREAK SPACE", "HALFWIDTH HANGUL FILLER",
+    "INTERLINEAR ANNOTATION ANCHOR", "INTERLINEAR ANNOTATION TERMINATOR", "TAG SPACE", "CANCEL TAG",
+    "VARIATION SELECTOR-17", "VARIATION SELECTOR-256",
+)  # fmt: skip
+SEEN = (
+    "MONGOLIAN LETTER A", "HYPHENATION POINT", "NARROW NO-BREAK SPACE", "SUPERSCRIPT ZERO",
+    "HANGUL LETTER KIYEOK", "HALFWIDTH HANGUL LETTER KIYEOK", "OBJECT REPLACEMENT CHARACTER",
+    "KHMER VOWEL SIGN AA", "HANGUL JUNGSEONG A",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNSEEN)
+def test_what_is_not_seen_or_moves_other_text_is_shown_by_its_number(name: str) -> None:
+    character = unicodedata.lookup(name)
+    assert safe(f"a{character}b") == f"a<U+{ord(character):04X}>b"
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_what_is_next_to_it_stays(name: str) -> None:
+    assert safe(unicodedata.lookup(name)) == unicodedata.lookup(name)

@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import trainer as trainer_module
+from transformers import trainer_utils
 
 from grpo_tui.store.checkpoints import STATE_FILE
 from grpo_tui.store.live import RankFile
+from grpo_tui.train import compat
 from grpo_tui.train.checkpoints import Checkpoints, readable
 from grpo_tui.train.phases import PhaseClock
 from grpo_tui.train.ranks import Ranks
@@ -59,3 +62,26 @@ def test_a_state_of_an_earlier_version_is_left_out_in_words(
     assert checkpoints.restore(checkpoint, keep_batch=True)
     assert trainer._step == 3
     assert torch.equal(trainer._buffered_inputs[0]["ids"], torch.arange(3))
+
+
+def test_rotation_spares_what_is_kept_and_takes_the_newest_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compat, "_ROTATION", {})
+    for module in (trainer_utils, trainer_module):
+        monkeypatch.setattr(module, "sort_checkpoints", trainer_utils.sort_checkpoints)
+    for step in range(1, 5):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+
+    def rotated() -> list[str]:
+        found = trainer_utils.sort_checkpoints(output_dir=str(tmp_path))
+        assert found == trainer_module.sort_checkpoints(output_dir=str(tmp_path))
+        return [Path(path).name[-1] for path in found]
+
+    folder = str(tmp_path)
+    assert compat.keep_from_rotation(folder, lambda p: p.name[-1] == "2", lambda p: p.name[-1] == "3")
+    assert rotated() == ["1", "4", "3"]
+    assert compat.keep_from_rotation(folder, lambda p: p.name[-1] in "14", lambda p: False)
+    assert rotated() == ["2", "3"], "a later trainer replaces what an earlier one kept"
+    monkeypatch.delattr(trainer_utils, "sort_checkpoints")
+    assert not compat.keep_from_rotation(folder, lambda p: True, lambda p: False)
