@@ -48,8 +48,15 @@ class Verdict:
 
 
 def judge(path: Path) -> Verdict:
-    """Check one checkpoint folder."""
+    """Check one checkpoint folder. The rotation of a live run may remove it meanwhile."""
     step = int(path.name.split("-")[-1])
+    try:
+        return _judged(path, step)
+    except FileNotFoundError:
+        return Verdict(path, step, False, "it has just been removed")
+
+
+def _judged(path: Path, step: int) -> Verdict:
     if read_object(path / TRAINER_STATE, below=path.parent) is None:
         return Verdict(
             path, step, False, f"{TRAINER_STATE} is missing or incomplete, so the save did not finish"

@@ -66,6 +66,8 @@ class RewardRunner:
         self._ids = itertools.count(1)
         self._running: int | None = None
         self._tasks: dict[int, asyncio.Future[Any]] = {}
+        self._calls: dict[int, tuple[str, float]] = {}
+        """The running calls, oldest first: name and start. Async ones run side by side."""
         self._aborted: set[int] = set()
         self._installed: dict[int, tuple[Any, Any]] = {}
         self._hooks: list[Any] = []
@@ -279,11 +281,16 @@ class RewardRunner:
         self._hooks += [model.register_forward_pre_hook(before), model.register_forward_hook(after)]
 
     def _begin(self, name: str) -> tuple[int, float, float]:
-        call_id = next(self._ids)
-        self._phases.tell(
-            reward_function=name, reward_call=call_id, reward_since=time.time(), batch=self.batch
-        )
-        return call_id, time.time(), time.perf_counter()
+        call_id, now = next(self._ids), time.time()
+        self._calls[call_id] = name, now
+        self._phases.tell(**self._running_call(), batch=self.batch)
+        return call_id, now, time.perf_counter()
+
+    def _running_call(self) -> dict[str, Any]:
+        """Return the call that has run longest, as the rank reports it and an abort ends it."""
+        for call_id, (name, since) in self._calls.items():
+            return {"reward_function": name, "reward_call": call_id, "reward_since": since}
+        return {"reward_function": None, "reward_call": None, "reward_since": time.time()}
 
     def _end(
         self,
@@ -295,7 +302,8 @@ class RewardRunner:
         error: str,
     ) -> None:
         duration_s = time.perf_counter() - start
-        changes: dict[str, Any] = {"reward_function": None, "reward_call": None, "reward_since": time.time()}
+        self._calls.pop(call_id, None)
+        changes = self._running_call()
         if outcome == "aborted":
             changes["aborted_call"] = call_id
         self._phases.tell(**changes)

@@ -236,6 +236,39 @@ def test_an_async_reward_is_aborted_on_its_own_loop(tmp_path: Path) -> None:
     assert [c.outcome for c in _calls(records)] == ["aborted"]
 
 
+def test_of_async_rewards_side_by_side_the_one_that_still_runs_is_reported(tmp_path: Path) -> None:
+    told: list[tuple[str | None, int | None]] = []
+
+    def look() -> None:
+        state = read_rank(tmp_path / "rank-0.json")
+        assert state is not None
+        told.append((state.reward_function, state.reward_call))
+
+    async def both() -> None:
+        over = asyncio.Event()
+
+        async def judge(completions: Any, **kwargs: Any) -> list[float]:
+            await over.wait()
+            return [0.0] * len(completions)
+
+        async def quick(completions: Any, **kwargs: Any) -> list[float]:
+            look()
+            return [0.0] * len(completions)
+
+        _, trainer, _ = _runner(tmp_path, judge, quick)
+        first, second = (f(prompts=["p"] * 3, completions=CHAT) for f in trainer.reward_funcs)
+        hung = asyncio.ensure_future(first)
+        await asyncio.sleep(0)
+        await second
+        look()
+        over.set()
+        await hung
+        look()
+
+    asyncio.run(both())
+    assert told == [("judge", 1), ("judge", 1), (None, None)]
+
+
 @pytest.mark.parametrize("error", [SystemExit(4), KeyboardInterrupt()])
 def test_an_async_reward_that_would_end_the_loop_fails_the_run(error: BaseException, tmp_path: Path) -> None:
     async def judge(completions: Any, **kwargs: Any) -> list[float]:
