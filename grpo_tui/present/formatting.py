@@ -123,7 +123,7 @@ def changed(name: str, old: object, new: object) -> str:
     """Format a changed setting: its old and new value, or which probe prompts were added and removed."""
     if name == probe_changes.NAME and probe_changes.is_value(old) and probe_changes.is_value(new):
         return f"{name} {', '.join(probe_changes.difference(old, new)) or 'unchanged'}"
-    return f"{name} {setting(old)} → {setting(new)}"
+    return f"{name} is already {setting(new)}" if old == new else f"{name} {setting(old)} → {setting(new)}"
 
 
 def percent(share: float | None) -> str:

@@ -381,12 +381,24 @@ class Session:
             described["cause"] = self.memory_advice(described["message"], phase) or described["cause"]
         if function is None and not of_ours(error):
             described["cause"] += self._if_damaged()
-        if self.rank:
+        # A rank often fails only because another one has left: its own error would hide that.
+        lost = self._lost_ranks() if self.made_a_step else []
+        if self.rank and not lost:
             write_error(self.folder, self.rank, described)
-        elif world_size() > 1:
-            # The first rank often fails only because another rank has left.
-            described = await_error(self.folder) or described
+        elif self.rank == 0 and world_size() > 1:
+            gone = self._gone(lost[0]) if lost else None
+            described = read_errors(self.folder) or gone or await_error(self.folder) or described
         self.close("failed", described)
+
+    def _lost_ranks(self) -> list[int]:
+        """Return the other ranks whose process is gone. An earlier attempt may have had more."""
+        return [rank for rank in lost_ranks(self.folder, self.rank) if rank < world_size()]
+
+    def _gone(self, rank: int) -> dict[str, Any]:
+        """Describe the end of a rank that was killed."""
+        doing = doing_of(read_rank(self.folder.rank(rank)))
+        said = f"rank {rank} is gone{doing}: it was killed or ran out of memory, without an error message"
+        return {"type": "", "message": said, "cause": said}
 
     def _if_damaged(self) -> str:
         """Suggest an earlier checkpoint when a resumed attempt failed before its first step.
@@ -402,17 +414,11 @@ class Session:
     def another_rank_failed(self) -> bool:
         """Return whether another rank failed. If so, the first rank records why and ends the attempt."""
         told = read_errors(self.folder)
-        lost = [] if told else lost_ranks(self.folder, self.rank)
+        lost = [] if told else self._lost_ranks()
         if not told and not lost:
             return False
         if self.rank == 0:
-            doing = doing_of(read_rank(self.folder.rank(lost[0]))) if lost else ""
-            gone = (
-                f"rank {lost[0]} is gone{doing}: it was killed or ran out of memory, without an error message"
-                if lost
-                else ""
-            )
-            self.close("failed", told or {"type": "", "message": gone, "cause": gone})
+            self.close("failed", told or self._gone(lost[0]))
         return True
 
     @property

@@ -22,6 +22,7 @@ from grpo_tui.core.records import Fact, Record, SettingChanged, TotalSteps
 from grpo_tui.core.schedule import BY_RESUME, BY_SCHEDULE, FACT, Scheduled, State, to_json, waiting_in
 from grpo_tui.core.stages import START
 from grpo_tui.core.statistics import is_number
+from grpo_tui.core.text import shell_word
 from grpo_tui.present.formatting import plural
 from grpo_tui.present.formatting import setting as shown
 from grpo_tui.train import compat, rate_schedule
@@ -107,7 +108,7 @@ class LiveSettings:
             undoes: Number of changes that this one undoes.
 
         Returns:
-            Name to `{"old", "new"}`.
+            Name to `{"old", "new"}`. A setting that had this value already is neither recorded nor undone.
 
         Raises:
             Refused: A name or value is wrong, or this trainer cannot change it safely.
@@ -135,6 +136,12 @@ class LiveSettings:
         made = Made(now, dict(done))
         if REWARDS in done and WEIGHTS not in done and self.value(WEIGHTS) != weights:
             done[WEIGHTS] = weights, self.value(WEIGHTS)  # an undo of the functions puts them back
+        told = dict(done)
+        if not undoes and by not in (BY_RESUME, BY_CONFIG, BY_SCHEDULE):
+            done = {name: pair for name, pair in done.items() if name == REWARDS or pair[0] != pair[1]}
+            made = Made(now, {name: pair for name, pair in made.changed.items() if name in done})
+        if not done:
+            return {name: {"old": old, "new": value} for name, (old, value) in told.items()}
         for name, (old, value) in done.items():
             self._put(SettingChanged(self._attempt, step, now, name, old, value, by, because, undoes))
             if name == "max_steps":
@@ -142,7 +149,7 @@ class LiveSettings:
         if not undoes and by not in (BY_RESUME, BY_CONFIG):
             self._done.append(made)
         self.on_change()
-        return {name: {"old": old, "new": value} for name, (old, value) in done.items()}
+        return {name: {"old": old, "new": value} for name, (old, value) in told.items()}
 
     def reload(
         self, wanted: Mapping[str, str], listed: Mapping[str, Any] | None = None, *, by: str, because: str
@@ -362,7 +369,7 @@ class LiveSettings:
         if name == REWARDS and self.rewards is not None and self.rewards.knows(value):
             return value
         if name not in LIVE:
-            raise Refused(self._why_not(name))
+            raise Refused(self._why_not(name, value))
         if name == probe_changes.NAME:
             return self._parse_probes(value, later)
         if name == "reward_weights":
@@ -398,16 +405,17 @@ class LiveSettings:
         if not sure and (far := far_from(name, self.value(name), value)):
             raise Refused(f"{far}. Add --yes if you mean it")
 
-    def _why_not(self, name: str) -> str:
+    def _why_not(self, name: str, value: Any) -> str:
         if hasattr(self._trainer.args, name):
-            return f"{name} cannot change while the run trains. {self._restart(name, None)}"
+            return f"{name} cannot change while the run trains. {self._restart(name, value)}"
         return unlike(name)
 
     def _restart(self, name: str, value: Any) -> str:
         command = self._restarted_by()
         if not command:
             return "Set it in the script and start the script again"
-        given = "…" if value is None else shown(value)
+        plain = json.dumps(value) if isinstance(value, Mapping | list) else shown(value)
+        given = "…" if value is None else shell_word(plain)
         return f"Restart the run with it: `{command} --set {name}={given}`"
 
     def _parse_weights(self, value: Any) -> list[float]:

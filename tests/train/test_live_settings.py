@@ -574,7 +574,7 @@ def test_a_refusal_names_the_command_that_restarts_this_run_or_says_where_a_scri
     why = "num_generations cannot change while the run trains. "
     assert [outcome.reason for outcome in _outcomes(folder)] == [
         f"{why}Set it in the script and start the script again",
-        f"{why}Restart the run with it: `grpo-tui train '{folder}' --resume --set num_generations=…`",
+        f"{why}Restart the run with it: `grpo-tui train '{folder}' --resume --set num_generations=8`",
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from grpo_tui.store.layout import RunFolder
-from grpo_tui.store.live import read_errors, read_rank, write_error
+from grpo_tui.store.live import RankFile, read_errors, read_rank, write_error
 from grpo_tui.store.reader import RunReader
 from grpo_tui.train.session import Session
 from grpo_tui.train.settings import Refused
@@ -66,6 +67,30 @@ def test_the_advice_about_memory_is_the_cause_where_no_reward_failed(tmp_path: P
     said = failed(tmp_path / "reward", judge)
     assert said.startswith("reward function 'judge' failed")
     assert said.endswith("RuntimeError: out of memory, on the sample")
+
+
+@pytest.mark.parametrize(
+    ("rank", "killed", "causes"), [(1, True, []), (1, False, ["rank 1: "]), (0, True, [])]
+)
+def test_what_a_killed_rank_breaks_in_the_others_is_not_taken_for_the_cause(
+    rank: int, killed: bool, causes: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANK", str(rank))
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    other = subprocess.Popen(["sleep", "600"])
+    RankFile(RunFolder(tmp_path).rank(1 - rank), other.pid).update(phase="generate")
+    session = Session(RunFolder(tmp_path))
+    session._trainer = SimpleNamespace(state=SimpleNamespace(global_step=3))
+    if killed:
+        other.kill()
+        other.wait()
+    session.failed(RuntimeError("closed"))
+    other.kill()
+    other.wait()
+    told = read_errors(RunFolder(tmp_path))
+    assert ([] if told is None else [told["cause"][: len(causes[0])]]) == causes
+    if rank == 0:
+        assert _cause(tmp_path).startswith("rank 1 is gone, while generating: it was killed")
 
 
 def test_a_rank_says_how_it_ended_and_no_longer_why_it_waited(tmp_path: Path) -> None:

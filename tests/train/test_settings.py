@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from grpo_tui.core.records import Record
+from grpo_tui.core.records import Record, SettingChanged
 from grpo_tui.data.mapping import shared_beginning
+from grpo_tui.present.formatting import changed
 from grpo_tui.train.sampling import sample
 from grpo_tui.train.settings import LiveSettings, Refused
 from tests.train.tiny import make_trainer
@@ -33,6 +34,19 @@ def test_a_function_whose_name_has_points_is_weighed_by_its_name(
     settings.apply({"reward_weights.judge-1.5.b": 3})
     assert settings.value("reward_weights") == [before[0], 3.0]
     settings.apply({"reward_weights": before})
+
+
+def test_a_setting_that_has_this_value_already_is_neither_recorded_nor_undone(trainer: Any) -> None:
+    records: list[Record] = []
+    settings = LiveSettings(trainer, records.append, 1)
+    same = settings.value("temperature")
+    told = settings.apply({"temperature": same, "max_grad_norm": 0.5})
+    assert changed("temperature", *told["temperature"].values()) == "temperature is already 1"
+    assert [one.name for one in records if isinstance(one, SettingChanged)] == ["max_grad_norm"]
+    assert list(settings.undo(1)) == ["max_grad_norm"]
+    settings.apply({"temperature": same})
+    with pytest.raises(Refused, match="there is no change to undo"):
+        settings.undo(1)
 
 
 @pytest.mark.parametrize(

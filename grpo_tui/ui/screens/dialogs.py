@@ -74,7 +74,7 @@ class Dialog(LeftOnce, ModalScreen[Answer], Shell):
 
     def on_mount(self) -> None:
         self.app.clear_notifications()  # they would cover the question
-        if found := self.query(self.FIRST):
+        if self.focused is None and (found := self.query(self.FIRST)):
             found.first().focus()
 
     def action_close(self) -> None:

@@ -211,17 +211,19 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
         if view is not None:
             self._ask_set(view)
 
-    def _ask_set(self, view: TrainView, typed: Mapping[str, str] | None = None, refusal: str = "") -> None:
-        """Ask for settings. If the run rejects them, the dialog comes back with what was typed."""
+    def _ask_set(
+        self, view: TrainView, typed: Mapping[str, str] | None = None, refusal: str = "", at: str = ""
+    ) -> None:
+        """Ask for settings. If the run rejects them, the dialog comes back with what was typed, and where."""
         from grpo_tui.ui.screens.train_dialogs import SetDialog
 
         def refused(why: str) -> bool:
             here = self.app.screen is self and self.shell.view is not None
             if here:  # with the same view, so that a field nobody edited is no change
-                self._ask_set(view, dialog.typed, why)
+                self._ask_set(view, dialog.typed, why, dialog.at)
             return here
 
-        dialog = SetDialog(view, typed, refusal)
+        dialog = SetDialog(view, typed, refusal, at)
         self.ask(dialog, lambda changes: self.shell.steer("set", changes, refused=refused))
 
     def action_run_undo(self) -> None:

@@ -42,7 +42,7 @@ USUAL = ("learning_rate", "temperature", "reward_weights")
 OTHERS = tuple(name for name in live_settings.LIVE if name not in USUAL)
 RATE_FAR = 10
 """A learning rate is asked about sooner than another number."""
-WIDTH = 74
+WIDTH = 73
 AT_ONCE = "Applied together after the current step. With @step:500, after step 500."
 
 
@@ -51,11 +51,14 @@ class SetDialog(Dialog[dict[str, object]]):
 
     Attributes:
         typed: What was sent, by the id of its field. With a `refusal`, the dialog comes back with it.
+        at: The id of the field from which it was sent.
     """
 
-    def __init__(self, view: TrainView, typed: Mapping[str, str] | None = None, refusal: str = "") -> None:
+    def __init__(
+        self, view: TrainView, typed: Mapping[str, str] | None = None, refusal: str = "", at: str = ""
+    ) -> None:
         super().__init__("set", "tab next   enter apply   esc cancel")
-        self.typed = dict(typed or {})
+        self.typed, self.at = dict(typed or {}), at
         self._refusal = refusal
         self._functions = [function.name for function in view.functions]
         self._values = view.settable
@@ -85,10 +88,10 @@ class SetDialog(Dialog[dict[str, object]]):
         return Input(value=value, id=f"set-{name}", suggester=suggester)
 
     def on_mount(self) -> None:
-        super().on_mount()
         if self._refusal:
             self._wrong = True
             self._tell([f"✗ {self._refusal}"], "bad")
+            self.set_focus(self.query_one(f"#{self.at}"))
 
     def on_descendant_focus(self, event: Any) -> None:
         if isinstance(self.focused, Input) and not self._wrong:
@@ -151,6 +154,7 @@ class SetDialog(Dialog[dict[str, object]]):
             self._tell([f"⚠ {one_line(', '.join(far))}. Press enter again to apply it."], "attention")
             return
         self.typed = {str(field.id): field.value for field in self.query(Input)}
+        self.at = str(event.input.id)
         because = self.query_one("#set-because", Input).value.strip()
         self.dismiss(changed | ({"yes": True} if far else {}) | ({"because": because} if because else {}))
 
