@@ -19,6 +19,7 @@ from grpo_tui.core.statistics import mean, std
 from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.present.evaluation_text import verdict
 from grpo_tui.present.formatting import (
+    IN_SCRIPT,
     compact,
     digits_apart,
     digits_for,
@@ -31,6 +32,7 @@ from grpo_tui.present.formatting import (
 from grpo_tui.present.series import FLAT, FLAT_BOTTOM, FLAT_TOP, SPREAD, Recent, Series, band_around
 from grpo_tui.present.series import MASKED as MASKED_SHARE
 from grpo_tui.present.train_view import ChartView, Span
+from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.read_health import resume_options
 from grpo_tui.store.read_series import TOKENS_PER_SECOND, SeriesBucket
 from grpo_tui.store.status import ENDED, MASKED, Status
@@ -110,7 +112,10 @@ def way_on(status: Status, folder: str) -> str:
     """Return a sentence with the command that restarts an ended run, as typed in this folder."""
     run = shell_word(from_here(Path(folder)))
     fresh = f"`grpo-tui train {run} --run-dir NEW` starts a new run."
-    if any(checkpoint.complete for checkpoint in status.checkpoints):
+    saved = any(checkpoint.complete for checkpoint in status.checkpoints)
+    if RunFolder(Path(folder)).of_script:
+        return f"Start its script again{f' with `{IN_SCRIPT}`' if saved else ''} to continue."
+    if saved:
         for first, options in ((one.first_step, resume_options(one)) for one in status.findings):
             if options:
                 return f"`grpo-tui train {run} {options}` continues from before step {first:,}."

@@ -222,6 +222,10 @@ def size(count: float) -> str:
     return f"{count:.1f} TB"
 
 
+IN_SCRIPT = "trainer.train(resume_from_checkpoint=True)"
+"""How a script continues from the newest checkpoint in its output folder."""
+
+
 def from_here(path: Path) -> str:
     """Return a path relative to the current folder if it is inside."""
     try:

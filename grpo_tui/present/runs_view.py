@@ -10,7 +10,7 @@ from typing import Any
 
 from grpo_tui.core.statistics import is_number, mean
 from grpo_tui.core.text import one_line, shell_word
-from grpo_tui.present.formatting import from_here, moment
+from grpo_tui.present.formatting import IN_SCRIPT, from_here, moment
 from grpo_tui.store.checkpoints import newest_usable
 from grpo_tui.store.connection import DamagedError, RunDatabaseError
 from grpo_tui.store.layout import RunFolder, last_written_at
@@ -194,6 +194,9 @@ class ResumeOffer:
 
 def read_offer(row: RunRow) -> ResumeOffer:
     """Find the checkpoint from which a run would continue."""
+    if RunFolder(row.path).of_script:
+        why = f"{row.name} was trained by a script. Start the script again with {IN_SCRIPT}."
+        return ResumeOffer(row.path, row.name, refusal=one_line(why, 300))
     best, passed = newest_usable(RunFolder(row.path))
     if best is None:
         torn = "; ".join(f"{v.path.name}: {v.reason}" for v in passed[:2])
@@ -243,5 +246,7 @@ def _written_at(path: Path) -> float | None:
 
 
 def resume_command(path: Path | str) -> str:
-    """Return the command that resumes a run."""
+    """Return the command that resumes a run, or the call with which its script does."""
+    if RunFolder(Path(path)).of_script:
+        return IN_SCRIPT
     return f"grpo-tui train {shell_word(path)} --resume"

@@ -202,7 +202,8 @@ class _Checks:
     def what_if(self, root: Path, most: int, weights: Sequence[float]) -> WhatIf | None:
         """Score the newest recorded groups again."""
         with closing(Search(RunFolder(root).database)) as search:
-            groups = list(dict.fromkeys(search.find("").group_of))[:most]
+            # Probe prompts have no columns, and are not trained on.
+            groups = list(dict.fromkeys(search.find("mode==train").group_of))[:most]
         if not groups:
             self.notes.append("no what-if: the run has recorded no completions yet")
             return None

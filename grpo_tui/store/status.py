@@ -240,6 +240,8 @@ def _from_database(
     state = _state(attempt, heartbeat, rank)
     supervisor_alive = heartbeat is not None and heartbeat.supervisor_alive
     shown_rank = rank if state not in ENDED else None
+    here = heartbeat is not None and heartbeat.same_host
+    gone = state == "stopping" and here and (rank is None or not rank.alive)
     step = max(rank.step if rank else 0, newest[0] if newest else 0)
     if attempt is not None and attempt.step is not None:
         step = attempt.step
@@ -265,7 +267,7 @@ def _from_database(
         scheduled=_scheduled(reader),
         stage=_stage(reader),
         error=_error(attempt, state, folder),
-        alerts=(*_alerts(shown_rank, step), *_record_alerts(reader, attempt, step), *masked),
+        alerts=(*_alerts(shown_rank, step, gone=gone), *_record_alerts(reader, attempt, step), *masked),
         findings=tuple(with_checkpoint(reader, one, complete) for one in open_findings(reader)),
         progress_at=rank.progress_at if rank and rank.progress_at else None,
         started_at=attempt.started_at if attempt else None,
@@ -341,8 +343,15 @@ def _stalled(rank: RankState) -> bool:
     return time.time() - max(rank.progress_at, rank.phase_since) > patience
 
 
-def _alerts(rank: RankState | None, step: int) -> tuple[Mapping[str, Any], ...]:
-    """Return what keeps a live run from continuing or from being recorded, in the shape of `doctor`."""
+GONE = "the training process is gone; its supervisor ends what is left of it and records the cause"
+
+
+def _alerts(rank: RankState | None, step: int, *, gone: bool = False) -> tuple[Mapping[str, Any], ...]:
+    """Return what keeps a live run from continuing or from being recorded, in the shape of `doctor`.
+
+    Args:
+        gone: The training process was killed, and its supervisor has not recorded that yet.
+    """
     found = []
     held = ""
     if rank is not None and rank.stopped:
@@ -351,6 +360,7 @@ def _alerts(rank: RankState | None, step: int) -> tuple[Mapping[str, Any], ...]:
             f"{rank.pid}`"
         )
     for name, text, remedy in (
+        ("process.gone", GONE if gone else "", "wait until the cause is recorded, then resume"),
         ("process.held", held, "continue the process"),
         (PAUSED_ITSELF, rank.note if rank else "", "put it right, then resume"),
         (

@@ -140,7 +140,8 @@ def _how(ended: Ended, ranks: list[RankState], said: str) -> tuple[str, dict[str
     if not ranks and (trouble := port_trouble(said)):
         cause = f"the launcher failed: {trouble}. Choose another port with --main_process_port or MASTER_PORT"
         return "failed", {"type": "", "message": trouble, "cause": cause}
-    return verdict(ended.code, first, starved=ended.starved, log=ended.folder.log.name)
+    launched = first is not None and first.pid != ended.pid
+    return verdict(ended.code, first, starved=ended.starved, launched=launched, log=ended.folder.log.name)
 
 
 def _lost(attempt: int, ranks: list[RankState]) -> list[Dropped]:
@@ -178,7 +179,12 @@ _DOING = {
 
 
 def verdict(
-    code: int | None, last: RankState | None = None, *, starved: bool = False, log: str = "train.log"
+    code: int | None,
+    last: RankState | None = None,
+    *,
+    starved: bool = False,
+    launched: bool = False,
+    log: str = "train.log",
 ) -> tuple[str, dict[str, Any]]:
     """Return state and error of an attempt whose trainer could not record its own end.
 
@@ -186,6 +192,7 @@ def verdict(
         code: Exit code, negative for a signal; None when it was not a child of this process.
         last: Last state it reported.
         starved: The kernel killed some process for lack of memory while it ran.
+        launched: The code is that of a launcher, which ends after the first rank did.
     """
     doing, where = doing_of(last), f"see {log}"
     if code is not None and code < 0:
@@ -196,6 +203,9 @@ def verdict(
             why = _STARVED
         message = f"the training process was {why}" if why.startswith(("killed", "ended")) else why
         return "crashed", {"type": name, "message": message, "cause": f"{why}{doing}; {where}"}
+    if launched and code:
+        gone = f"rank 0 is gone{doing}: it was killed or ran out of memory, without an error message"
+        return "crashed", {"type": "", "message": gone, "cause": f"{gone}; {where}"}
     gone = f"the training process ended with code {code}"
     if code is None:
         gone = "the training process is gone"

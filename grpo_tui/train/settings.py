@@ -100,8 +100,7 @@ class LiveSettings:
         """Apply all changes, or none.
 
         Args:
-            changes: Name to value. `reward_weights` takes a list in TRL's order, or a mapping from
-                function name to weight.
+            changes: Name to value. `reward_weights` takes a list in TRL's order, or weights by function.
             by: Who asked, for the history.
             sure: False to refuse a number far from the current one.
             because: The reason, for the history.
@@ -136,20 +135,19 @@ class LiveSettings:
         made = Made(now, dict(done))
         if REWARDS in done and WEIGHTS not in done and self.value(WEIGHTS) != weights:
             done[WEIGHTS] = weights, self.value(WEIGHTS)  # an undo of the functions puts them back
-        told = dict(done)
+        told = {name: {"old": old, "new": value} for name, (old, value) in done.items()}
         if not undoes and by not in (BY_RESUME, BY_CONFIG, BY_SCHEDULE):
             done = {name: pair for name, pair in done.items() if name == REWARDS or pair[0] != pair[1]}
             made = Made(now, {name: pair for name, pair in made.changed.items() if name in done})
-        if not done:
-            return {name: {"old": old, "new": value} for name, (old, value) in told.items()}
         for name, (old, value) in done.items():
             self._put(SettingChanged(self._attempt, step, now, name, old, value, by, because, undoes))
             if name == "max_steps":
                 self._put(TotalSteps(self._attempt, value + self.later_steps))
-        if not undoes and by not in (BY_RESUME, BY_CONFIG):
+        if not undoes and by not in (BY_RESUME, BY_CONFIG) and made.changed:
             self._done.append(made)
-        self.on_change()
-        return {name: {"old": old, "new": value} for name, (old, value) in told.items()}
+        if done:
+            self.on_change()
+        return told
 
     def reload(
         self, wanted: Mapping[str, str], listed: Mapping[str, Any] | None = None, *, by: str, because: str

@@ -79,6 +79,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_yes: None) -> Iterat
         ]
         groups.append(r.Group(number, f"{gold}?", {"answer": gold}, tuple(rows)))
     made.write(r.GenerationBatch(2, 1, 0, "train", 1, 1, made.at(1), tuple(groups)))
+    asked = r.Group(0, "7?", {}, groups[0].completions)  # a probe prompt has no columns for the reward
+    made.write(r.GenerationBatch(2, 9, 0, "probe", 1, 1, made.at(1), (asked,)))
     remember(made.folder.root)
     yield made.folder.root
     made.close()

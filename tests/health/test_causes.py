@@ -25,6 +25,7 @@ from grpo_tui.present.runs_view import RunRow, read_offer
 from grpo_tui.store.read_health import resume_options, with_checkpoint
 from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import RunReader
+from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.status import read_status
 from tests.health.test_live import Training
 from tests.health.test_rules import ONE, breaks
@@ -77,11 +78,19 @@ def test_a_run_that_a_live_change_broke(broken: Path, capsys: pytest.CaptureFixt
     assert "`--resume 4 --set learning_rate=0.0002`" in said
 
 
+def _started_by_us(broken: Path, folder: Path) -> Path:
+    """Return a copy of the run as `grpo-tui train` leaves it. A script starts again itself."""
+    run = Path(shutil.copytree(broken, folder / "run"))
+    RunFolder(run).spec.write_text("{}", encoding="utf-8")
+    return run
+
+
 @pytest.mark.slow
-def test_every_way_to_resume_leads_to_before_the_break(broken: Path) -> None:
+def test_every_way_to_resume_leads_to_before_the_break(broken: Path, tmp_path: Path) -> None:
+    run = _started_by_us(broken, tmp_path)
     options = "--resume 4 --set learning_rate=0.0002"
-    assert f"train {broken} {options}`" in way_on(read_status(broken), str(broken))
-    offer = read_offer(RunRow(broken, "run", "finished", step=14))
+    assert f"train {run} {options}`" in way_on(read_status(run), str(run))
+    offer = read_offer(RunRow(run, "run", "finished", step=14))
     assert offer.checkpoint == "checkpoint-14"
     assert "The policy broke at step 6, before this checkpoint was saved." in offer.lines
     assert offer.lines[-1].endswith(f" {options}")
@@ -91,7 +100,7 @@ def test_every_way_to_resume_leads_to_before_the_break(broken: Path) -> None:
 def test_the_last_checkpoint_before_the_break_is_offered_without_a_warning(
     broken: Path, tmp_path: Path
 ) -> None:
-    run = Path(shutil.copytree(broken, tmp_path / "run"))
+    run = _started_by_us(broken, tmp_path)
     for step in range(14, 3, -1):
         offer = read_offer(RunRow(run, "run", "finished", step=14))
         assert offer.checkpoint == f"checkpoint-{step}"

@@ -17,7 +17,7 @@ from grpo_tui.core.stages import SETTING as STAGE
 from grpo_tui.present.charts import health_spans, way_on
 from grpo_tui.present.group_card import gold_of
 from grpo_tui.present.run_state import DeltaReader, RunState
-from grpo_tui.present.runs_view import RunRow, ordered, read_run_row, run_names
+from grpo_tui.present.runs_view import RunRow, ordered, read_offer, read_run_row, resume_command, run_names
 from grpo_tui.present.series import Series
 from grpo_tui.present.train_view import TrainView
 from grpo_tui.store.live import read_rank
@@ -49,6 +49,7 @@ class Watcher:
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[RecordedRun]:
     made = RecordedRun(tmp_path / "demo-add")
+    made.folder.spec.write_text("{}", encoding="utf-8")  # as started by `grpo-tui train`
     yield made
     made.close()
 
@@ -284,6 +285,17 @@ def test_the_way_on_is_one_that_works(run: RecordedRun) -> None:
     assert "--run-dir NEW" in way_on(look, folder)
     look = replace(look, checkpoints=(CheckpointNow(2, "p", complete=True),))
     assert way_on(look, folder).startswith("`grpo-tui train '/runs/a run' --resume`")
+
+
+def test_the_way_on_of_a_script_is_the_call_in_it(run: RecordedRun) -> None:
+    run.folder.spec.unlink()
+    folder = str(run.folder.root)
+    saved = Status("failed", step=3, checkpoints=(CheckpointNow(2, "p", complete=True),))
+    call = "trainer.train(resume_from_checkpoint=True)"
+    assert way_on(saved, folder) == f"Start its script again with `{call}` to continue."
+    assert way_on(Status("failed"), folder) == "Start its script again to continue."
+    assert resume_command(folder) == call
+    assert read_offer(RunRow(run.folder.root, "mine", "stopped")).refusal.endswith(f"again with {call}.")
 
 
 def test_the_way_on_is_short_where_the_run_lies_below_the_current_folder(

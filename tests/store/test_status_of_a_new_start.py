@@ -76,7 +76,8 @@ def test_a_process_that_is_gone_is_crashed_only_when_no_supervisor_is_about_to_s
     assert found.error is not None
     assert found.error["cause"].endswith(f"; see {folder.log}"), "the file to look into is named"
     write_heartbeat(folder.heartbeat, os.getpid(), None)
-    assert read_status(tmp_path).state == "stopping"
+    found = read_status(tmp_path)
+    assert (found.state, [alert["id"] for alert in found.alerts]) == ("stopping", ["process.gone"])
 
 
 def test_a_run_whose_database_was_removed_is_training_and_says_what_is_lost(tmp_path: Path) -> None:

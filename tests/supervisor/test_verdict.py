@@ -38,6 +38,10 @@ JUDGE = RankState(0, 1, 1.0, phase="reward", reward_function="judge", reward_cal
             "the training process ended with code 0, while reward function 'judge' ran, and did not say why",
         ),
         (
+            verdict(1, RankState(0, 1, 1.0, phase="generate"), launched=True),
+            "rank 0 is gone, while generating: it was killed or ran out of memory, without an error message",
+        ),
+        (
             verdict(None, starved=True),
             "the training process is gone, most likely killed by the out-of-memory killer" + SILENT,
         ),

@@ -67,6 +67,7 @@ class RecordedRun:
         run.folder = RunFolder(root)
         root.mkdir(parents=True, exist_ok=True)
         run.folder.database.write_bytes(database)
+        run.folder.spec.write_text("{}", encoding="utf-8")  # as started by `grpo-tui train`
         run.writer = Writer(open_writer(run.folder.database))
         return run
 

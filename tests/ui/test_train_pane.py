@@ -108,6 +108,16 @@ async def test_a_paused_run_says_so_and_resumes(tmp_path: Path) -> None:
     run.close()
 
 
+async def test_stop_names_the_call_with_which_a_script_continues(run: RecordedRun) -> None:
+    run.folder.spec.unlink()
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await pilot.press("S")
+        await until(pilot, lambda: "trainer.train(resume_from_checkpoint=True)" in shown(app))
+        assert "--resume" not in shown(app)
+
+
 @pytest.mark.parametrize(("answer", "kind"), [("y", "stop"), ("w", "stop_now")])
 async def test_stop_asks_once_whether_to_save(run: RecordedRun, answer: str, kind: str) -> None:
     app = app_on(run.folder.root)
@@ -320,9 +330,9 @@ async def test_settings_that_the_run_rejects_come_back_in_the_dialog(run: Record
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot)
         await pilot.press("equals_sign")
-        app.screen.query_one("#set-others", Input).value = "beta=0.5"
         app.screen.query_one("#set-because", Input).value = "ratios grow"
-        await pilot.press("enter")
+        app.screen.query_one("#set-others", Input).focus()
+        await pilot.press(*"beta=0.5", "enter")
         await until(pilot, lambda: bool(mailbox.pending()))
         run.write(r.SettingChanged(1, 57, run.at(57), "temperature", 1.0, 0.7))  # set by another meanwhile
         await until(pilot, lambda: app.view is not None and app.view.settings.get("temperature") == 0.7)
@@ -331,12 +341,25 @@ async def test_settings_that_the_run_rejects_come_back_in_the_dialog(run: Record
         assert isinstance(app.screen, SetDialog)
         assert app.screen.query_one("#set-others", Input).value == "beta=0.5"
         assert app.screen.query_one("#set-because", Input).value == "ratios grow"
-        app.screen.query_one("#set-others", Input).focus()
+        assert app.focused is app.screen.query_one("#set-others", Input), "where it was sent from"
         app.screen.query_one("#set-others", Input).value = "top_p=0.9"
         await until(pilot, lambda: "✗ change rejected" not in shown(app))
         await pilot.press("enter")
         await until(pilot, lambda: bool(mailbox.pending()))
         assert sent(run)[-1] == ("set", {"top_p": 0.9, "because": "ratios grow"})
+
+
+async def test_a_notification_leaves_the_explanation_of_a_dialog_visible(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await opened(pilot)
+        await pilot.press("equals_sign")
+        app.screen.query_one("#set-others", Input).focus()
+        await pilot.press(*"beta=0.5")
+        app.notify("An evaluation was requested.")
+        await until(pilot, lambda: "An evaluation was requested." in shown(app))
+        assert "beta, now 0. Weight of the KL term that holds the policy near the" in shown(app)
+        assert "reference model. Counts from the next step." in shown(app)
 
 
 async def test_a_refused_command_is_said_aloud_and_safely(run: RecordedRun) -> None:

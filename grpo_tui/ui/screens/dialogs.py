@@ -22,7 +22,7 @@ from textual.widgets import Input, TextArea
 from grpo_tui.core.seed_noise import read_seeds
 from grpo_tui.core.text import one_line, prompt_text, safe, wrapped
 from grpo_tui.present.config_yaml import from_edit, to_edit
-from grpo_tui.present.formatting import from_here
+from grpo_tui.present.formatting import IN_SCRIPT, from_here
 from grpo_tui.present.runs_view import ResumeOffer, resume_command
 from grpo_tui.present.train_view import TrainView
 from grpo_tui.ui.kit.reading import SUSPEND, DialogTitle
@@ -340,7 +340,8 @@ class StopDialog(MenuDialog):
         about = [f"{view.name} is still loading."]
         if saves:
             command = resume_command(from_here(Path(view.folder)))
-            about = [f"{view.name}, step {view.step:,}. To continue it later:", f"  {command}"]
+            where = ", in its script" if command == IN_SCRIPT else ""
+            about = [f"{view.name}, step {view.step:,}. To continue it later{where}:", f"  {command}"]
         super().__init__("stop?", choices, about)
 
 

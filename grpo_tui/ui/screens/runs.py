@@ -15,7 +15,7 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from grpo_tui.core.text import one_line, shell_word, wrapped
-from grpo_tui.present.formatting import DOING, figure, from_here, moment, plural
+from grpo_tui.present.formatting import DOING, IN_SCRIPT, figure, from_here, moment, plural
 from grpo_tui.present.glyphs import spark, state_sign
 from grpo_tui.present.run_tree import branch, with_forks
 from grpo_tui.present.runs_filter import SYNTAX, read_filter
@@ -424,8 +424,11 @@ def _way_on(row: RunRow, width: int) -> Line:
         return _labelled("next step", [*line, Span(f"   grpo-tui {word} {shell_word(path)}", "dim")])
     from grpo_tui.present.runs_view import resume_command
 
+    command = resume_command(path)
     line = [Span("R", "key", "screen.runs_resume"), Span(f" resumes from checkpoint-{row.checkpoints[-1]}")]
-    return _labelled("next step", [*line, Span(f"   {resume_command(path)}", "dim")])
+    if command == IN_SCRIPT:
+        line = [Span("start its script again to continue")]
+    return _labelled("next step", [*line, Span(f"   {command}", "dim")])
 
 
 def _labelled(label: str, line: Line) -> Line:
