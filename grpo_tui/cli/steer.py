@@ -67,11 +67,15 @@ def _history(parsed: Any, root: Path) -> int:
     if parsed.changes or parsed.undo is not None:
         raise CommandError("--history takes no setting and no --undo", USAGE)
     with closing(RunReader(RunFolder(root).database)) as reader:
-        changes, waiting = reader.settings(), waiting_in(scheduled_from(reader.fact(FACT)))
+        changes, scheduled = reader.settings(), scheduled_from(reader.fact(FACT))
+    waiting = waiting_in(scheduled)
     if parsed.json:
         print_json([*map(asdict, changes), *map(_coming, waiting)], ascii_only=True)
         return OK
     rows = [(one.step, one.at, setting_row(one).text) for one in one_per_stage(changes)]
+    never = [one for one in scheduled if one.state in ("canceled", "rejected")]
+    rows += [(one.step, one.decided_at, scheduled_row(one, live=False).text) for one in never]
+    rows.sort(key=lambda row: row[1])
     rows += [(one.step, one.asked_at, scheduled_row(one, live=is_live(root)).text) for one in waiting]
     for step, at, text in rows:
         print(f"step {step:<6,} {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(at))}  {text}")

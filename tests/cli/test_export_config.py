@@ -13,7 +13,8 @@ from grpo_tui.cli.main import main
 from grpo_tui.cli.score import wanted_config
 from grpo_tui.config import load_config
 from grpo_tui.core.commands import REWARDS
-from grpo_tui.core.records import SettingChanged
+from grpo_tui.core.records import Fact, SettingChanged
+from grpo_tui.core.schedule import FACT, Scheduled, to_json
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.present.events import setting_row
 from grpo_tui.rewards.loading import weights_of
@@ -78,6 +79,19 @@ def test_the_history_says_what_was_changed_by_whom_and_why(
     assert main(["set", str(run), "--history", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [SettingChanged(**row) for row in rows] == CHANGES
+
+
+def test_the_history_keeps_a_scheduled_change_that_was_never_made(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    canceled = Scheduled(500, {"top_p": 0.9}, 1.5, because="later", state="canceled", decided_at=4.5)
+    rejected = Scheduled(9, {"beta": 0.1}, 1.6, state="rejected", decided_at=9.0, reason="no reference")
+    with closing(Writer(open_writer(RunFolder(run).database))) as writer:
+        writer.write([Fact(FACT, to_json([canceled, rejected]))])
+    assert main(["set", str(run), "--history"]) == 0
+    told = [line.split("  ")[-1] for line in capsys.readouterr().out.splitlines()]
+    assert told[5] == "top_p 0.9 at step 500, scheduled by you (later); canceled"
+    assert told[-1] == "beta 0.1 at step 9, scheduled by you; rejected: no reference"
 
 
 @pytest.mark.parametrize(

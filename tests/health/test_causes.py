@@ -22,10 +22,10 @@ from grpo_tui.health.facts import Observation
 from grpo_tui.health.reading import diagnose
 from grpo_tui.present.charts import way_on
 from grpo_tui.present.runs_view import RunRow, read_offer
+from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.read_health import resume_options, with_checkpoint
 from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import RunReader
-from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.status import read_status
 from tests.health.test_live import Training
 from tests.health.test_rules import ONE, breaks

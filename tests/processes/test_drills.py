@@ -11,6 +11,7 @@ import pytest
 from grpo_tui.demo import DEMO_CONFIG, DEMO_DIR, DEMO_MODEL
 from grpo_tui.store.trials import DRILLS
 from tests.processes.runs import SMALL, grpo_tui
+from tests.processes.test_ranks import LAUNCH
 
 pytestmark = pytest.mark.slow
 
@@ -41,6 +42,11 @@ def careful(completions, **kwargs):
 async def asked(completions, **kwargs):
     await asyncio.sleep(0)
     return [float(len(c[0]["content"])) for c in completions]
+
+
+async def slow(completions, **kwargs):
+    await asyncio.sleep(0.05)  # at the same time as the one before, and longer
+    return [float(len(c[0]["content"])) for c in completions]
 """
 CONFIG = f"""\
 model_name_or_path: {DEMO_MODEL}
@@ -54,6 +60,7 @@ grpo_tui:
     - {{name: careless, source: rewards.py:careless}}
     - {{name: careful, source: rewards.py:careful}}
     - {{name: asked, source: rewards.py:asked}}
+    - {{name: slow, source: rewards.py:slow}}
 """
 PROVED = {
     "hung-reward": "3 rewards hung, the abort worked, and training continued. Usual time of a call: ",
@@ -68,8 +75,10 @@ CHANGE = {
     "full-disk": " and the model at the end take ",
     "nan": "a NaN gradient reached the weights at step 2. A patch may have replaced Trainer._get_grad_norm",
 }
+TWO_RANKS = ("ddp_backend=gloo", f"grpo_tui.launcher=accelerate launch {LAUNCH}")
 SETTINGS = {
-    "kill": ("save_steps=1000", "max_steps=1000"),
+    "hung-reward": TWO_RANKS,
+    "kill": ("save_steps=1000", "max_steps=1000", *TWO_RANKS),
     "full-disk": ("save_steps=1", "max_steps=10000000", "max_completion_length=3"),
 }
 
@@ -105,3 +114,4 @@ def test_a_drill_says_what_to_change(drill: str, tmp_path: Path) -> None:
     assert CHANGE[drill] in said
     assert "careful cannot" not in said
     assert "asked cannot" not in said
+    assert "slow cannot" not in said
