@@ -199,6 +199,10 @@ def _beside(destination: Path) -> Iterator[Path]:
 def _refuse_taken(destination: Path) -> None:
     if destination.is_symlink() or (destination.exists() and not destination.is_dir()):
         raise MergeError(f"{destination} exists and is not a folder. Name another one")
+    path = destination.absolute()
+    kind, _, step = path.name.partition("-")
+    if kind == "checkpoint" and step.isdecimal() and RunFolder(path.parent).exists():
+        raise MergeError(f"{destination} would be taken for a checkpoint of its run. Name another folder")
     if destination.is_dir() and any(destination.iterdir()):
         raise MergeError(f"{destination} exists and is not empty. Name another folder, or empty it first")
 

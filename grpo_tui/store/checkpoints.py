@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -270,7 +271,11 @@ def copy(checkpoint: Path, folder: Path, *, optimizer: bool = True) -> Path:
         there.rename(beside)
         shutil.rmtree(beside)
     left_out = None if optimizer else shutil.ignore_patterns(*OF_OPTIMIZER)
-    shutil.copytree(checkpoint, beside, symlinks=True, copy_function=_link, ignore=left_out)
+    try:
+        shutil.copytree(checkpoint, beside, symlinks=True, copy_function=_link, ignore=left_out)
+    except shutil.Error as error:  # lists (source, destination, reason) of every file
+        shutil.rmtree(beside, ignore_errors=True)
+        raise OSError(errno.EIO, f"{checkpoint.name} cannot be copied: {error.args[0][0][2]}") from error
     marker = read_object(beside / MARKER)
     if marker is not None and not optimizer:
         files = marker.get("files")

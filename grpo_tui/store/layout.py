@@ -92,8 +92,8 @@ class RunFolder:
         return self.database.exists() and not self.spec.exists()
 
     def checkpoints(self) -> list[Path]:
-        """Return checkpoint folders by step, oldest first. Links are ignored."""
-        named = [p for p in self.root.glob("checkpoint-*") if p.name.split("-")[-1].isdecimal()]
+        """Return checkpoint folders by step, oldest first. Links and other names are ignored."""
+        named = [p for p in self.root.glob("checkpoint-*") if p.name.removeprefix("checkpoint-").isdecimal()]
         found = [p for p in named if p.is_dir() and not p.is_symlink()]
         return sorted(found, key=lambda path: int(path.name.split("-")[-1]))
 

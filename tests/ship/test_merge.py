@@ -228,6 +228,11 @@ def test_refusals_say_why_and_leave_everything_as_it_was(
     assert "exists and is not empty" in refused(capsys, adapter, taken)
     assert "exists and is not a folder" in refused(capsys, adapter, taken / "mine")
     assert "exists and is not a folder" in refused(capsys, adapter, tmp_path / "link")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.json").write_text("{}")
+    (tmp_path / "run" / "run.db").write_text("")
+    assert "taken for a checkpoint" in refused(capsys, adapter, tmp_path / "run" / "checkpoint-4")
+    shutil.rmtree(tmp_path / "run")
     whole = refused(capsys, DEMO_MODEL, tmp_path / "x")
     assert f"it is a whole model, which needs no merge. Serve it with `vllm serve {DEMO_MODEL}`" in whole
     assert "no such run, model folder or adapter folder" in refused(capsys, tmp_path / "none", tmp_path / "x")

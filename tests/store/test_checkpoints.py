@@ -10,6 +10,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -299,3 +300,35 @@ def test_what_a_checkpoint_holds_decides_what_may_change_at_a_resume(
     said = refused_at_resume(tmp_path, asked, new_optimizer=new)
     assert refusal in said
     assert bool(refusal) == bool(said)
+
+
+def test_a_checkpoint_is_held_until_the_last_holder_lets_go(tmp_path: Path) -> None:
+    path = _checkpoint(tmp_path, 4)
+    with held(path):
+        with held(path):
+            assert is_held(path)
+        assert is_held(path)
+    assert not is_held(path)
+    assert [file.name for file in tmp_path.iterdir()] == ["checkpoint-4"]
+
+
+def test_a_folder_with_a_longer_name_is_not_a_checkpoint(tmp_path: Path) -> None:
+    path = _checkpoint(tmp_path, 4)
+    path.with_name("checkpoint-4-merged-2").mkdir()
+    path.with_name("checkpoint-last").mkdir()
+    assert RunFolder(tmp_path).checkpoints() == [path]
+
+
+def test_a_copy_without_room_says_why_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*args: Any, **kwargs: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    path = _checkpoint(tmp_path, 4)
+    monkeypatch.setattr(os, "link", full)
+    monkeypatch.setattr("shutil.copy2", full)
+    with pytest.raises(OSError, match=r"checkpoint-4 cannot be copied: .*No space left on device") as told:
+        copy(path, tmp_path / "fork")
+    assert told.value.strerror is not None
+    assert list((tmp_path / "fork").iterdir()) == []
