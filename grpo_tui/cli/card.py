@@ -12,7 +12,8 @@ from grpo_tui.config.draft_file import DraftFileError, write_text
 from grpo_tui.core.text import safe
 from grpo_tui.present.document import html_page, markdown
 from grpo_tui.present.runs_view import run_names
-from grpo_tui.ship.card import CARD, card, refusal
+from grpo_tui.present.svg_chart import line_chart
+from grpo_tui.ship.card import CARD, card, charts_of, refusal
 from grpo_tui.ship.report import report, title
 from grpo_tui.ship.run_facts import read_facts
 
@@ -23,7 +24,16 @@ def show_card(parsed: Any) -> int:
     if parsed.write and (why := refusal(folder / CARD)):
         raise CommandError(why)
     target: Path | None = folder / CARD if parsed.write else parsed.output
-    write_new(target, card(read_facts(root, folder.name)), replaces=parsed.write)
+    facts = read_facts(root, folder.name)
+    charts = charts_of(facts, target.stem) if target is not None else ()
+    files = (
+        {target.with_name(one.file): line_chart(one.curves, one.label) for one in charts} if target else {}
+    )
+    for file in (*files, *([target] if target and not parsed.write else [])):
+        _refuse_existing(file)
+    for file, drawn in files.items():
+        write_new(file, f"{drawn}\n")
+    write_new(target, card(facts, charts), replaces=parsed.write)
     return OK
 
 
@@ -37,11 +47,16 @@ def write_new(target: Path | None, text: str, *, replaces: bool = False) -> None
     if target is None:
         print_text(text.splitlines())
         return
-    if target.exists() and not replaces:
-        raise CommandError(f"{target} already exists and was left unchanged. Choose another file")
+    if not replaces:
+        _refuse_existing(target)
     with reported(DraftFileError):
         write_text(target, text)
     print(safe(f"{target}: {len(text.splitlines())} lines"))
+
+
+def _refuse_existing(target: Path) -> None:
+    if target.exists():
+        raise CommandError(f"{target} already exists and was left unchanged. Choose another file")
 
 
 def show_report(parsed: Any) -> int:

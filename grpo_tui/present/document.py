@@ -10,6 +10,7 @@ import html
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from urllib.parse import quote
 
 from grpo_tui.core.text import one_line, safe
 from grpo_tui.present.formatting import digits_apart, fixed
@@ -57,10 +58,11 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Lines over the steps, with a label."""
+    """Lines over the steps, with a label. Markdown shows the SVG `file`, or without one a line of text."""
 
     label: str
     curves: tuple[Curve, ...]
+    file: str = ""
 
 
 Block = Heading | Paragraph | Items | Table | Code | Chart
@@ -96,8 +98,8 @@ def _markdown(block: Block) -> str:
             return "\n".join(f"| {' | '.join(line)} |" for line in lines)
         case Code(lines, language):
             return _fenced(lines, language)
-        case Chart():
-            return _markdown(_in_text(block))
+        case Chart(label, _, file):
+            return f"![{escaped(label)}]({quote(file)})" if file else _markdown(_in_text(block))
 
 
 def _fenced(lines: Sequence[str], language: str) -> str:

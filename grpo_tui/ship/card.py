@@ -18,12 +18,15 @@ import yaml
 from grpo_tui.core.exchange import mapping
 from grpo_tui.core.text import one_line, shorten
 from grpo_tui.present.comparison_text import measured, sentence
-from grpo_tui.present.document import Block, Code, Heading, Items, Paragraph, Table, markdown
+from grpo_tui.present.document import Block, Chart, Code, Heading, Items, Paragraph, Table, markdown
 from grpo_tui.present.formatting import digits_apart, duration, fixed, setting
 from grpo_tui.present.glyphs import spark
+from grpo_tui.present.run_rewards import TOTAL
+from grpo_tui.present.svg_chart import Curve
 from grpo_tui.ship.policies import ADAPTER_CONFIG
 from grpo_tui.ship.run_facts import RunFacts, at_home
 from grpo_tui.store.json_file import read_regular
+from grpo_tui.store.read_series import SeriesBucket
 
 CARD = "README.md"
 WIDTH = 110
@@ -36,12 +39,33 @@ _TRLS = (b"This model is a fine-tuned version of", b"It has been trained using [
 """Sentences in TRL's own card."""
 
 
-def card(facts: RunFacts) -> str:
-    """Return the card with its front matter."""
+def card(facts: RunFacts, charts: Sequence[Chart] = ()) -> str:
+    """Return the card with its front matter, showing the files of `charts`."""
     front = _front(facts)
     head = f"---\n{yaml.safe_dump(front, sort_keys=False, allow_unicode=True)}---\n\n" if front else ""
-    blocks = [Heading(_model_name(facts)), *run_blocks(facts, 2), *_loading(facts)]
+    drawn = [Heading("Charts", 2), *charts] if charts else []
+    blocks = [Heading(_model_name(facts)), *run_blocks(facts, 2), *drawn, *_loading(facts)]
     return head + markdown(blocks)
+
+
+def charts_of(facts: RunFacts, stem: str) -> tuple[Chart, ...]:
+    """Return what the card charts if it was recorded: the total reward and the evaluations made in training.
+
+    Args:
+        stem: Begins the names of the files, as in `README-reward.svg`.
+    """
+    found = []
+    total = next((one for one in facts.rewards if one.key == TOTAL and one.series.count > 1), None)
+    if total is not None:
+        curve = Curve(total.name, tuple(total.series.buckets))
+        found.append(Chart("Total reward by step", (curve,), f"{stem}-reward.svg"))
+    scored = facts.scored
+    known = [(one.step, one.value) for one in scored.done if one.value is not None] if scored else []
+    if scored is not None and len(known) > 1:
+        points = tuple(SeriesBucket(at, at, 0, 0, value, value, value, 1, 1, value) for at, value in known)
+        label = f"{scored.deciding} by step, evaluated on the same prompts"
+        found.append(Chart(label, (Curve(scored.deciding, points),), f"{stem}-evaluation.svg"))
+    return tuple(found)
 
 
 def refusal(target: Path) -> str:

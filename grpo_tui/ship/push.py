@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.core.text import shell_word
-from grpo_tui.ship.card import CARD, card, refusal
+from grpo_tui.present.svg_chart import line_chart
+from grpo_tui.ship.card import CARD, card, charts_of, refusal
 from grpo_tui.ship.policies import Policy
 from grpo_tui.ship.run_facts import read_facts
 from grpo_tui.store.json_file import read_regular
@@ -45,6 +46,7 @@ _WANTED = (
     "tokenization_*.py",
     "LICENSE*",
     CARD,
+    "README-*.svg",
 )
 _REASONS = (
     (("optimizer*", "scheduler*", "rng_state*", "scaler*", "grpo_tui_state*"), "state for resuming"),
@@ -118,18 +120,18 @@ def plan(policy: Policy, repo: str, *, private: bool) -> Upload:
     if not any(fnmatch(file.name, pattern) for file in files for pattern in WEIGHTS):
         raise PushError(f"{folder} has no weights. Name the folder of a model or an adapter")
     made = _card(policy, folder)
-    files = [file for file in files if made is None or file.name != CARD]
+    files = [file for file in files if file.name not in made]
     for file in files:
         _refuse_secrets(file)
-    if made is not None:
-        if _SECRET.search(made):
+    if made:
+        if _SECRET.search(made[CARD]):
             run = shell_word(policy.run or folder)
             raise PushError(
                 "The card made from the record of the run holds an access token. Write it with "
                 f"`grpo-tui card {run} --write`, remove the token from it, and revoke the token"
             )
-        files.insert(0, PushFile(CARD, folder / CARD, len(made), made))
-    source = "record" if made is not None else "file" if any(file.name == CARD for file in files) else ""
+        files = [*(PushFile(name, folder / name, len(text), text) for name, text in made.items()), *files]
+    source = "record" if made else "file" if any(file.name == CARD for file in files) else ""
     return Upload(folder, repo, private, tuple(files), tuple(left_out), source)
 
 
@@ -147,12 +149,18 @@ def _left_out(path: Path) -> str:
     return next(reasons, "not part of a model")
 
 
-def _card(policy: Policy, folder: Path) -> bytes | None:
-    """Return a card made from the run's record, unless the folder has one that TRL did not write."""
+def _card(policy: Policy, folder: Path) -> dict[str, bytes]:
+    """Return a card made from the run's record and its charts by name.
+
+    Empty if the folder has a card that TRL did not write.
+    """
     own = folder / CARD
     if policy.run is None or (own.exists() and refusal(own)):
-        return None
-    return card(read_facts(policy.run, policy.run.name)).encode()
+        return {}
+    facts = read_facts(policy.run, policy.run.name)
+    charts = charts_of(facts, own.stem)
+    drawn = {one.file: line_chart(one.curves, one.label).encode() for one in charts}
+    return {CARD: card(facts, charts).encode(), **drawn}
 
 
 def _refuse_secrets(file: PushFile) -> None:

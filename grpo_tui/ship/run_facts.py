@@ -60,6 +60,7 @@ class RunFacts:
         settings: Those that differ from TRL's defaults; all recorded ones if TRL is not installed.
         comparison: Newest finished comparison, as `compare --json` prints it.
         evaluated: What the evaluations made while training show, as a sentence; empty without any.
+        scored: These evaluations; None without any.
         evaluations: Rewards on the evaluation rows and on probe prompts.
         duration_s: Total of all attempts, without the time in between.
         chat: Whether prompts are lists of messages; None without any.
@@ -78,6 +79,7 @@ class RunFacts:
     findings: tuple[RunFinding, ...]
     comparison: Mapping[str, Any] | None
     evaluated: str
+    scored: Evaluations | None
     evaluations: tuple[Measured, ...]
     duration_s: float | None
     chat: bool | None
@@ -115,6 +117,7 @@ def read_facts(root: Path, name: str) -> RunFacts:
             findings=read_findings(root, reader),
             comparison=newest_result(root),
             evaluated=verdict(evaluated)[1] if evaluated is not None else "",
+            scored=evaluated,
             evaluations=(*_evaluations(reader), *(() if evaluated is not None else _probes(reader))),
             duration_s=None if imported else _duration(reader),
             chat=isinstance(first[0].prompt, list) if first else None,

@@ -6,9 +6,11 @@ import dataclasses
 import importlib.util
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 import yaml
@@ -222,3 +224,28 @@ def test_an_evaluation_metric_counts_from_its_first_to_its_last_number(tmp_path:
         "reward": Measured("reward", 5, 0.5, 5, 0.5),
         "f": Measured("f", 7, 0.25, 8, 0.75),
     }
+
+
+def test_a_card_in_a_file_has_its_charts_beside_it(
+    run: RecordedRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "my card.md"
+    assert main(["card", str(run.folder.root), "-o", str(target)]) == 0
+    text = target.read_text()
+    assert "\n![Total reward by step](my%20card-reward.svg)\n" in text
+    assert "\n![pass\\@1 by step, evaluated on the same prompts](my%20card-evaluation.svg)\n" in text
+    reward = ElementTree.parse(tmp_path / "my card-reward.svg").getroot()
+    assert reward.get("aria-label") == "Total reward by step"
+    (line,) = reward.findall("{*}path[@class='line']")
+    facts = read_facts(run.folder.root, "first")
+    (total,) = [one for one in facts.rewards if one.key == "reward"]
+    assert len(re.findall(r"\d+\.\d \d+\.\d", line.get("d", ""))) == len(total.series.buckets)
+    assert (tmp_path / "my card-evaluation.svg").read_text().startswith("<svg")
+    printed = capsys.readouterr().out
+    assert main(["card", str(run.folder.root)]) == 0
+    assert ".svg" not in capsys.readouterr().out
+    assert "my card-reward.svg" in printed
+    target.unlink()
+    assert main(["card", str(run.folder.root), "-o", str(target)]) == 2
+    assert "my card-reward.svg already exists and was left unchanged" in capsys.readouterr().err
+    assert not target.exists()

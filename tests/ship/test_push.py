@@ -141,7 +141,7 @@ def test_a_dry_run_lists_the_files_and_uploads_nothing(run: Path, hub: FakeHub) 
     assert done.returncode == 0, done.stderr
     body = json.loads(done.stdout)
     names = {one["name"] for one in body["files"]}
-    assert {"README.md", "config.json", "model.safetensors", "tokenizer.json"} <= names
+    assert {"README.md", "README-reward.svg", "config.json", "model.safetensors", "tokenizer.json"} <= names
     left_out = {one["name"]: one["why"] for one in body["left_out"]}
     assert left_out["optimizer.pt"] == "state for resuming"
     assert left_out[".env"] == left_out["api_token"] == "may contain secrets"
@@ -187,6 +187,8 @@ def test_a_push_uploads_these_files_and_a_card_from_the_record(run: Path, hub: F
     assert hub.private is True
     assert hub.files["model.safetensors"] == (run / "model.safetensors").read_bytes()
     assert b"correctness" in hub.files["README.md"]
+    assert b"(README-reward.svg)" in hub.files["README.md"]
+    assert hub.files["README-reward.svg"].startswith(b"<svg")
     listed = json.loads(push(run, hub, "--dry-run", "--json").stdout)["files"]
     assert set(hub.files) == {one["name"] for one in listed}
     assert not (run / "README.md").exists()
