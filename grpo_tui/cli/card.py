@@ -26,13 +26,11 @@ def show_card(parsed: Any) -> int:
     target: Path | None = folder / CARD if parsed.write else parsed.output
     facts = read_facts(root, folder.name)
     charts = charts_of(facts, target.stem) if target is not None else ()
-    files = (
-        {target.with_name(one.file): line_chart(one.curves, one.label) for one in charts} if target else {}
-    )
-    for file in (*files, *([target] if target and not parsed.write else [])):
+    files = [target.with_name(one.file) for one in charts] if target is not None else []
+    for file in (*files, *([parsed.output] if parsed.output else [])):
         _refuse_existing(file)
-    for file, drawn in files.items():
-        write_new(file, f"{drawn}\n")
+    for file, one in zip(files, charts, strict=True):
+        write_new(file, f"{line_chart(one.curves, one.label)}\n")
     write_new(target, card(facts, charts), replaces=parsed.write)
     return OK
 

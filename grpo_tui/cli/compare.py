@@ -18,6 +18,7 @@ from grpo_tui.rewards.generating import GenerateError, Progress
 from grpo_tui.rewards.lab import Lab, LabError
 from grpo_tui.rewards.right_answers import JudgeError
 from grpo_tui.ship import compare as ship
+from grpo_tui.ship.chat import live_run
 from grpo_tui.ship.kept import KeptError
 from grpo_tui.ship.policies import Policy, PolicyError, base_policy, resolve
 from grpo_tui.store.comparisons import BASE
@@ -124,10 +125,15 @@ def _policies(words: Sequence[str], config: RunConfig) -> list[Policy]:
         if len(words) == 1:
             if words[0] == BASE:
                 raise CommandError("compare base with what? Name a run, or a model or adapter folder too")
-            return [base_policy(config), resolve(words[0])]
+            return [base_policy(config), _stored_or_live(words[0], config)]
         if twice := next((word for at, word in enumerate(words) if word in words[:at]), None):
             raise CommandError(f"{twice} is named twice")
-        return [policy_named(word, config) for word in words]
+        return [_stored_or_live(word, config) for word in words]
+
+
+def _stored_or_live(word: str, config: RunConfig) -> Policy:
+    live = live_run(word)
+    return policy_named(word, config) if live is None else ship.live_policy(live, config)
 
 
 def policy_named(word: str, config: RunConfig) -> Policy:

@@ -24,8 +24,8 @@ def _compare(commands: Commands) -> None:
         "policies",
         nargs="+",
         metavar="POLICY",
-        help="base, RUN, RUN@STEP, a model folder or an adapter folder; the first is what the others are "
-        "compared with, and one alone is compared with base",
+        help="base, RUN, RUN@STEP, RUN@live while paused, a model folder or an adapter folder; the first is "
+        "what the others are compared with, and one alone is compared with base",
     )
     add(
         "--config",

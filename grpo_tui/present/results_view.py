@@ -29,6 +29,7 @@ from grpo_tui.present.evaluation_text import read_evaluations, verdict
 from grpo_tui.present.formatting import MISSING, fixed, from_here
 from grpo_tui.present.train_view import Span
 from grpo_tui.store.comparisons import kept_results, marks, read_lines
+from grpo_tui.store.status import read_status
 
 MALFORMED = (KeyError, TypeError, ValueError, IndexError, AttributeError, StopIteration)
 """Errors raised by a result or an answer that does not have the documented shape."""
@@ -84,7 +85,10 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A loadable model, or a checkpoint that cannot be loaded. An `adapter` needs its base."""
+    """A loadable model, or a checkpoint that cannot be loaded. An `adapter` needs its base.
+
+    The policy in the memory of a paused run is `live`.
+    """
 
     step: int
     path: Path
@@ -94,12 +98,15 @@ class Model:
     marks: str
     usable: bool
     adapter: bool
+    live: bool = False
 
     @property
     def commands(self) -> tuple[str, ...]:
         """Commands to use it."""
         if not self.usable:
             return ()
+        if self.live:
+            return (f"grpo-tui checkpoint {shell_word(from_here(self.path))}",)
         if not self.adapter:
             return (f"vllm serve {shell_word(from_here(self.path))}",)
         merged = shell_word(f"{self.name.replace('@', '-')}-merged")
@@ -178,6 +185,9 @@ def _models(root: Path, found: CheckpointList) -> Iterable[Model]:
             usable=one.complete,
             adapter=_adapter(Path(one.path)),
         )
+    if found.live and (status := read_status(root)).state == "paused":
+        marks = "in the memory of the paused run"
+        yield Model(status.step, root, f"{name}@live", 0, None, marks, usable=True, adapter=False, live=True)
 
 
 def _adapter(folder: Path) -> bool:

@@ -43,8 +43,8 @@ def card(facts: RunFacts, charts: Sequence[Chart] = ()) -> str:
     """Return the card with its front matter, showing the files of `charts`."""
     front = _front(facts)
     head = f"---\n{yaml.safe_dump(front, sort_keys=False, allow_unicode=True)}---\n\n" if front else ""
-    drawn = [Heading("Charts", 2), *charts] if charts else []
-    blocks = [Heading(_model_name(facts)), *run_blocks(facts, 2), *drawn, *_loading(facts)]
+    drawn: list[Block] = [Heading("Charts", 2), *charts] if charts else []
+    blocks: list[Block] = [Heading(_model_name(facts)), *run_blocks(facts, 2), *drawn, *_loading(facts)]
     return head + markdown(blocks)
 
 

@@ -10,29 +10,56 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import threading
+import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from grpo_tui.config.run_config import RunConfig, stamp, stamps_of
+from grpo_tui.core.closing import Closing
+from grpo_tui.core.text import one_line, shell_word
+from grpo_tui.present.formatting import setting
 from grpo_tui.rewards.comparison import Answers, Asked, compared
 from grpo_tui.rewards.consent import required
 from grpo_tui.rewards.generate_child.policy import MOST_FOR_VLLM, at_once
-from grpo_tui.rewards.generating import ChosenRows, Generated, GenerateError, Generator, Progress
+from grpo_tui.rewards.generating import (
+    ChosenRows,
+    DatasetRow,
+    Generated,
+    GenerateError,
+    Generator,
+    Progress,
+)
 from grpo_tui.rewards.lab import Lab
 from grpo_tui.rewards.right_answers import find_forms, find_judge, measured
+from grpo_tui.rewards.samples import Sample
 from grpo_tui.rewards.score_report import FunctionScore
 from grpo_tui.rewards.scoring import gold_column_of
+from grpo_tui.rewards.token_asking import ask_live
+from grpo_tui.ship.chat import LIVE, LiveRun
 from grpo_tui.ship.kept import KeptComparison
-from grpo_tui.ship.policies import ADAPTER_CONFIG, MODEL_CONFIG, TOKENIZER_FILES, Policy, config_for
+from grpo_tui.ship.policies import (
+    ADAPTER_CONFIG,
+    MODEL_CONFIG,
+    TOKENIZER_FILES,
+    Policy,
+    PolicyError,
+    config_for,
+)
 from grpo_tui.store.checkpoints import WEIGHTS
 from grpo_tui.store.comparisons import FOLDER
-from grpo_tui.store.layout import is_known, state_folder
+from grpo_tui.store.layout import RunFolder, is_known, state_folder
+from grpo_tui.store.reader import RunReader
+from grpo_tui.store.status import read_status
 
 ROWS, SAMPLES = 100, 4
 VERSION = 1
 PROBES = "grpo_tui.probe_prompts"
+SAMPLING = ("top_p", "top_k", "min_p", "repetition_penalty", "max_completion_length")
+"""Settings that a live run samples with as they are now. Its temperature is set to the config's."""
 Tell = Callable[[str, Progress], None]
 """Called with the policy's name and the progress."""
 
@@ -115,12 +142,7 @@ class _Comparing:
             def told(now: Progress, name: str = policy.name) -> None:
                 self.tell(name, now)
 
-            with Generator(
-                config_for(policy, self.config),
-                told,
-                adapter=policy.adapter or "",
-                tokenizer=policy.tokenizer,
-            ) as generator:
+            with self._generator(policy, told) as generator:
                 if chosen is None:
                     chosen = self._choose(policy, generator)
                     self.kept.choose(chosen)
@@ -128,18 +150,24 @@ class _Comparing:
         assert chosen is not None
         return chosen
 
-    def _choose(self, first: Policy, generator: Generator) -> ChosenRows:
+    def _generator(self, policy: Policy, told: Callable[[Progress], None]) -> Generator | _Live:
+        if policy.live is not None:
+            return _Live(policy, self.config, told)
+        adapter, config = policy.adapter or "", config_for(policy, self.config)
+        return Generator(config, told, adapter=adapter, tokenizer=policy.tokenizer)
+
+    def _choose(self, first: Policy, generator: Generator | _Live) -> ChosenRows:
         """Choose rows as training splits them. Length filters use the tokenizer of the config's model."""
         seed, held = _seed(self.config, self.options), True if self.options.held else None
         count, probes = self.options.rows, self.options.probes
-        if first.model == self.config.model:
+        if first.model == self.config.model and isinstance(generator, Generator):
             return generator.rows(count, seed, held=held, probes=probes)
         with Generator(self.config, generator.tell) as own:
             return own.rows(count, seed, held=held, probes=probes)
 
     def answer(
         self,
-        generator: Generator,
+        generator: Generator | _Live,
         policy: int,
         chosen: ChosenRows,
         block: int,
@@ -177,7 +205,7 @@ class _Comparing:
         judge, forms = find_judge(measures, functions, self.options.correct), find_forms(measures)
         named = [policy.name for policy in self.policies]
         names, weights = [f.name for f in lab.functions], [f.weight for f in lab.functions]
-        listed = [{"name": p.name, "path": p.adapter or p.model, "step": p.step} for p in self.policies]
+        listed = [{"name": p.name, "path": _path(p), "step": p.step} for p in self.policies]
         return {
             "rows": len(rows),
             "samples": self.options.samples,
@@ -187,8 +215,87 @@ class _Comparing:
             "policies": listed,
             **compared(Asked(named, rows, answers, names, weights, judge, forms)),
             "sampling": kept.about,
-            "notes": [*chosen.notes, *_notes(config, kept)],
+            "notes": [*chosen.notes, *_notes(config, kept), *filter(None, map(_changed, self.policies))],
         }
+
+
+class _Live(Closing):
+    """Answers rows with the policy in the memory of a paused run, as a `Generator` does."""
+
+    def __init__(self, policy: Policy, config: RunConfig, tell: Callable[[Progress], None]) -> None:
+        self.tell = tell
+        self._policy, self._config = policy, config
+
+    def close(self) -> None:
+        """Leave the run as it is."""
+
+    def answers(self, rows: Sequence[DatasetRow], count: int, seed: int) -> Generated:
+        """Return `count` completions of each row. Each row has a seed of its own.
+
+        Raises:
+            GenerateError: The run refused, ended or went on.
+        """
+        policy, setting = self._policy, self._config.setting
+        assert policy.run is not None
+        samples: list[Sample] = []
+        tokens: list[int] = []
+        begun = time.monotonic()
+        args = {"count": count, "temperature": float(setting("temperature"))}
+        for at, row in enumerate(rows):
+            given = {**args, "prompt": row.prompt, "seed": seed + at * count}
+            found = ask_live(policy.run, "sample", given, lambda what: None, threading.Event())
+            now = read_status(policy.run)
+            if (now.state, now.step, now.started_at) != ("paused", policy.step, policy.live):
+                raise GenerateError(f"{policy.name} went on meanwhile. Pause it and compare again")
+            for one in found["completions"]:
+                text = str(one["text"])
+                said = text if isinstance(row.prompt, str) else [{"role": "assistant", "content": text}]
+                cut = bool(one["truncated"])
+                samples.append(Sample(row.prompt, said, row.columns, row.group, truncated=cut))
+                tokens.append(int(one["tokens"]))
+            took = time.monotonic() - begun
+            self.tell(Progress("generating", len(samples), len(rows) * count, sum(tokens), took))
+        return Generated(
+            samples=tuple(samples),
+            tokens=tuple(tokens),
+            count=count,
+            seconds=time.monotonic() - begun,
+            load_s=0.0,
+            device="the run's device",
+            temperature=args["temperature"],
+            max_tokens=int(setting("max_completion_length")),
+        )
+
+
+def live_policy(run: LiveRun, config: RunConfig) -> Policy:
+    """Return the policy in the memory of a paused run.
+
+    Raises:
+        PolicyError: The run is not paused, so its weights change.
+    """
+    status = read_status(run.root)
+    if status.state != "paused" or status.started_at is None:
+        word = shell_word(run.name.removesuffix(LIVE))
+        raise PolicyError(
+            f"{one_line(run.name, 200)}: the run is {status.state}, and its weights can only be compared "
+            f"while it is paused. Pause it with `grpo-tui pause {word}`, or save them with `grpo-tui "
+            f"checkpoint {word}` and name RUN@STEP"
+        )
+    return Policy(run.name, config.model, run=run.root, step=status.step, live=status.started_at)
+
+
+def _path(policy: Policy) -> str:
+    return str(policy.run) if policy.live is not None else policy.adapter or policy.model
+
+
+def _changed(policy: Policy) -> str:
+    """Return which sampling settings a live run has changed, since it samples with these."""
+    if policy.live is None or policy.run is None:
+        return ""
+    with closing(RunReader(RunFolder(policy.run).database)) as reader:
+        changed = {one.name: one.new for one in reader.lasting_settings() if one.name in SAMPLING}
+    listed = ", ".join(f"{name} {setting(value)}" for name, value in changed.items())
+    return f"{policy.name} samples with {listed}, set while it trained" if listed else ""
 
 
 def _scored(lab: Lab, generated: Generated) -> list[Answers]:
@@ -258,7 +365,10 @@ def _header(config: RunConfig, policies: Sequence[Policy], options: CompareOptio
         "version": VERSION,
         "config": {**config.to_record(), "findings": []},
         "files": stamps_of(config),
-        "policies": [[p.model, p.adapter, p.tokenizer, _files(p)] for p in policies],
+        "policies": [
+            [p.model, p.adapter, p.tokenizer, _files(p), *([_path(p), p.live, p.step] if p.live else [])]
+            for p in policies
+        ],
         "options": [options.rows, options.samples, _seed(config, options), options.held]
         + ["probes"] * options.probes,
     }

@@ -44,6 +44,7 @@ class Policy:
         run: Folder of the run that trained it or starts from it; None without one.
         step: Optimizer step it was saved at; None when unknown, and for a base.
         tokenizer: Folder or Hub id of its tokenizer.
+        live: When the process started that has it in memory; None for a stored policy.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Policy:
     run: Path | None = None
     step: int | None = None
     tokenizer: str = ""
+    live: float | None = None
 
 
 def resolve(word: str, of: Path | None = None) -> Policy:
@@ -75,8 +77,8 @@ def resolve(word: str, of: Path | None = None) -> Policy:
     if at and RunFolder(root).exists():
         if step == "live":
             raise PolicyError(
-                f"{_shown(word)}: only chat takes the live policy. Save it with `grpo-tui checkpoint "
-                f"{shell_word(run)}`, then name RUN@STEP"
+                f"{_shown(word)}: only chat and compare take the live policy. Save it with `grpo-tui "
+                f"checkpoint {shell_word(run)}`, then name RUN@STEP"
             )
         if not step.isdecimal():
             raise PolicyError(f"{_shown(word)}: {_shown(step)} is not a step. {_steps(root, run)}")

@@ -19,7 +19,7 @@ from grpo_tui.cli import main
 from grpo_tui.config import load_config
 from grpo_tui.core import records as r
 from grpo_tui.demo import DEMO_CONFIG
-from grpo_tui.ship.card import card
+from grpo_tui.ship.card import card, charts_of
 from grpo_tui.ship.kept import KeptComparison
 from grpo_tui.ship.run_facts import Measured, read_facts
 from tests.rewards.test_comparison import RIGHT, WRONG, _asked, _body
@@ -169,7 +169,8 @@ def test_only_the_card_of_trl_is_replaced(
 ) -> None:
     root, out = run.folder.root, tmp_path / "card.md"
     assert main(["card", str(root), "-o", str(out)]) == 0
-    assert out.read_text() == card(read_facts(root, "first"))
+    facts = read_facts(root, "first")
+    assert out.read_text() == card(facts, charts_of(facts, "card"))
     assert main(["card", str(root), "-o", str(out)]) == 2
     readme = root / "README.md"
     for kept in ("My notes", None):
@@ -180,7 +181,7 @@ def test_only_the_card_of_trl_is_replaced(
     readme.unlink()
     readme.write_bytes(TRLS_CARD.read_bytes())
     assert main(["card", str(root / "run.db"), "--write"]) == 0
-    assert readme.read_text() == out.read_text()
+    assert readme.read_text() == out.read_text().replace("(card-", "(README-")
     assert "is not the card that TRL writes" in capsys.readouterr().err
 
 
@@ -239,7 +240,9 @@ def test_a_card_in_a_file_has_its_charts_beside_it(
     (line,) = reward.findall("{*}path[@class='line']")
     facts = read_facts(run.folder.root, "first")
     (total,) = [one for one in facts.rewards if one.key == "reward"]
-    assert len(re.findall(r"\d+\.\d \d+\.\d", line.get("d", ""))) == len(total.series.buckets)
+    assert len(re.findall(r"\d+\.\d \d+\.\d", line.get("d", ""))) == sum(
+        b.smooth is not None for b in total.series.buckets
+    )
     assert (tmp_path / "my card-evaluation.svg").read_text().startswith("<svg")
     printed = capsys.readouterr().out
     assert main(["card", str(run.folder.root)]) == 0

@@ -19,6 +19,7 @@ from grpo_tui.cli.main import main
 from grpo_tui.config import load_config
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL
+from grpo_tui.present.results_view import read_results
 from grpo_tui.rewards.cases import CaseFileError, cases_file, read_cases
 from grpo_tui.rewards.consent import give, needed
 from grpo_tui.rewards.generating import Chatted, DatasetRow, Generator
@@ -354,10 +355,23 @@ def test_a_paused_run_answers_too_and_nothing_of_it_changes(tmp_path: Path) -> N
             told.setdefault(seed, []).append(body["answers"][0]["text"])
         assert told[7][0] == told[7][1]
         assert len({texts[0] for texts in told.values()}) > 1, "the seed reaches the run"
+        words = ("compare", "base", f"{run}@live", "--rows", 3, "--samples", 2, "--json")
+        found = json.loads(grpo_tui(*words).stdout)
+        assert found["policies"][1] == {"name": f"{run}@live", "path": str(run), "step": held.step}
+        lines = [json.loads(line) for line in Path(found["file"]).read_text().splitlines()]
+        texts = {(one["policy"], one["row"]): one["texts"] for one in lines if "texts" in one}
+        assert [len(texts[1, row]) for row in range(3)] == [2, 2, 2]
+        assert texts[0, 0] != texts[1, 0]
+        assert json.loads(grpo_tui(*words).stdout) == found, "kept for these weights"
+        (live,) = [one for one in read_results(run).models if one.live]
+        assert (live.name, live.step, live.usable) == (f"{run}@live", held.step, True)
         after = state(run, "paused")
         assert (after.step, after.ranks[0].pid) == (held.step, held.ranks[0].pid)
         talk.process.terminate()
         talk.process.wait()
+        command(run, "resume")
+        refused = grpo_tui(*words, check=2)
+        assert f"Pause it with `grpo-tui pause {run}`" in refused.stderr
     finally:
         end(run)
 

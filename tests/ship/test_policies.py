@@ -91,8 +91,8 @@ def test_a_step_names_its_checkpoint_and_a_missing_one_those_that_exist(run: Rec
 def test_the_live_policy_is_saved_before_it_is_compared_or_merged(run: RecordedRun) -> None:
     word = f"{run.folder.root}@live"
     assert refused(word) == (
-        f"{word}: only chat takes the live policy. Save it with `grpo-tui checkpoint {run.folder.root}`, "
-        "then name RUN@STEP"
+        f"{word}: only chat and compare take the live policy. Save it with `grpo-tui checkpoint "
+        f"{run.folder.root}`, then name RUN@STEP"
     )
 
 

@@ -166,7 +166,7 @@ class ModelList(Listing["Model"]):
     def columns(self, width: int) -> list[Column[Model]]:
         def figures(one: Model) -> Span:
             reward = fixed(one.reward) if one.reward is not None else ""
-            return Span(f"{one.step:>11,}{size(one.size_bytes):>9}{reward:>9}")
+            return Span(f"{one.step:>11,}{'' if one.live else size(one.size_bytes):>9}{reward:>9}")
 
         return [
             Column("", 2, lambda one: Span("◆", "mark") if one.usable else Span("⚠", "attention"), gap=1),
@@ -556,6 +556,9 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
         Says why if there is none.
         """
         chosen = self._chosen(but=self._root)
+        if chosen is not None and chosen.live:
+            self.app.notify("Save it first: C in Train saves a checkpoint.", severity="warning")
+            return None
         said = f"Only a complete checkpoint can be {done}."
         if chosen is not None and chosen.path == self._root:
             kept = [one for one in self.query_one(ModelList).rows if one.usable and one.path != self._root]
@@ -691,6 +694,7 @@ def _about(model: Model) -> str:
     reward = f", reward {fixed(model.reward)}" if model.reward is not None else ""
     marks = f", {model.marks}" if model.marks else ""
     kind = "LoRA adapter, which needs its base model" if model.adapter else "whole model"
+    kind = "policy being trained" if model.live else kind
     lines = [
         str(model.path.absolute()),
         f"step {model.step:,}, {size(model.size_bytes)}{reward}{marks}",
