@@ -79,6 +79,7 @@ def test_what_is_dangerous_has_a_capital_or_asks_and_says_so() -> None:
         "run.stop_now",
         "runs.resume",
         "config.start",
+        "results.delete",
     }
 
 

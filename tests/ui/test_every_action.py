@@ -414,6 +414,9 @@ async def test_of_results(run: RecordedRun, monkeypatch: pytest.MonkeyPatch) -> 
         await closed(pilot, screen)
         await act("results.export", on_top(app, PathDialog))
         await closed(pilot, screen)
+        await act.said("results.merge", "Only a LoRA adapter can be merged.")
+        await act("results.delete", on_top(app, YesNo))
+        await closed(pilot, screen)
         await act("results.push", on_top(app, WordsDialog))
         await closed(pilot, screen)
         await act("results.chat", on_top(app, YesNo))
@@ -545,6 +548,8 @@ WITHOUT_A_RUN = {
     "results.stop": "No comparison is running.",
     "results.export": "There is no run to export.",
     "results.push": "No model to upload yet.",
+    "results.merge": "No model to merge yet.",
+    "results.delete": "Select a checkpoint in the list of models first.",
     "results.fork": "Only a complete checkpoint can be forked.",
     "results.race": "Only a complete checkpoint can be raced from.",
     "results.next": "No other comparison",

@@ -75,6 +75,7 @@ ACTING = {
     "F": "Fork",
     "X": "Race ",
     "H": "Upload to the Hub",
+    "M": "Merge ",
     "K": "Keep ",
     "U": "Undo the last change",
     "V": "Evaluate the policy now",
@@ -88,6 +89,7 @@ CTRL = {
     "ctrl+n": "New ",
     "ctrl+l": "Reload |Score again",
     "ctrl+r": "Redo",
+    "ctrl+d": "Delete ",
     "ctrl+f": "Fix all|fix all",
     "ctrl+z": "Suspend ",
     "ctrl+j": "new line",
@@ -112,7 +114,7 @@ ACTS = {
     *("config.save", "config.save_text", "config.save_as", "config.new", "config.export", "rewards.keep"),
     *("rewards.write", "rewards.next", "rewards.new", "generations.export"),
     *("results.compare", "results.stop", "results.fork", "results.race", "results.export"),
-    "results.push",
+    *("results.push", "results.merge", "results.delete"),
     *("chat.stop", "chat.new", "chat.keep"),
 }
 """What changes a run or a file, or starts work on a GPU; asking the model is the core key `m`."""

@@ -20,7 +20,7 @@ from grpo_tui.store.spec import RunSpec
 from grpo_tui.ui.screens.answers import AnswersScreen
 from grpo_tui.ui.screens.reading import TextScreen
 from grpo_tui.ui.screens.results import ModelList, PromptList, ResultsScreen
-from grpo_tui.ui.starting import Ended
+from grpo_tui.ui.starting import Child, Ended
 from tests.foreign import foreign_run
 from tests.ship.folders import checkpoint, model
 from tests.ui.conftest import app_on, opened, shown, until
@@ -607,3 +607,50 @@ async def test_an_upload_shows_the_dry_run_first_and_then_uploads(
         ["push", model, "--dry-run", "--json", "--", "me/taken"],
         ["push", model, "--yes", "--", "me/taken"],
     ]
+
+
+async def test_an_adapter_is_merged_and_a_checkpoint_deleted_after_asking(
+    run: RecordedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = run.folder.root
+    for step in (20, 40):
+        checkpoint(root, step, lora=step == 20)
+    asked: list[list[str]] = []
+
+    class Merges(Child):
+        def run(self, tell: Any = None) -> Ended:
+            asked.append(self.words[3:])
+            return Ended(2, "", "no room") if "full" in self.words[-1] else Ended(0, "merged it\n", "")
+
+    app = app_on(root)
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await results(pilot)
+        models = screen.query_one(ModelList)
+        models.focus()
+        await pilot.press("M")
+        await until(pilot, partial(mentioned, app, "Only a LoRA adapter can be merged."))
+        await pilot.press("G")
+        await until(pilot, lambda: "ctrl+d delete" in shown(app) and "M merge" in shown(app))
+        with monkeypatch.context() as patch:
+            patch.setattr("grpo_tui.ui.starting.Child", Merges)
+            for name, end in (("full", "Not merged: no room"), ("whole", "merged it")):
+                await pilot.press("M")
+                await until(pilot, lambda: "merge step 20 into" in shown(app))
+                app.screen.query_one(Input).value = name
+                await pilot.press("enter")
+                await until(pilot, partial(mentioned, app, end))
+        assert asked == [["merge", "runs/demo-add@20", name] for name in ("full", "whole")]
+        await pilot.press("ctrl+d")
+        await until(pilot, lambda: "delete step 20?" in shown(app))
+        await pilot.press("n")
+        await until(pilot, lambda: app.screen is screen)
+        assert (root / "checkpoint-20").exists()
+        await pilot.press("ctrl+d")
+        await until(pilot, lambda: "delete step 20?" in shown(app))
+        assert "No complete checkpoint will be left" not in shown(app)
+        await pilot.press("y")
+        await until(pilot, partial(mentioned, app, "Deleted checkpoint-20"))
+        await until(pilot, lambda: [one.step for one in models.rows] == [40])
+        assert not (root / "checkpoint-20").exists()
+        await pilot.press("ctrl+d")
+        await until(pilot, lambda: "No complete checkpoint will be left to resume from." in shown(app))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from grpo_tui.present.train_view import TrainView
     from grpo_tui.ui.comparing import Comparing
     from grpo_tui.ui.pushing import Pushing
+    from grpo_tui.ui.starting import Ended
 
 LOOK_S = 2.0
 """How often the run folder is checked while the pane is shown."""
@@ -385,6 +387,8 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
         several = self.results is not None and len(self.results.comparisons) > 1
         listed = isinstance(self.focused, CursorList) and bool(self.focused.count)
         parts = {"several": several, "list": listed, "comparing": self._comparing is not None}
+        if isinstance(self.focused, ModelList) and (model := self.focused.selected) is not None:
+            parts |= {"models": model.path != self._root, "adapter": model.adapter and model.usable}
         footer.parts = tuple(part for part, holds in parts.items() if holds)
         footer.show(self.shell.view)
 
@@ -394,6 +398,7 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
     @on(CursorList.Highlighted, "#model-list")
     def _chosen_model(self) -> None:
         self._show_detail()
+        self._name_keys()
 
     # -- actions ---------------------------------------------------------------------------------
 
@@ -672,6 +677,52 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
         told = partial(self.shell.tell_ended, "Not exported", notes)
         self.in_thread("export", partial(child.run, notes.append), told)
 
+    # -- merging and deleting --------------------------------------------------------------------
+
+    def action_results_merge(self) -> None:
+        from grpo_tui.ui.screens.dialogs import PathDialog
+
+        chosen = self._usable("merge")
+        if chosen is None:
+            return
+        if not chosen.adapter:
+            self.app.notify("Only a LoRA adapter can be merged.", severity="warning")
+            return
+        title, name = f"merge step {chosen.step:,} into", f"{chosen.name.replace('@', '-')}-merged"
+        self.ask(PathDialog(title, name, _not_empty, "a new folder"), partial(self._merge, chosen))
+
+    def _merge(self, model: Model, path: Path) -> None:
+        from grpo_tui.ui.starting import Child
+
+        self.app.notify(f"Merging step {model.step:,} …")
+        child = Child(["merge", model.name, str(path)], "note: ")
+        self.in_thread("merge", child.run, partial(self.shell.tell_ended, "Not merged", ()))
+
+    def action_results_delete(self) -> None:
+        from grpo_tui.ui.screens.dialogs import DialogText, YesNo
+
+        models, root = self.query_one(ModelList), self._root
+        chosen = models.selected if self.focused is models else None
+        if chosen is None or root is None or chosen.path == root:
+            self.app.notify("Select a checkpoint in the list of models first.", severity="warning")
+            return
+        left = [one for one in models.rows if one.usable and one.path not in (root, chosen.path)]
+        told: list[Line] = [[Span(f" {size(chosen.size_bytes)}, {from_here(chosen.path)}")]]
+        told += [[Span(" No complete checkpoint will be left to resume from.", "attention")]] * (not left)
+        question = YesNo(f"delete step {chosen.step:,}?", DialogText(told), "delete", "keep it")
+        self.ask(question, lambda _: self._delete(root, chosen))
+
+    def _delete(self, root: Path, model: Model) -> None:
+        from grpo_tui.ui.starting import Child
+
+        child = Child(["checkpoints", str(root), "--delete", str(model.step), "--yes"], "note: ")
+        self.in_thread("delete", child.run, partial(self._deleted, model))
+
+    def _deleted(self, model: Model, ended: Ended) -> None:
+        done = replace(ended, printed=f"Deleted {model.path.name}, {size(model.size_bytes)}.")
+        self.shell.tell_ended("Not deleted", (), done)
+        self._look()
+
     def action_results_push(self) -> None:
         from grpo_tui.ui.pushing import Pushing
 
@@ -688,6 +739,12 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
         for work in (self._comparing, self._pushing):
             if work is not None:
                 work.cancel()
+
+
+def _not_empty(path: Path) -> str:
+    return (
+        "it exists. Choose a new folder" if path.is_file() or (path.is_dir() and any(path.iterdir())) else ""
+    )
 
 
 def _about(model: Model) -> str:
