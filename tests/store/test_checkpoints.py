@@ -302,16 +302,6 @@ def test_what_a_checkpoint_holds_decides_what_may_change_at_a_resume(
     assert bool(refusal) == bool(said)
 
 
-def test_a_checkpoint_is_held_until_the_last_holder_lets_go(tmp_path: Path) -> None:
-    path = _checkpoint(tmp_path, 4)
-    with held(path):
-        with held(path):
-            assert is_held(path)
-        assert is_held(path)
-    assert not is_held(path)
-    assert [file.name for file in tmp_path.iterdir()] == ["checkpoint-4"]
-
-
 def test_a_folder_with_a_longer_name_is_not_a_checkpoint(tmp_path: Path) -> None:
     path = _checkpoint(tmp_path, 4)
     path.with_name("checkpoint-4-merged-2").mkdir()
