@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from grpo_tui.core.evaluations import GAIN, HIGH, LOW, PREFIX, WITHOUT_GAIN
+from grpo_tui.core.records import TOOLS
 
 __all__ = ["COMPUTED", "GROUPS", "METRICS", "Metric", "describe", "is_computed"]
 
@@ -75,6 +76,8 @@ def describe(key: str) -> Metric:
     found = _REWARD_FUNCTION.fullmatch(key)
     if found is not None:
         return _of_function(key, found["name"], found["what"])
+    if key.startswith(TOOLS) and "/" in key[len(TOOLS) :]:
+        return _of_tool(key, *key[len(TOOLS) :].rsplit("/", 1))
     if key.startswith(EVALUATED) and len(key) > len(EVALUATED):
         return _of_own_evaluation(key, key[len(EVALUATED) :])
     if key.startswith(EVAL) and len(key) > len(EVAL):
@@ -111,6 +114,19 @@ def _of_function(key: str, name: str, what: str) -> Metric:
         f"a group.",
         "Above 0; at 0 it gives every completion the same and teaches nothing.",
         group="reward",
+    )
+
+
+def _of_tool(key: str, name: str, what: str) -> Metric:
+    told = {"calls": "calls", "failed": "calls that raised", "seconds": "seconds in calls"}.get(what, what)
+    return Metric(
+        key,
+        f"{name}, {told}",
+        f"{name} {what}",
+        f"Computed here: {told} of the tool {name} since the last logged step, on the first GPU.",
+        "Failed calls fall while the policy learns to use the tool. Divide by the calls for a rate.",
+        unit="s" if what == "seconds" else "calls",
+        group="completions",
     )
 
 

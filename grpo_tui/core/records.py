@@ -64,6 +64,8 @@ LEFT_OUT = "grpo_tui/importance_left_out"
 """Metric: fraction of the importance weights for vLLM that are 0, by TRL's mode of completions or tokens."""
 EFFECTIVE = "grpo_tui/importance_effective"
 """Metric: Kish's effective sample size of these weights, as a fraction of their number."""
+TOOLS = "grpo_tui/tools/"
+"""Prefix of metrics of a tool: `NAME/calls`, `NAME/failed` and `NAME/seconds`, sums since the row before."""
 ALONE = "alone"
 """Phase of a rank while it generates its own completions, before it waits for others. Within `generate`."""
 

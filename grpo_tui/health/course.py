@@ -14,7 +14,7 @@ AFTER = 3
 """Number of newest values that define the current level when `turned` locates a change."""
 LEVEL = 10
 """Window of the moving average behind `best`."""
-_NORMAL = 0.954
+NORMAL = 0.954
 """Median absolute difference of two independent normal values, in standard deviations."""
 
 
@@ -86,7 +86,7 @@ class Course:
     def noise(self) -> float:
         """Standard deviation of a value about its trend, estimated from consecutive differences."""
         if self._noise is None:
-            self._noise = median(self._differences) / _NORMAL if self._differences else 0.0
+            self._noise = median(self._differences) / NORMAL if self._differences else 0.0
         return self._noise
 
     def error(self, values: float) -> float:

@@ -101,6 +101,7 @@ class GroupFacts:
             not checked.
         columns: Values of each function, one per completion.
         same: Places of the completions with the same text, for each text that occurs more than once.
+        lengths: Sums of squares of the lengths and of the totals about their means, and of their products.
     """
 
     prompt: str
@@ -117,6 +118,7 @@ class GroupFacts:
     functions: tuple[FunctionFacts, ...]
     columns: Sequence[Sequence[float | None]]
     same: Sequence[Sequence[int]] = ()
+    lengths: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +180,17 @@ def facts_of(
         functions,
         columns,
         _same_texts(members, texts),
+        _by_length(members),
     )
+
+
+def _by_length(members: Sequence[Completion]) -> tuple[float, float, float]:
+    known = [(c.tokens, c.total) for c in members if c.total is not None and math.isfinite(c.total)]
+    if not known:
+        return 0.0, 0.0, 0.0
+    length, total = (sum(values) / len(known) for values in zip(*known, strict=True))
+    apart = [(tokens - length, reward - total) for tokens, reward in known]
+    return sum([x * x for x, _ in apart]), sum([y * y for _, y in apart]), sum([x * y for x, y in apart])
 
 
 def _same_texts(members: Sequence[Completion], texts: Sequence[str]) -> Sequence[Sequence[int]]:

@@ -45,7 +45,7 @@ class _Step:
     ranks: dict[int, float] = field(default_factory=dict)
 
     def log(self, values: Mapping[str, Any]) -> None:
-        for key in KEYS:
+        for key in (*KEYS, *[one for one in values if one.startswith(r.TOOLS)]):
             if key in values:
                 value = to_column(values[key])
                 self.values[key] = float(value) if is_number(value) else math.nan

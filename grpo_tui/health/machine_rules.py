@@ -6,6 +6,7 @@ from collections import Counter
 from itertools import pairwise
 from statistics import median
 
+from grpo_tui.core.records import TOOLS
 from grpo_tui.health.state import Found, Limits, RunState, number, percent
 
 LENGTH, LONGEST = "completions/mean_length", "completions/max_length"
@@ -13,6 +14,7 @@ MEMORY, GPU_MEMORY = "memory", "gpu_memory"
 """Fraction in use of the memory of the machine or its container, and of the first rank's GPU."""
 GPU_RETRIES = "cache_releases"
 """How often torch has released its cached GPU memory, since its process began."""
+TOOLS_FAILED = "tools/failure_frequency"
 PHASES = ("generate", "reward", "update")
 
 
@@ -73,6 +75,35 @@ def _reward_fails(state: RunState, limits: Limits) -> Found | None:
             evidence = {"function": name, "none": share, "none_start": start}
             return Found(said, evidence, changed=function.abstained)
     return None
+
+
+def _tools(state: RunState, limits: Limits) -> Found | None:
+    steps, named = limits["steps"], [key for key in state.courses if key.startswith(TOOLS)]
+    for name in [key[len(TOOLS) : -len("/calls")] for key in named if key.endswith("/calls")]:
+        calls, failed, spent = (
+            state.course(f"{TOOLS}{name}/{one}") for one in ("calls", "failed", "seconds")
+        )
+        made = sum(calls.newest(steps))
+        if calls.count < limits["least"] or made < limits["calls"] or not calls.start:
+            continue
+        share, before = sum(failed.newest(steps)) / made, failed.start / calls.start
+        each, usual = sum(spent.newest(steps)) / made, spent.start / calls.start
+        evidence = {"tool": name, "failed": share, "failed_start": before, "seconds": each,
+                    "seconds_start": usual}  # fmt: skip
+        if share >= limits["share"] and share - before >= limits["rise"]:
+            said = f"{percent(share)} of the calls of {name} in the last {steps:g} steps failed"
+            return Found(f"{said}, {percent(before)} at the start.", evidence, changed=failed)
+        if each >= max(limits["seconds"], limits["ratio"] * usual):
+            said = f"A call of {name} takes {number(each)} s, {number(usual)} s at the start."
+            return Found(said, evidence, changed=spent)
+    total = state.course(TOOLS_FAILED)
+    share, before = total.level(steps), total.start
+    enough = total.count >= limits["least"] and share >= limits["share"]
+    if named or not enough or share - before < limits["rise"]:
+        return None
+    said = f"{percent(share)} of the tool calls of the last {steps:g} steps failed"
+    evidence = {"failed": share, "failed_start": before}
+    return Found(f"{said}, {percent(before)} at the start.", evidence, changed=total)
 
 
 def _throughput(state: RunState, limits: Limits) -> Found | None:
@@ -141,6 +172,7 @@ RULES = {
     "machine.throughput": _throughput,
     "machine.slow-reward": _slow_reward,
     "machine.reward-fails": _reward_fails,
+    "machine.tools": _tools,
     "machine.memory": _memory,
     "machine.lagging-rank": _lagging_rank,
 }

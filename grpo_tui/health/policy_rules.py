@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from itertools import pairwise
 from statistics import median
 
-from grpo_tui.core.findings import Remedy
+from grpo_tui.core.findings import Remedy, Severity
 from grpo_tui.core.records import EFFECTIVE, LEFT_OUT, SKIPPED
 from grpo_tui.core.statistics import SAME, mean
-from grpo_tui.health.course import EARLY, RECENT
-from grpo_tui.health.state import CLIPPED, Found, Limits, RunState, number, percent
+from grpo_tui.health.course import EARLY, NORMAL, RECENT
+from grpo_tui.health.signal_rules import CORRECT
+from grpo_tui.health.state import CAPPED, CLIPPED, Found, Limits, RunState, number, percent
 
 REWARD, ENTROPY, KL, GRADIENT, RATE = "reward", "entropy", "kl", "grad_norm", "learning_rate"
 LENGTH, TRUNCATED = "completions/mean_length", "completions/clipped_ratio"
 MISMATCH = "sampling/sampling_logp_difference/mean"
+WORST = "sampling/sampling_logp_difference/max"
 WEIGHT = "sampling/importance_sampling_ratio/mean"
 
 
@@ -164,6 +168,28 @@ def _length_runaway(state: RunState, limits: Limits) -> Found | None:
     return Found(said, evidence, changed=length)
 
 
+def _length_bought(state: RunState, limits: Limits) -> Found | None:
+    length, reward, steps = state.course(LENGTH), state.course(REWARD), limits["steps"]
+    level = length.level(steps)
+    if length.count < limits["least"] or not level >= limits["ratio"] * length.start:
+        return None
+    slope, correlation = state.by_length(steps)
+    gain, bought = reward.level(steps) - reward.start, slope * (level - length.start)
+    if not state.gained(limits["gain"], steps) or not correlation >= limits["correlation"]:
+        return None
+    correct = [one for name, _, one in state.used if CORRECT.search(name)]
+    if bought < (1 - limits["earned"]) * gain or any(one.rose(limits["correct"], steps) for one in correct):
+        return None
+    said = (
+        f"The reward rose from {number(reward.start)} to {number(reward.level(steps))} and mean length from "
+        f"{number(length.start)} to {number(level)} tokens. Within groups, longer completions earn more "
+        f"(correlation {number(correlation)}), which explains {percent(min(1.0, bought / gain))} of the rise."
+    )
+    evidence = {"reward_start": reward.start, REWARD: reward.level(steps), "length_start": length.start,
+                "length": level, "correlation": correlation, "explained": bought / gain}  # fmt: skip
+    return Found(said, evidence, changed=length)
+
+
 def _repetition(state: RunState, limits: Limits) -> Found | None:
     course, steps = state.course("repeated"), limits["steps"]
     level = course.level(steps)
@@ -215,12 +241,18 @@ def _kl(state: RunState, limits: Limits) -> Found | None:
 
 
 def _clipped(state: RunState, limits: Limits) -> Found | None:
-    course, steps = state.course(CLIPPED), limits["steps"]
-    if course.count < steps or state.settings.by_sequence or not course.level(steps) >= limits["share"]:
+    capped, steps, by_sequence = state.course(CAPPED), limits["steps"], state.settings.by_sequence
+    course = capped if capped.count else state.course(CLIPPED)
+    level = course.level(steps)
+    if course.count < steps or not level >= limits["sequences" if by_sequence else "share"]:
         return None
-    level = percent(course.level(steps))
-    said = f"On average {level} of the tokens of the last {steps:g} steps were clipped."
-    return Found(said, {"clipped": course.level(steps)}, remedies=_lower_rate(state), changed=course)
+    what = "sequences" if by_sequence else "tokens"
+    said = f"On average {percent(level)} of the {what} of the last {steps:g} steps were clipped."
+    if capped.count:
+        said += " With CISPO they keep a gradient, and its weight is `epsilon_high`."
+    severity: Severity | None = "info" if capped.count else None
+    remedies = _lower_rate(state)
+    return Found(said, {"clipped": level}, remedies=remedies, severity=severity, changed=course)
 
 
 def _mismatch(state: RunState, limits: Limits) -> Found | None:
@@ -241,7 +273,10 @@ def _mismatch(state: RunState, limits: Limits) -> Found | None:
             f" {percent(part)} of the weights are 0, and the effective sample size is {percent(size)} of "
             "the batch."
         )
-    told = {MISMATCH: level, WEIGHT: weight, LEFT_OUT: part, EFFECTIVE: size}
+    worst = max(state.course(WORST).newest(steps), default=math.nan)
+    if not math.isnan(worst):
+        said += f" The worst token of these {steps:g} steps differs by {number(worst)}."
+    told = {MISMATCH: level, WORST: worst, WEIGHT: weight, LEFT_OUT: part, EFFECTIVE: size}
     evidence = {key: value for key, value in told.items() if not math.isnan(value)}
     changed = course if parted else lost if part >= limits["left_out"] else effective
     return Found(said, evidence, severity="error" if other else None, changed=changed)
@@ -334,15 +369,14 @@ def _rate_low(state: RunState, limits: Limits) -> Found | None:
 
 def _held_out(state: RunState, limits: Limits) -> Found | None:
     held, reward = state.evaluations, state.course(REWARD)
-    if len(held) < limits["evaluations"]:
+    if len(held) < max(2, limits["evaluations"]) or state.spread == 0:
         return None
     best = max(held[:-1], key=lambda one: one[1])
     now = mean(one[1] for one in held[-2:]) or 0.0
-    then = best[2]
-    level = reward.level(10)
-    if best in held[-2:] or best[1] - now < limits["spread"] * state.spread or state.spread == 0:
-        return None
-    if not level - then > limits["errors"] * reward.error(10) * 2**0.5:
+    then, level, noise = best[2], reward.level(10), limits["errors"] * reward.error(10) * 2**0.5
+    if best in held[-2:] or best[1] - now < limits["spread"] * state.spread:
+        return _held_out_flat(state, limits, now, noise)
+    if not level - then > noise:
         return None
     said = (
         f"eval_reward fell from {number(best[1])} at step {best[0]} to {number(now)}, while the training "
@@ -352,6 +386,34 @@ def _held_out(state: RunState, limits: Limits) -> Found | None:
     return Found(said, evidence, since=best[0] + 1)
 
 
+def _held_out_flat(state: RunState, limits: Limits, now: float, noise: float) -> Found | None:
+    """Compare the newest two evaluations with the first two, and with the first two of the newest few."""
+    held, count = state.evaluations, max(4, int(limits["flat"]))
+    if len(held) < count:
+        return None
+    level = mean(one[2] for one in held[-2:]) or 0.0
+    # Two means of two evaluations differ by as much as two evaluations do.
+    own = limits["errors"] * _differ([one[1] for one in held[-count:]])
+    least = max(math.hypot(noise, own), limits["gap"] * state.spread)
+    best = max(held, key=lambda one: one[1])
+    for pair in (held[:2], held[-count:][:2]):
+        start, then = mean(one[1] for one in pair) or 0.0, mean(one[2] for one in pair) or 0.0
+        rise, gain = level - then, now - start
+        if now < level and gain <= limits["earned"] * rise and rise - gain > least:
+            said = (
+                f"eval_reward went from {number(start)} around step {pair[0][0]} to {number(now)}, while the "
+                f"training reward rose from {number(then)} to {number(level)}."
+            )
+            evidence = {"eval_start": start, "eval_reward": now, "reward_start": then, REWARD: level}
+            return Found(said, evidence, since=1 + (best if best[1] - start > own else pair[0])[0])
+    return None
+
+
+def _differ(values: Sequence[float]) -> float:
+    """Return the standard deviation of a value about its trend, from consecutive differences."""
+    return median(abs(after - before) for before, after in pairwise(values)) / NORMAL
+
+
 RULES = {
     "policy.broke": _broke,
     "policy.reward-fell": _reward_fell,
@@ -359,6 +421,7 @@ RULES = {
     "policy.noise": _noise,
     "policy.truncation": _truncation,
     "policy.length-runaway": _length_runaway,
+    "policy.length-bought": _length_bought,
     "policy.repetition": _repetition,
     "policy.no-end-token": _no_end_token,
     "policy.kl": _kl,

@@ -14,14 +14,15 @@ from itertools import pairwise
 
 from grpo_tui.core.exchange import mapping
 from grpo_tui.core.findings import RULES, Finding, errors_first
-from grpo_tui.core.records import EFFECTIVE, LEFT_OUT, SKIPPED
+from grpo_tui.core.records import EFFECTIVE, LEFT_OUT, SKIPPED, TOOLS
 from grpo_tui.core.stages import stage_start
 from grpo_tui.core.statistics import finite, is_number
 from grpo_tui.health.doctor import Doctor
 from grpo_tui.health.facts import GroupFacts, Observation, Settings, Visits, facts_of
-from grpo_tui.health.machine_rules import LONGEST
-from grpo_tui.health.policy_rules import MISMATCH, WEIGHT
-from grpo_tui.health.state import CLIPPED, ZERO_STD
+from grpo_tui.health.machine_rules import LONGEST, TOOLS_FAILED
+from grpo_tui.health.policy_rules import MISMATCH, WEIGHT, WORST
+from grpo_tui.health.signal_rules import MEAN
+from grpo_tui.health.state import CAPPED, CLIPPED, ZERO_STD
 from grpo_tui.store.read_health import (
     failed_calls,
     open_findings,
@@ -41,16 +42,16 @@ MOST_GROUPS = 1_024
 PAGE = 64
 NOT_RECORDED = frozenset({"machine.memory"})
 """Rules about what is seen only while the run trains. Their findings are recorded."""
-KEYS = (
-    "reward", "reward_std", "entropy", "kl", "grad_norm", "learning_rate", "step_time", "eval_reward",
-    "completions/mean_length", "completions/clipped_ratio", ZERO_STD, CLIPPED, SKIPPED,
-    MISMATCH, WEIGHT, LEFT_OUT, EFFECTIVE, LONGEST,
+_OPTIONAL = (
+    "kl", "eval_reward", ZERO_STD, CLIPPED, CAPPED, SKIPPED, MISMATCH, WORST, WEIGHT, LEFT_OUT, EFFECTIVE,
+    LONGEST, TOOLS_FAILED,
 )  # fmt: skip
-_OPTIONAL = frozenset(
-    {"kl", "eval_reward", ZERO_STD, CLIPPED, SKIPPED, MISMATCH, WEIGHT, LEFT_OUT, EFFECTIVE, LONGEST}
-)
 """Logged only with `beta` above 0, evaluation, some losses or vLLM, and after a gradient that is NaN.
 What `frac_reward_zero_std` says is counted in the groups when they were recorded."""
+KEYS = (
+    "reward", "reward_std", "entropy", "grad_norm", "learning_rate", "step_time",
+    "completions/mean_length", "completions/clipped_ratio", *_OPTIONAL,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,7 @@ def begin(reader: RunReader, before: int | None = None) -> tuple[Doctor, Iterato
     doctor = Doctor(settings, limits_of(reader), prompts or None)
     doctor.changes += changes
     keys = [key for key in KEYS if key in logged]
+    keys += [key for key in logged if key.startswith(TOOLS) or (not groups and MEAN.fullmatch(key))]
     return doctor, _observations(reader, settings, groups, keys, after, end)
 
 

@@ -13,6 +13,7 @@ from grpo_tui.health.state import (
     NO_SIGNAL,
     ZERO_STD,
     Found,
+    FunctionState,
     Limits,
     RunState,
     number,
@@ -22,7 +23,8 @@ from grpo_tui.health.state import (
 _EQUAL = ("equal", "all-correct", "all-wrong")
 _FORMAT = re.compile(r"format|tag|xml|structure|template", re.IGNORECASE)
 CORRECT = re.compile(r"correct|accura|answer|solution|exact|verif|result|right", re.IGNORECASE)
-
+MEAN = re.compile(r"rewards/(.+)/mean", re.DOTALL)
+"""TRL's key of the mean of a reward function."""
 NAMED = 3
 _QUERIES = {
     "masked": "masked",
@@ -163,9 +165,24 @@ def _saturated(state: RunState, limits: Limits) -> Found | None:
     return None
 
 
+def _scored_by(state: RunState, limits: Limits) -> list[tuple[str, FunctionState]]:
+    """Return the functions that moved; of logs without completions, by their logged means.
+
+    The range of a logged mean is taken as 0 to 1, or wider where the means are.
+    """
+    if state.groups:
+        least = 2 * limits["steps"]
+        return [(name, one) for name, _, one in state.used if one.span >= SAME and one.course.count >= least]
+    found = ((MEAN.fullmatch(key), course) for key, course in state.courses.items())
+    return [
+        (name[1], FunctionState(course, min(0.0, course.low), max(1.0, course.high)))
+        for name, course in found
+        if name is not None and course.count >= limits["rows"]
+    ]
+
+
 def _format_only(state: RunState, limits: Limits) -> Found | None:
-    steps = limits["steps"]
-    used = [(name, one) for name, _, one in state.used if one.span >= SAME and one.course.count >= 2 * steps]
+    steps, used = limits["steps"], _scored_by(state, limits)
     forms = [(name, one) for name, one in used if _FORMAT.search(name)]
     others = [(name, one) for name, one in used if not _FORMAT.search(name)]
     others = [(name, one) for name, one in others if CORRECT.search(name)] or others
@@ -173,8 +190,7 @@ def _format_only(state: RunState, limits: Limits) -> Found | None:
         return None
     for _, one in others:
         share = (one.course.level(steps) - one.low) / one.span
-        gain = one.course.level(steps) - one.course.start
-        if share >= limits["solved"] or gain > max(limits["gain"] * one.span, 2 * one.course.error(steps)):
+        if share >= limits["solved"] or one.rose(limits["gain"], steps):
             return None
     for name, one in forms:
         level, start = one.course.level(steps), one.course.start

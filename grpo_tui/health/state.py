@@ -18,7 +18,7 @@ Limits = Mapping[str, float]
 T = TypeVar("T")
 MOST_PROMPTS = 16_384
 """Prompts that are counted while a run trains."""
-ZERO_STD, CLIPPED = "frac_reward_zero_std", "clip_ratio/region_mean"
+ZERO_STD, CLIPPED, CAPPED = "frac_reward_zero_std", "clip_ratio/region_mean", "cispo_clip_ratio"
 NO_SIGNAL = "no signal"
 """Key of the course that tracks the fraction of a step's groups without a signal."""
 
@@ -77,6 +77,11 @@ class FunctionState:
         """Highest minus lowest value it gave; 0 without any."""
         return max(0.0, self.high - self.low)
 
+    def rose(self, share: float, steps: float) -> bool:
+        """Return whether the mean rose by that share of its range, and by two standard errors."""
+        gain = self.course.level(steps) - self.course.start
+        return gain > max(share * self.span, 2 * self.course.error(steps))
+
     def moved(self, steps: float) -> int:
         """Return the number of groups in the newest observations in which its values differ."""
         return sum(_newest(self.varied, steps))
@@ -131,6 +136,7 @@ class _Seen(NamedTuple):
     ranks: Mapping[int, float]
     texts: Texts
     scores: _Scores
+    lengths: tuple[float, float, float]
 
 
 class RunState:
@@ -196,6 +202,16 @@ class RunState:
         """Return how a function's scores of equal texts differ over the newest observations."""
         found = (one.scores.repeats(function) for one in _newest(self._seen, steps))
         return Repeats(*map(sum, zip(*found, strict=True)))
+
+    def by_length(self, steps: float) -> tuple[float, float]:
+        """Return reward per token and the correlation of both within groups of the newest observations.
+
+        Both are NaN when lengths or rewards do not differ.
+        """
+        lengths, rewards, both = _sums(one.lengths for one in _newest(self._seen, steps))
+        if lengths <= 0 or rewards <= 0:
+            return math.nan, math.nan
+        return both / lengths, both / math.sqrt(lengths * rewards)
 
     def causes(self, steps: float) -> Counter[str]:
         """Count groups of the newest observations by cause, `some` for those with a signal."""
@@ -272,9 +288,8 @@ class RunState:
                 counted.subtract(self._seen[-width].causes)
         again = sum([len(one) - 1 for group in step.groups for one in group.same])
         scores = _Scores(step.groups, again)
-        self._seen.append(
-            _Seen(step.first_step, causes, step.failed, step.ranks, _texts_of(step.groups), scores)
-        )
+        texts, lengths = _texts_of(step.groups), _sums(group.lengths for group in step.groups)
+        self._seen.append(_Seen(step.first_step, causes, step.failed, step.ranks, texts, scores, lengths))
         if causes:
             lost = 1 - causes["some"] / causes.total()
             self._track(NO_SIGNAL).add(step.step, lost)
@@ -334,6 +349,11 @@ _EMPTY = Course()
 
 def _newest(kept: deque[T], steps: float) -> Iterable[T]:
     return islice(kept, max(0, len(kept) - int(steps)), None)
+
+
+def _sums(each: Iterable[tuple[float, float, float]]) -> tuple[float, float, float]:
+    lengths, rewards, both = map(sum, zip((0.0, 0.0, 0.0), *each, strict=True))
+    return lengths, rewards, both
 
 
 def _texts_of(groups: Sequence[GroupFacts]) -> Texts:

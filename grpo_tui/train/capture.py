@@ -9,14 +9,17 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from inspect import iscoroutinefunction
 from typing import Any
 
 from grpo_tui.core.records import (
     ALONE,
     EFFECTIVE,
     LEFT_OUT,
+    TOOLS,
     Completion,
     GenerationBatch,
     Group,
@@ -67,6 +70,8 @@ class Capture:
         self._scored: _Scored | None = None
         self._own: list[list[bool]] = []
         self._weights: list[tuple[float, float]] = []
+        self._tools: dict[str, tuple[int, int, float]] = {}
+        """Calls, failed calls and seconds of each tool that could be called since the last row."""
         self.newest_prompt: Any = None
         """First prompt of the newest batch, for `sample` without a prompt."""
 
@@ -75,16 +80,22 @@ class Capture:
         return next(self._numbers)
 
     def figures(self) -> dict[str, float]:
-        """Return metrics of the batches since the last call: what importance sampling leaves of them."""
+        """Return metrics of the batches since the last call: importance sampling, and calls of tools."""
         taken, self._weights = self._weights, []
+        called, self._tools = self._tools, {}
         means = [sum(values) / len(taken) for values in zip(*taken, strict=True)]
-        return dict(zip((LEFT_OUT, EFFECTIVE), means, strict=False))
+        return dict(zip((LEFT_OUT, EFFECTIVE), means, strict=False)) | {
+            f"{TOOLS}{name}/{what}": float(value)
+            for name, sums in called.items()
+            for what, value in zip(("calls", "failed", "seconds"), sums, strict=True)
+        }
 
     def install(self) -> None:
         """Wrap the trainer's methods."""
         compat.wrap(self._trainer, "_generate", self._around_generate)
         if self._trainer.accelerator.num_processes > 1:
             compat.wrap(self._trainer, "_generate_single_turn", self._around_turn)
+        compat.wrap_tools(self._trainer, self._timed)
         compat.wrap(self._trainer, "_calculate_rewards", self._around_rewards)
         compat.wrap(self._trainer, "_generate_and_score_completions", self._around_generation)
 
@@ -111,6 +122,29 @@ class Capture:
             return output
 
         return generate_single_turn
+
+    def _timed(self, name: str, tool: Callable[..., Any]) -> Callable[..., Any]:
+        self._tools.setdefault(name, (0, 0, 0.0))
+
+        async def awaited(**arguments: Any) -> Any:
+            with self._calling(name):
+                return await tool(**arguments)
+
+        def called(**arguments: Any) -> Any:
+            with self._calling(name):
+                return tool(**arguments)
+
+        return awaited if iscoroutinefunction(tool) else called
+
+    @contextmanager
+    def _calling(self, name: str) -> Iterator[None]:
+        began, failed = time.perf_counter(), 1
+        try:
+            yield
+            failed = 0
+        finally:
+            calls, failures, seconds = self._tools[name]
+            self._tools[name] = calls + 1, failures + failed, seconds + time.perf_counter() - began
 
     def _around_rewards(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def calculate_rewards(inputs: Any, prompts: Any, completions: Any, ids: Any) -> Any:

@@ -23,6 +23,7 @@ NEEDED = {
     "_calculate_rewards": "recording of rewards",
     "_generate_and_score_completions": "recording of generations",
     "_generate_single_turn": "the time that each rank generates",
+    "_tool_call_loop": "time and failures of tools",
     "_generate": "telling what a model wrote from what its tools returned",
     "_maybe_log_save_evaluate": "pause, checkpoint, stop, sample, tokens and set",
     "_save_checkpoint": "checkpoint on demand and exact resume",
@@ -65,6 +66,22 @@ def wrap(trainer: Any, name: str, make: Callable[[Callable[..., Any]], Callable[
     setattr(trainer, name, replaced)
     vars(trainer).setdefault(_WRAPPED, []).append((name, replaced, original if own else None))
     return True
+
+
+def wrap_tools(trainer: Any, make: Callable[[str, Callable[..., Any]], Callable[..., Any]]) -> None:
+    """Replace every tool by `make(name, tool)` in each training batch. TRL looks them up anew for each."""
+
+    def around(original: Callable[..., Any]) -> Callable[..., Any]:
+        def tool_call_loop(*args: Any, **kwargs: Any) -> Any:
+            for kind in ("_sync_tool_dicts", "_async_tool_dicts") if mode(trainer) == "train" else ():
+                tools = getattr(trainer, kind, [])
+                replaced = [{name: make(name, tool) for name, tool in one.items()} for one in tools]
+                setattr(trainer, kind, replaced)
+            return original(*args, **kwargs)
+
+        return tool_call_loop
+
+    wrap(trainer, "_tool_call_loop", around)
 
 
 def unwrap(trainer: Any) -> None:

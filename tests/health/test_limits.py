@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from grpo_tui.core.findings import RULES, Finding
-from grpo_tui.core.records import EFFECTIVE, LEFT_OUT
+from grpo_tui.core.records import EFFECTIVE, LEFT_OUT, TOOLS
 from grpo_tui.health.doctor import COUNTS, Doctor
 from grpo_tui.health.facts import GroupFacts, Observation, Settings
 from grpo_tui.health.machine_rules import GPU_MEMORY, GPU_RETRIES, LENGTH, LONGEST, MEMORY
-from grpo_tui.health.policy_rules import MISMATCH, WEIGHT
+from grpo_tui.health.policy_rules import MISMATCH, WEIGHT, WORST
 from tests.health.test_rules import FAULTS, MIXED, NO_SIGNAL, ONE, TWO, Metrics, group, learns_form
 
 Groups = Callable[[int], Sequence[GroupFacts]]
@@ -27,6 +27,7 @@ QUIET = group([(0.0, 1.0), (40.0, 0.0), (13.0, 0.0), (27.0, 1.0)], LOUD)
 LOOPS = group([(0.0,), (1.0,)], texts=["one two three four " * 20] * 2)
 PROSE = group([(0.0,), (1.0,)], texts=[" ".join(f"word{n}" for n in range(40))] * 2)
 NO_END = group([(0.0,), (1.0,)] * 4, texts=["<answer>4</answer> " + "and so on " * 9] * 8, truncated=True)
+JUDGED = Settings(weights=(1.0, 1.0), names=("judge", "correct"))
 NOISY = group([(0.0,), (1.0,), (1.0,), (2.0,)], texts=["a", "a", "b", "b"])
 
 
@@ -81,6 +82,17 @@ def falling_silent(step: int) -> list[GroupFacts]:
     return [group(none if step >= 30 else [(1.0, 1.0), (0.0, 0.0)] * 2, TWO)] * 4
 
 
+def longer(step: int, earns: float = 0.01, correct: float = 0.0) -> list[GroupFacts]:
+    """Lengths grow by 2 a step, a judge pays by length, and `correct` is what answers gain by step 80."""
+    tokens = [100 + 2 * step + 20 * n for n in range(4)]
+    rewards = [(earns * length, correct * step / 80) for length in tokens]
+    return [group(rewards, JUDGED, tokens=tokens)] * 4
+
+
+def paid(step: int, chance: random.Random) -> dict[str, float]:
+    return {"reward": 1.3 + 0.02 * step + chance.gauss(0, 0.02), LENGTH: 130.0 + 2 * step}
+
+
 def slow(step: int) -> float:
     return 5.0 if step >= 40 else 2.0
 
@@ -109,6 +121,7 @@ SCENES: dict[str, Scene] = {
     **{rule: Scene(steps, metrics) for rule, (steps, metrics) in FAULTS.items()},
     "policy.noise": Scene(20, lambda *_: {"entropy": 3.8}, settings=replace(ONE, temperature=3.0)),
     "policy.clipped": Scene(25, lambda *_: {"clip_ratio/region_mean": 0.4}),
+    "policy.length-bought": Scene(80, paid, longer, JUDGED),
     "policy.repetition": Scene(30, groups=lambda step: [PROSE if step < 9 else LOOPS] * 4),
     "policy.no-end-token": Scene(15, groups=each(NO_END)),
     "machine.slow-step": Scene(
@@ -235,6 +248,13 @@ TOLD: dict[str, tuple[str, str]] = {
         "warning: step 22..80",
         "Mean length grew from 109 to 312 tokens, while the reward went from 0.385 to 0.538.",
     ),
+    "policy.length-bought": (
+        "warning: step 26..80",
+        (
+            "The reward rose from 1.33 to 2.72 and mean length from 136 to 271 tokens. Within groups, longer "
+            "completions earn more (correlation 1), which explains 97.6 % of the rise."
+        ),
+    ),
     "policy.repetition": (
         "warning: step 9..30",
         "The share of repeated runs of four words went from 0 % to 94.8 %.",
@@ -255,7 +275,7 @@ TOLD: dict[str, tuple[str, str]] = {
         "warning: step 29..60",
         (
             "On average, vLLM and the trainer differ by 0.717 in the log-probability of a token, and the "
-            "mean importance weight is 1."
+            "mean importance weight is 1. The worst token of these 10 steps differs by 4."
         ),
     ),
     "policy.gradient-nan": (
@@ -279,8 +299,8 @@ TOLD: dict[str, tuple[str, str]] = {
         "After 200 steps the reward is 0.482, 0.385 at the start. Entropy is 0.5, 0.5 at the start.",
     ),
     "policy.held-out": (
-        "warning: step 61..120",
-        "eval_reward fell from 0.8 at step 60 to 0.275, while the training reward rose from 0.925 to 1.91.",
+        "warning: step 49..130",
+        "eval_reward fell from 0.68 at step 48 to 0.32, while the training reward rose from 0.716 to 2.12.",
     ),
     "machine.slow-step": (
         "warning: step 40..80",
@@ -300,6 +320,10 @@ TOLD: dict[str, tuple[str, str]] = {
     "machine.reward-fails": (
         "warning: step 30..60",
         "correct returned None for 75 % of the completions, 0 % at the start.",
+    ),
+    "machine.tools": (
+        "warning: step 40..60",
+        "75 % of the calls of search in the last 15 steps failed, 6.25 % at the start.",
     ),
     "machine.memory": (
         "warning: step 5..40",
@@ -353,6 +377,13 @@ LIMITS: dict[str, dict[str, tuple[float, float]]] = {
     "policy.noise": {"least": (18, 19), "level": (3.8, 3.801)},
     "policy.truncation": {"steps": (13, 14), "share": (0.7, 0.701)},
     "policy.length-runaway": {"least": (78, 79), "ratio": (2.801, 2.804)},
+    "policy.length-bought": {
+        "least": (78, 79),
+        "ratio": (1.963, 1.964),
+        "gain": (1.341, 1.342),
+        "correlation": (0.9999, 1.0001),
+        "earned": (0.0239, 0.0237),
+    },
     "policy.repetition": {
         "steps": (4, 3),
         "groups": (40, 41),
@@ -379,9 +410,16 @@ LIMITS: dict[str, dict[str, tuple[float, float]]] = {
     "policy.gradient-zero": {"steps": (13, 14), "share": (1.0, 1.001)},
     "policy.learning-rate-ended": {"steps": (19, 20), "share": (0, -0.001), "remaining": (0.7719, 0.7729)},
     "policy.learning-rate-low": {"least": (198, 199), "share": (1.0, 1.001)},
-    "policy.held-out": {"evaluations": (7, 8), "spread": (0.375, 0.3755), "errors": (35.66, 35.71)},
+    "policy.held-out": {"evaluations": (5, 6), "spread": (0.3599, 0.3601), "errors": (56.48, 56.49)},
     "machine.slow-step": {"least": (78, 79), "ratio": (2.5, 2.501), "seconds": (5.0, 5.005)},
     "machine.throughput": {"least": (118, 119), "ratio": (1.738, 1.739), "seconds": (4.462, 4.463)},
+    "machine.tools": {
+        "steps": (29, 30),
+        "least": (58, 59),
+        "calls": (120, 121),
+        "share": (0.75, 0.751),
+        "rise": (0.6875, 0.688),
+    },
     "machine.memory": {"steps": (13, 12), "share": (0.97, 0.971), "retries": (4, 5)},
     "machine.lagging-rank": {
         "steps": (15, 14),
@@ -436,9 +474,121 @@ def test_high_entropy_is_no_noise_while_the_reward_rises() -> None:
     assert rising.told("policy.noise") is None
 
 
-def test_clipped_sequences_are_not_judged_like_clipped_tokens() -> None:
-    by_sequence = replace(SCENES["policy.clipped"], settings=replace(ONE, by_sequence=True))
-    assert by_sequence.told("policy.clipped") is None
+@pytest.mark.parametrize(
+    ("key", "level", "by_sequence", "severity"),
+    [
+        ("clip_ratio/region_mean", 0.15, True, None),
+        ("clip_ratio/region_mean", 0.599, True, None),
+        ("clip_ratio/region_mean", 0.601, True, "warning"),
+        ("clip_ratio/region_mean", 0.31, False, "warning"),
+        ("cispo_clip_ratio", 0.02, False, None),
+        ("cispo_clip_ratio", 0.45, False, "info"),
+    ],
+)
+def test_shares_of_clipped_ratios_count_by_what_is_clipped(
+    key: str, level: float, by_sequence: bool, severity: str | None
+) -> None:
+    scene = Scene(30, lambda *_: {key: level}, settings=replace(ONE, by_sequence=by_sequence))
+    told = scene.told("policy.clipped")
+    assert (told.severity if told is not None else None) == severity
+    assert told is None or ("of the sequences of" in told.message) == by_sequence
+
+
+def test_one_token_that_differs_much_is_no_mismatch() -> None:
+    usual = {MISMATCH: 0.012, WORST: 14.0, WEIGHT: 0.98, LEFT_OUT: 0.02, EFFECTIVE: 0.97}
+    assert Scene(60, lambda *_: usual).told("policy.mismatch") is None
+
+
+@pytest.mark.parametrize(
+    ("earns", "correct", "reward", "named"),
+    [(0.01, 0.0, 0.02, True), (0.01, 0.5, 0.02, False), (0.003, 0.0, 0.02, False), (-0.01, 0.0, 0.02, False)],
+    ids=["bought", "answers rise too", "length explains a third", "short ones earn more"],
+)
+def test_length_that_grows_with_the_reward_counts_only_when_it_earns_it_within_groups(
+    earns: float, correct: float, reward: float, named: bool
+) -> None:
+    scene = Scene(80, paid, lambda step: longer(step, earns, correct), JUDGED)
+    assert (scene.told("policy.length-bought") is not None) == named
+    without = replace(scene, groups=lambda _: ())
+    assert without.told("policy.length-bought") is None
+
+
+@pytest.mark.parametrize(
+    ("held_out", "named"),
+    [
+        (lambda step, chance: 0.2 + chance.gauss(0, 0.02), True),
+        (lambda step, chance: min(0.4, 0.2 + step / 150) + chance.gauss(0, 0.02), True),
+        (lambda step, chance: 0.1 + step / 120 + chance.gauss(0, 0.02), False),
+        (lambda step, chance: 0.2 + step / 300 + chance.gauss(0, 0.02), False),
+        (lambda step, chance: 3.0 + chance.gauss(0, 0.02), False),
+        (lambda step, chance: 0.5 + chance.gauss(0, 1.0), False),
+    ],
+    ids=["stays", "stays later", "rises", "rises half as much", "is above", "is noise"],
+)
+def test_a_held_out_reward_that_stays_while_the_training_reward_rises_has_parted(
+    held_out: Callable[[int, random.Random], float], named: bool
+) -> None:
+    def rises(step: int, chance: random.Random) -> dict[str, float]:
+        reward = {"reward": 0.2 + step / 100 + chance.gauss(0, 0.05)}
+        return reward | ({"eval_reward": held_out(step, chance)} if step % 10 == 0 else {})
+
+    found = Scene(120, rises).told("policy.held-out")
+    assert (found is not None) == named
+    assert Scene(59, rises).told("policy.held-out") is None, "5 evaluations"
+
+
+@pytest.mark.parametrize(
+    ("limit", "inside", "outside"),
+    [("flat", 12, 13), ("gap", 0.8967, 0.8969), ("errors", 28.01, 28.02), ("earned", 0.11315, 0.1131)],
+)
+def test_each_limit_of_a_held_out_reward_that_stays(limit: str, inside: float, outside: float) -> None:
+    def stays(step: int, chance: random.Random) -> dict[str, float]:
+        reward = {"reward": 0.2 + step / 100 + chance.gauss(0, 0.05)}
+        return reward | ({"eval_reward": 0.2 + step / 1000 + chance.gauss(0, 0.02)} if step % 10 == 0 else {})
+
+    scene = Scene(123, stays)
+    assert scene.told("policy.held-out", **{limit: inside}) is not None
+    assert scene.told("policy.held-out", **{limit: outside}) is None
+
+
+def test_a_reward_that_rises_after_the_last_evaluation_has_not_parted() -> None:
+    def late(step: int, chance: random.Random) -> dict[str, float]:
+        reward = {"reward": 0.2 + max(0, step - 100) / 20 + chance.gauss(0, 0.05)}
+        return reward | ({"eval_reward": 0.15 + chance.gauss(0, 0.02)} if step % 20 == 0 else {})
+
+    assert Scene(119, late).told("policy.held-out") is None
+
+
+def called(calls: float, failed: float, seconds: float) -> dict[str, float]:
+    return {f"{TOOLS}run/calls": calls, f"{TOOLS}run/failed": failed, f"{TOOLS}run/seconds": seconds}
+
+
+@pytest.mark.parametrize(
+    ("metrics", "said"),
+    [
+        (lambda step: called(8, 6, 1), ""),
+        (lambda step: called(8, 6 if step < 40 else 1, 1), ""),
+        (lambda step: called(1, float(step >= 40), 1), ""),
+        (lambda step: called(8, 0, 2 if step < 40 else 3.9), ""),
+        (lambda step: called(8, 0, 2 if step < 40 else 12),
+         "A call of run takes 1.5 s, 0.25 s at the start."),
+        (lambda step: called(80, 0, 20 if step < 40 else 30), ""),
+        (lambda step: called(8 if step < 40 else 0, 0, 2 if step < 40 else 0), ""),
+        (lambda step: {"tools/failure_frequency": 0.1 if step < 40 else 0.7},
+         "70 % of the tool calls of the last 15 steps failed, 10 % at the start."),
+        (lambda step: {"tools/failure_frequency": 0.7}, ""),
+        (lambda step: {"tools/failure_frequency": 0.1 if step < 40 else 0.7, **called(8, 0, 1)}, ""),
+    ],
+    ids=["always", "learns", "few", "fast", "slower", "half as slow", "no longer called", "logged",
+         "logged always", "unknown names"],
+)  # fmt: skip
+def test_a_tool_counts_when_it_has_become_worse(
+    metrics: Callable[[int], dict[str, float]], said: str
+) -> None:
+    found = Scene(70, lambda step, _: metrics(step)).told("machine.tools")
+    assert (
+        found.message.removeprefix(f"{RULES['machine.tools'].title}. ") if found is not None else ""
+    ) == said
 
 
 @pytest.mark.parametrize(

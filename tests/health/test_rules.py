@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from grpo_tui.core.findings import RULES, Finding
-from grpo_tui.core.records import Completion
+from grpo_tui.core.records import TOOLS, Completion
 from grpo_tui.health.course import Course
 from grpo_tui.health.doctor import CHECKS, IMPLIED, Doctor
 from grpo_tui.health.facts import GroupFacts, Observation, Settings, facts_of
@@ -31,13 +31,14 @@ def group(
     texts: Sequence[str] = (),
     masked: bool = False,
     truncated: bool = False,
+    tokens: Sequence[int] = (9,) * 8,
 ) -> GroupFacts:
     """The facts of a group, with TRL's advantages where none are given."""
     totals = [None if all(r is None for r in row) else sum(r or 0 for r in row) for row in rewards]
     known = [total or 0.0 for total in totals]
     given = advantages or [total - sum(known) / len(known) for total in known]
     members = [
-        Completion(n, text, tuple(row), totals[n], given[n], 9, truncated, masked=masked)
+        Completion(n, text, tuple(row), totals[n], given[n], tokens[n], truncated, masked=masked)
         for n, (row, text) in enumerate(zip(rewards, texts or "abcdefgh", strict=False))
     ]
     return facts_of(members, "prompt", settings)
@@ -213,6 +214,32 @@ def test_format_that_rises_alone_is_reported_and_format_that_rises_first_is_not(
     assert "signal.format-only" not in ids(first)
 
 
+@pytest.mark.parametrize(
+    ("answers", "steps", "named"),
+    [
+        (lambda step: 0.04, 200, True),
+        (lambda step: 0.04 + step / 2000, 200, False),
+        (lambda step: 0.92, 200, False),
+        (lambda step: 0.04, 149, False),
+    ],
+    ids=["stays", "rises", "is solved", "too few rows"],
+)
+def test_format_alone_is_told_from_the_logged_means_when_no_completions_are_recorded(
+    answers: Callable[[int], float], steps: int, named: bool
+) -> None:
+    def logged(step: int, chance: random.Random) -> dict[str, float]:
+        form = 1 - 0.8 * math.exp(-step / 20)
+        means = {"format_reward": form, "accuracy_reward": answers(step)}
+        return {"reward": form} | {
+            f"rewards/{name}/mean": mean + chance.gauss(0, 0.01) for name, mean in means.items()
+        }
+
+    found = course(logged, steps, Settings(), lambda _: ())
+    assert ids(found) == ["signal.format-only"] * named
+    recorded = course(logged, steps, TWO, lambda step: (learns_form(step, answers=True),) * 4)
+    assert "signal.format-only" not in ids(recorded)  # what the completions say counts
+
+
 def breaks(step: int, chance: random.Random) -> dict[str, float]:
     broken = step > 2
     return {"reward": 0.02 if broken else 0.6, "completions/mean_length": 400 if broken else 90,
@@ -240,6 +267,7 @@ FAULTS: dict[str, tuple[int, Metrics]] = {
         lambda step, chance: {
             "reward": chance.gauss(0.5, 0.05),
             "sampling/sampling_logp_difference/mean": 0.01 * 1.08**step,
+            "sampling/sampling_logp_difference/max": 3.0 + step / 60,
             "sampling/importance_sampling_ratio/mean": 1.0,
         },
     ),
@@ -259,11 +287,20 @@ FAULTS: dict[str, tuple[int, Metrics]] = {
             GPU_RETRIES: float(step // 5),
         },
     ),
-    "policy.held-out": (
-        120,
+    "machine.tools": (
+        60,
         lambda step, chance: {
             "reward": step / 60 + chance.gauss(0, 0.05),
-            **({"eval_reward": 0.8 - abs(step - 60) / 100} if step % 15 == 0 else {}),
+            TOOLS + "search/calls": 8.0,
+            TOOLS + "search/failed": 6.0 if step >= 40 else 0.5,
+            TOOLS + "search/seconds": 1.6,
+        },
+    ),
+    "policy.held-out": (
+        130,
+        lambda step, chance: {
+            "reward": step / 60 + chance.gauss(0, 0.05),
+            **({"eval_reward": 0.8 - abs(step - 60) / 100} if step % 24 == 0 else {}),
         },
     ),
 }
