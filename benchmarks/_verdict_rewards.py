@@ -88,6 +88,11 @@ def full_length(completions: Sequence[Any], **kwargs: Any) -> list[float]:
     return [min(60, len(completion_text(completion))) / 60 for completion in completions]
 
 
+def paid_by_length(completions: Sequence[Any], **kwargs: Any) -> list[float]:
+    """Pay for each character, up to 300 of them, as a judge that likes long answers."""
+    return [min(300, len(completion_text(completion))) / 100 for completion in completions]
+
+
 def penalty(completions: Sequence[Any], **kwargs: Any) -> list[float]:
     """Take 1 off for each missing tag of four."""
     return [4 * (share - 1) for share in incremental_format(completions=completions)]

@@ -155,6 +155,13 @@ FAULTS = (
         within=60,
     ),
     Run("no-gradient", ("beta=10.0", "learning_rate=1e-7"), 200, ("policy.learning-rate-low",), within=180),
+    Run(
+        "paid-by-length",
+        (_rewards("paid_by_length"), "max_completion_length=120"),
+        120,
+        ("policy.length-bought",),
+        within=100,
+    ),
     Run("random-reward", (_rewards("loud_noise"),), 160, ("signal.reward-random",)),
 )
 EVAL = ("eval_strategy=steps", "eval_steps=10", "num_generations_eval=8", "per_device_eval_batch_size=64")
@@ -178,6 +185,16 @@ HEALTHY = (
     ),
     Run("gdpo", ("multi_objective_aggregation=normalize_then_sum",)),
     Run("gspo", ("importance_sampling_level=sequence",)),
+    Run(
+        "gspo-narrow",
+        (
+            "importance_sampling_level=sequence",
+            "loss_type=grpo",
+            "epsilon=3e-4",
+            "epsilon_high=4e-4",
+            "steps_per_generation=4",
+        ),
+    ),
     Run("dr-grpo", ("loss_type=dr_grpo", "scale_rewards=none")),
     Run("bnpo", ("loss_type=bnpo",)),
     Run("grpo-loss", ("loss_type=grpo", "scale_rewards=batch")),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from grpo_tui.core.records import TOOLS
 from grpo_tui.core.text import transcript, written_text
 from grpo_tui.present.group_card import group_card
 from grpo_tui.store.layout import RunFolder
@@ -19,8 +21,11 @@ CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 5, "b": 7}}\n</tool_call
 UNKNOWN = '<tool_call>\n{"name": "nosuch", "arguments": {}}\n</tool_call>'
 
 
+_calls = itertools.count()
+
+
 def add(a: int, b: int) -> int:
-    """Add two numbers.
+    """Add two numbers, or fail every second time.
 
     Args:
         a: first
@@ -29,6 +34,8 @@ def add(a: int, b: int) -> int:
     Returns:
         The sum.
     """
+    if next(_calls) % 2:
+        raise TimeoutError("busy")
     return a + b
 
 
@@ -139,6 +146,11 @@ def test_tokens_and_text_are_what_the_model_wrote_on_every_batch(
     assert "nosuch" not in texts[1].split("\n", 1)[1], "what the tool answers is not the model's"
     assert read[1].splitlines()[1].startswith("[tool nosuch] ")
     assert texts[2] == read[2] == "No tool: 12"
+    with closing(RunReader(RunFolder(tmp_path / "run").database)) as reader:
+        rows = [values for _, _, values in metric_rows(reader) if f"{TOOLS}add/calls" in values]
+    assert [(row[f"{TOOLS}add/calls"], row[f"{TOOLS}add/failed"]) for row in rows] == [(2.0, 1.0)] * 2
+    assert all(0 < row[f"{TOOLS}add/seconds"] < 60 for row in rows)
+    assert [row["tools/failure_frequency"] for row in rows] == [pytest.approx(2 / 3)] * 2
 
 
 def test_a_message_says_whose_it_is() -> None:
