@@ -517,7 +517,7 @@ def test_length_that_grows_with_the_reward_counts_only_when_it_earns_it_within_g
     ("held_out", "named"),
     [
         (lambda step, chance: 0.2 + chance.gauss(0, 0.02), True),
-        (lambda step, chance: min(0.4, 0.2 + step / 150) + chance.gauss(0, 0.02), True),
+        (lambda step, chance: min(0.8, 0.2 + step / 100) + chance.gauss(0, 0.02), True),
         (lambda step, chance: 0.1 + step / 120 + chance.gauss(0, 0.02), False),
         (lambda step, chance: 0.2 + step / 300 + chance.gauss(0, 0.02), False),
         (lambda step, chance: 3.0 + chance.gauss(0, 0.02), False),
@@ -553,8 +553,8 @@ def test_each_limit_of_a_held_out_reward_that_stays(limit: str, inside: float, o
 
 def test_a_reward_that_rises_after_the_last_evaluation_has_not_parted() -> None:
     def late(step: int, chance: random.Random) -> dict[str, float]:
-        reward = {"reward": 0.2 + max(0, step - 100) / 20 + chance.gauss(0, 0.05)}
-        return reward | ({"eval_reward": 0.15 + chance.gauss(0, 0.02)} if step % 20 == 0 else {})
+        reward = {"reward": 0.2 + max(0, step - 105) / 20 + chance.gauss(0, 0.05)}
+        return reward | ({"eval_reward": 0.15 + chance.gauss(0, 0.02)} if step % 15 == 0 else {})
 
     assert Scene(119, late).told("policy.held-out") is None
 
@@ -569,10 +569,10 @@ def called(calls: float, failed: float, seconds: float) -> dict[str, float]:
         (lambda step: called(8, 6, 1), ""),
         (lambda step: called(8, 6 if step < 40 else 1, 1), ""),
         (lambda step: called(1, float(step >= 40), 1), ""),
-        (lambda step: called(8, 0, 2 if step < 40 else 3.9), ""),
+        (lambda step: called(8, 0, 1 if step < 40 else 3.9), ""),
         (lambda step: called(8, 0, 2 if step < 40 else 12),
          "A call of run takes 1.5 s, 0.25 s at the start."),
-        (lambda step: called(80, 0, 20 if step < 40 else 30), ""),
+        (lambda step: called(8, 0, 8 if step < 40 else 12), ""),
         (lambda step: called(8 if step < 40 else 0, 0, 2 if step < 40 else 0), ""),
         (lambda step: {"tools/failure_frequency": 0.1 if step < 40 else 0.7},
          "70 % of the tool calls of the last 15 steps failed, 10 % at the start."),
