@@ -347,12 +347,14 @@ def _resumed(parsed: Any, asked: str, *, by_key: bool = False) -> Start:
     if refusal:
         raise CommandError(refusal)
     _refuse_done(verdict, now, stage, marker, unchanged=given.run is not None and not parsed.overrides)
+    # A fork that was killed before its first step has not recorded that its settings win.
+    again = earlier.overridden if into is folder and earlier.forked_from and not known(folder)[0] else ()
     spec = RunSpec(
         now.to_json(),
         resume=str(verdict.path if into is folder else into.root / verdict.path.name),
         notes=tuple(notes),
         launcher=launcher,
-        overridden=_overridden(parsed, now, stage, verdict.step),
+        overridden=(*again, *_overridden(parsed, now, stage, verdict.step)),
         gpus=() if _asks_for_other(config.section, parsed.overrides, earlier, "gpus") else earlier.gpus,
         forked_from=earlier.forked_from if into is folder else str(verdict.path),
         rewards_set=(*(earlier.rewards_set if given.run else ()), *about_rewards(parsed.overrides)),

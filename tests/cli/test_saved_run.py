@@ -75,6 +75,20 @@ def test_what_a_resume_sets_wins_over_changes_while_training_however_it_is_space
     assert about_rewards([*given, *more]) == ("reward_weights = [2]", *more[:2])
 
 
+@pytest.mark.parametrize(("forked", "row", "kept"), [(True, 0, True), (True, 3, False), (False, 0, False)])
+def test_what_a_fork_sets_wins_also_when_it_was_killed_before_its_first_step(
+    forked: bool, row: int, kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my.yaml").write_text(CONFIG)
+    config, origin = load_config(tmp_path / "my.yaml").to_json(), "of/checkpoint-2" if forked else None
+    RunSpec(config, overridden=("temperature",), forked_from=origin).write(tmp_path / "run.json")
+    verdict = start.Verdict(tmp_path / "checkpoint-2", 2, True, "")
+    monkeypatch.setattr(start, "checkpoint_of", lambda *_: (verdict, []))
+    monkeypatch.setattr(start, "known", lambda folder: (row, 1))
+    spec = start._resumed(build_parser().parse_args(["train", str(tmp_path)]), "2").spec
+    assert spec.overridden == (("temperature",) if kept else ())
+
+
 @pytest.mark.parametrize(
     ("body", "why"),
     [
