@@ -189,15 +189,14 @@ def written_text(completion: str | Sequence[Mapping[str, Any]]) -> str:
 
 
 def transcript(completion: str | Sequence[Mapping[str, Any]]) -> str:
-    """Return a completion for reading: the model's text, and other messages marked by role."""
+    """Return a completion for reading: the model's text, and other messages marked by role and indented."""
     if isinstance(completion, str):
         return completion
     parts = []
     for message in completion:
         who = " ".join(str(message[key]) for key in ("role", "name") if message.get(key))
-        parts.append(
-            _written(message) if _is_own(message) else f"[{who}] {message_text(message.get('content'))}"
-        )
+        said = f"[{who}] {message_text(message.get('content'))}".replace("\n", "\n  ")
+        parts.append(_written(message) if _is_own(message) else said)
     return "\n".join(parts)
 
 

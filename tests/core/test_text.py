@@ -96,12 +96,12 @@ def test_a_completion_of_several_turns_is_read_with_and_without_the_answers_of_t
     call = {"function": {"name": "add", "arguments": {"a": 1}}}
     turns = [
         {"role": "assistant", "thinking": "hm", "content": "I ask", "tool_calls": [call]},
-        {"role": "tool", "name": "add", "content": "2"},
+        {"role": "tool", "name": "add", "content": "2\nexact"},
         {"content": "two"},
     ]
     own = ["[thinking] hm", "I ask", '[call] add({"a": 1})', "two"]
     assert written_text(turns).splitlines() == own
-    assert transcript(turns).splitlines() == [*own[:3], "[tool add] 2", "two"]
+    assert transcript(turns).splitlines() == [*own[:3], "[tool add] 2", "  exact", "two"]
     assert written_text("plain") == transcript("plain") == "plain"
 
 
