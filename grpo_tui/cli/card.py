@@ -13,8 +13,7 @@ from grpo_tui.core.text import safe
 from grpo_tui.present.document import html_page, markdown
 from grpo_tui.present.runs_view import run_names
 from grpo_tui.present.svg_chart import line_chart
-from grpo_tui.ship.card import CARD, card, charts_of, refusal
-from grpo_tui.ship.report import report, title
+from grpo_tui.ship.card import CARD, card, charts_of, refusal, report, title
 from grpo_tui.ship.run_facts import read_facts
 
 

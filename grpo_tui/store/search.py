@@ -621,7 +621,11 @@ def compiled(pattern: str) -> regex.Pattern[str]:
 
 
 class Scan:
-    """Runs statements over its own connection, one at a time."""
+    """Runs statements over its own connection, one at a time, which another thread can interrupt.
+
+    SQLite lets other threads run meanwhile. The `regex` package does so too during a match and has a timeout;
+    Python's `re` has neither.
+    """
 
     def __init__(self, path: Path) -> None:
         self._db = open_reader(path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from grpo_tui.present.glyphs import to_ascii
-from grpo_tui.present.run_tree import branch, in_families
+from grpo_tui.present.runs_filter import branch, in_families
 
 
 def families(names: str, **forked_from: str) -> str:

@@ -224,7 +224,7 @@ def test_a_stopped_reader_blocks_no_write(tmp_path: Path) -> None:
 
 
 def test_a_full_queue_loses_text_first_then_batches_and_metrics_last(tmp_path: Path) -> None:
-    from grpo_tui.store.queue import TEXT_PLACEHOLDER, RecordQueue
+    from grpo_tui.store.recorder import TEXT_PLACEHOLDER, RecordQueue
 
     queue = RecordQueue(budget_bytes=60_000)
     for number in range(200):
@@ -278,7 +278,7 @@ def test_each_kind_of_record_is_dropped_at_its_own_multiple_of_the_budget(held: 
 
 
 def test_records_given_back_are_taken_again_before_later_ones() -> None:
-    from grpo_tui.store.queue import RecordQueue
+    from grpo_tui.store.recorder import RecordQueue
 
     queue = RecordQueue()
     rows = [r.MetricRow(1, step, 0.0, {}) for step in (1, 2, 3)]
@@ -289,7 +289,7 @@ def test_records_given_back_are_taken_again_before_later_ones() -> None:
 
 
 def test_records_given_back_count_against_the_budget_and_leave_it_when_they_are_written() -> None:
-    from grpo_tui.store.queue import RecordQueue
+    from grpo_tui.store.recorder import RecordQueue
 
     queue = RecordQueue(budget_bytes=3 * 1_000)
     line = r.LogLine(0.0, "y" * 400)

@@ -16,10 +16,10 @@ import pytest
 
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import Hardware, read_hardware
-from grpo_tui.supervisor import hardware as watching
+from grpo_tui.supervisor import watch as watching
 from grpo_tui.supervisor.gpus import GpuProbe, NoGpus, throttle_words
-from grpo_tui.supervisor.hardware import HardwareWatch, memory_limit
 from grpo_tui.supervisor.run_processes import RunProcesses, process_name
+from grpo_tui.supervisor.watch import HardwareWatch, memory_limit
 from tests import PATIENCE_S
 
 GB = 1 << 30

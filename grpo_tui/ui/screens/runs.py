@@ -17,8 +17,7 @@ from textual.widgets import Input
 from grpo_tui.core.text import one_line, shell_word, wrapped
 from grpo_tui.present.formatting import DOING, IN_SCRIPT, figure, from_here, moment, plural
 from grpo_tui.present.glyphs import spark, state_sign
-from grpo_tui.present.run_tree import branch, with_forks
-from grpo_tui.present.runs_filter import SYNTAX, read_filter
+from grpo_tui.present.runs_filter import SYNTAX, branch, read_filter, with_forks
 from grpo_tui.ui.actions import Action, Listed, action, bindings, refusal
 from grpo_tui.ui.kit.table import Column, Table, cells, fit, heading
 from grpo_tui.ui.paint import Line, LinePane, Span, fitting, pad, ruled, spread
