@@ -68,7 +68,8 @@ def race(parsed: Any) -> int:
     jobs = [_job(parsed, folder, verdict, one, until) for one in wanted]
     places = places_of(parsed.gpus, config, given.launcher)
     own = partial(print, file=sys.stderr, flush=True) if parsed.json else say
-    series = Series(jobs, places, _stop, own, _given_up)
+    # Nobody resumes a branch that paused itself while the race waits.
+    series = Series(jobs, places, _stop, own, lambda root: paused_itself(read_status(root)))
     with held(verdict.path) as hold:
         with only_one(Path(f"{folder.root}@{verdict.step}"), "branches"):
             if not parsed.detach:
@@ -205,11 +206,6 @@ def _complete(root: Path, until: int) -> bool:
         return look.step > until  # it has gone on since
     path = root / f"checkpoint-{until}"
     return look.state == "finished" or (path.is_dir() and judge(path).usable)
-
-
-def _given_up(root: Path) -> str:
-    """Return why a branch paused itself. Nobody resumes it while the race waits."""
-    return paused_itself(read_status(root))
 
 
 def _stop(live: Sequence[Path], code: int) -> None:

@@ -62,7 +62,8 @@ class Side:
     @classmethod
     def saved(cls, draft: Draft) -> Side:
         """Return a draft as last saved, empty if it never was."""
-        return cls.of(_beside(draft, draft.saved_text or ""), "the saved file")
+        saved = Draft(draft.saved_text or "", draft.path, preset=draft.preset, world_size=draft.world_size)
+        return cls.of(saved, "the saved file")
 
     @classmethod
     def preset(cls, draft: Draft) -> Side | None:
@@ -128,10 +129,6 @@ def unified(there: Side, here: Side, around: int = 2) -> tuple[str, ...]:
         return ()
     before, after = there.text.splitlines(), here.text.splitlines()
     return tuple(difflib.unified_diff(before, after, there.title, here.title, lineterm="", n=around))
-
-
-def _beside(draft: Draft, text: str) -> Draft:
-    return Draft(text, draft.path, preset=draft.preset, world_size=draft.world_size)
 
 
 def _said(value: FieldValue) -> Any:

@@ -149,7 +149,7 @@ def _walk(folder: str, depth: int, found: dict[Path, float], others: frozenset[s
     names = {entry.name for entry in entries}
     if "run.db" in names or "run.json" in names:
         path = Path(folder)
-        found[path.resolve()] = _changed_at(path)
+        found[path.resolve()] = last_written_at(path / name for name in ("run.db", "run.db-wal", "run.json"))
         return
     if depth == 0:
         return
@@ -167,10 +167,6 @@ def inner_folders(entries: Iterable[os.DirEntry[str]]) -> list[str]:
         and entry.name not in ("node_modules", "site-packages")
         and entry.is_dir(follow_symlinks=False)
     ]
-
-
-def _changed_at(folder: Path) -> float:
-    return last_written_at(folder / name for name in ("run.db", "run.db-wal", "run.json"))
 
 
 def last_written_at(paths: Iterable[Path]) -> float:

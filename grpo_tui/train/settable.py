@@ -23,10 +23,6 @@ def _nothing(trainer: Any, value: Any) -> str:
     return ""
 
 
-def _never(trainer: Any, value: Any) -> bool:
-    return False
-
-
 @dataclass(frozen=True, slots=True)
 class Settable:
     """One setting of a trainer.
@@ -45,7 +41,7 @@ class Settable:
     write: Callable[[Any, Any], None]
     refused: Callable[[Any, Any], str] = _nothing
     idle: Callable[[Any, Any], str] = _nothing
-    waits: Callable[[Any, Any], bool] = _never
+    waits: Callable[[Any, Any], bool] = lambda trainer, value: False
     at_start: bool = False
     restarts: bool = True
 

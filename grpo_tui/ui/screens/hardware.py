@@ -111,10 +111,6 @@ def _bar(share: float | None, cells: int, role: str) -> list[Span]:
     return [Span("━" * done, "accent" if role == "text" else role), Span("─" * (cells - done), "rule")]
 
 
-def _notices(hardware: HardwareView) -> list[Line]:
-    return [[Span(f" ⚠ {notice.text}", "attention")] for notice in hardware.warnings]
-
-
 # -- processor, memory, disk ---------------------------------------------------------------------
 
 
@@ -229,7 +225,7 @@ class HardwareScreen(FullReadingScreen):
             return [ruled([[Span("machine", "title")]], width), *_nobody_samples(view), *_ranks(view, width)]
         return [
             *_gpus(hardware, width),
-            *_notices(hardware),
+            *([Span(f" ⚠ {notice.text}", "attention")] for notice in hardware.warnings),
             *_machine(hardware, width),
             *_processes(hardware, width),
             *_ranks(view, width),
