@@ -265,7 +265,7 @@ KINDS: dict[str, r.Record] = {
     ],
 )
 def test_each_kind_of_record_is_dropped_at_its_own_multiple_of_the_budget(held: int, lost: set[str]) -> None:
-    from grpo_tui.store.queue import RecordQueue
+    from grpo_tui.store.recorder import RecordQueue
 
     found: set[str] = set()
     for record in KINDS.values():
