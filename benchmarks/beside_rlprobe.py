@@ -17,7 +17,7 @@ from importlib import import_module
 from pathlib import Path
 
 from grpo_tui.health.reading import diagnose
-from grpo_tui.store.importers import open_copy, source_at
+from grpo_tui.store.importers.copies import open_copy, source_at
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.reader import RunReader
 

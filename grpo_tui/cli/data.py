@@ -10,7 +10,8 @@ from grpo_tui.cli.errors import FAILED, OK, CommandError, reported
 from grpo_tui.cli.plain import print_json, print_text, terminal_width
 from grpo_tui.cli.score import told
 from grpo_tui.cli.words import refuse_unused
-from grpo_tui.config import ConfigError, RunConfig, load_config
+from grpo_tui.config.resolve import load_config
+from grpo_tui.config.run_config import ConfigError, RunConfig
 from grpo_tui.config.settings import Settings
 from grpo_tui.core.findings import errors_of
 from grpo_tui.core.text import one_line

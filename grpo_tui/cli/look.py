@@ -22,7 +22,14 @@ from grpo_tui.present.formatting import from_here, plural, stage_words
 from grpo_tui.present.glyphs import ascii_locale, to_ascii
 from grpo_tui.present.runs_filter import RunsFilter, branch, in_families, listed_parents, read_filter
 from grpo_tui.present.runs_view import read_run, run_names
-from grpo_tui.store.importers import LogFolderError, LogSource, find_sources, follow, open_copy, source_at
+from grpo_tui.store.importers.copies import (
+    LogFolderError,
+    LogSource,
+    find_sources,
+    follow,
+    open_copy,
+    source_at,
+)
 from grpo_tui.store.layout import RunFolder, find_runs
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.spec import RunSpec, checkpoint_forked, spec_or_none

@@ -12,9 +12,9 @@ from typing import Any
 from grpo_tui.cli.errors import FAILED, OK, CommandError, reported
 from grpo_tui.cli.score import told
 from grpo_tui.cli.words import refuse_unused
-from grpo_tui.config import RunConfig
 from grpo_tui.config.meant import nearest
 from grpo_tui.config.presets import PresetError, copy_preset, presets
+from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.section import RewardEntry
 from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.rewards.lab import DEFAULT_LIMIT_S, Lab, LabError

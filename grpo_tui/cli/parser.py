@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from grpo_tui import __version__
 from grpo_tui.cli.parser_config import CHECKING, WRITING
 from grpo_tui.cli.parser_rewards import REWARDS
 from grpo_tui.cli.parser_ship import COMPARING, SHIPPING
 from grpo_tui.cli.words import (
+    Commands,
     Lines,
     Parser,
     add_command,
@@ -25,9 +26,6 @@ from grpo_tui.cli.words import (
     shared,
     steps,
 )  # fmt: skip
-
-if TYPE_CHECKING:
-    from grpo_tui.cli.words import Commands
 
 RUN_OR_LOGS = "run folder, or a folder of logs"
 EVALUATION_WAIT_S = 600.0

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from grpo_tui.cli.words import add_command, flag, path, positive, shared
-
-if TYPE_CHECKING:
-    from grpo_tui.cli.words import Commands
+from grpo_tui.cli.words import Commands, add_command, flag, path, positive, shared
 
 _SIDES = """\
 A and B are config files, run folders, names of presets as preset:gsm8k, or the word `defaults`. Without B,

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
-from grpo_tui.cli.words import add_command, flag, path, positive, shared
-
-if TYPE_CHECKING:
-    from grpo_tui.cli.words import Commands
+from grpo_tui.cli.words import Commands, add_command, flag, path, positive, shared
 
 
 def _compare(commands: Commands) -> None:

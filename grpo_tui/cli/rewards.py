@@ -14,7 +14,7 @@ from grpo_tui.cli.errors import FAILED, OK, CommandError, reported
 from grpo_tui.cli.plain import has_screen, print_json, terminal_width
 from grpo_tui.cli.score import finding_lines, told, wanted_config
 from grpo_tui.cli.screen import show
-from grpo_tui.config import RunConfig
+from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.present.baseline_text import heading, lines, progress
 from grpo_tui.present.formatting import compact, plural

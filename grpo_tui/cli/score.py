@@ -17,8 +17,8 @@ from grpo_tui.cli.errors import FAILED, OK, CommandError, reported
 from grpo_tui.cli.look import log_source, readable_folder
 from grpo_tui.cli.plain import print_json, show_progress, terminal_width
 from grpo_tui.cli.saved_run import overridden, saved_run
-from grpo_tui.config import ConfigError, RunConfig, load_config
-from grpo_tui.config.run_config import describe
+from grpo_tui.config.resolve import load_config
+from grpo_tui.config.run_config import ConfigError, RunConfig, describe
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.statistics import signal_of
 from grpo_tui.core.text import filled, one_line, prompt_text, wrapped

@@ -8,13 +8,12 @@ import re
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 from grpo_tui.cli.errors import CommandError
 
-if TYPE_CHECKING:
-    Commands = argparse._SubParsersAction[Any]
-    """Where a command's parser is added. The standard library has no public name for this class."""
+Commands: TypeAlias = "argparse._SubParsersAction[Any]"
+"""Where a command's parser is added. The standard library has no public name for this class."""
 
 
 class Lines(argparse.HelpFormatter):

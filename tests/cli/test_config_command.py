@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from grpo_tui.cli.main import main
-from grpo_tui.config import load_config
 from grpo_tui.config.meant import explain
+from grpo_tui.config.resolve import load_config
 from grpo_tui.config.section import SECTION_KEYS
 from grpo_tui.config.trl_fields import load_fields
 from grpo_tui.store.layout import RunFolder

@@ -13,7 +13,7 @@ import pytest
 
 from grpo_tui.cli import doctor
 from grpo_tui.cli.main import main
-from grpo_tui.config import load_config
+from grpo_tui.config.resolve import load_config
 from grpo_tui.core import records as r
 from grpo_tui.core.findings import Finding, Remedy
 from grpo_tui.core.prompt_memory import prompt_hash

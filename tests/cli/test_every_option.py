@@ -16,8 +16,8 @@ from grpo_tui.cli.parser import build_parser
 from grpo_tui.cli.plan import _config as config_of_plan
 from grpo_tui.cli.score import wanted_config
 from grpo_tui.cli.words import sets
-from grpo_tui.config import ConfigError, load_config
-from grpo_tui.config.resolve import inspect_config, inspect_saved, startable
+from grpo_tui.config.resolve import inspect_config, inspect_saved, load_config, startable
+from grpo_tui.config.run_config import ConfigError
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import RunFolder

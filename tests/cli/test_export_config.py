@@ -11,7 +11,7 @@ import pytest
 from grpo_tui.cli.export import settings_in_force
 from grpo_tui.cli.main import main
 from grpo_tui.cli.score import wanted_config
-from grpo_tui.config import load_config
+from grpo_tui.config.resolve import load_config
 from grpo_tui.core.commands import REWARDS
 from grpo_tui.core.records import Fact, SettingChanged
 from grpo_tui.core.schedule import FACT, Scheduled, to_json

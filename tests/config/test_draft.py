@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from grpo_tui.config import load_config
 from grpo_tui.config.coerce import CoerceError
 from grpo_tui.config.draft import ChangedOnDiskError, Draft
 from grpo_tui.config.draft_file import DraftFileError
+from grpo_tui.config.resolve import load_config
 from grpo_tui.config.yaml_edit import EditError
 
 CONFIGS = Path(__file__).parents[2] / "configs"

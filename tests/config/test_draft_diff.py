@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from grpo_tui.config import load_config
 from grpo_tui.config.config_diff import Side, diff
 from grpo_tui.config.draft import Draft
+from grpo_tui.config.resolve import load_config
 from grpo_tui.config.run_config import RunConfig
 
 TEXT = """\

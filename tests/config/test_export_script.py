@@ -14,7 +14,6 @@ from types import ModuleType
 import pytest
 
 from grpo_tui.cli.main import main
-from grpo_tui.config import RunConfig, load_config
 from grpo_tui.config.export_script import (
     NoSourceError,
     SourceParts,
@@ -24,7 +23,8 @@ from grpo_tui.config.export_script import (
 )
 from grpo_tui.config.export_stages import write_scripts
 from grpo_tui.config.presets import presets
-from grpo_tui.config.resolve import inspect_config
+from grpo_tui.config.resolve import inspect_config, load_config
+from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.prompt_memory import prompt_hash
 from grpo_tui.data.load import load_prompts
 from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL

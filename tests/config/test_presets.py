@@ -15,13 +15,12 @@ import yaml
 import grpo_tui
 from grpo_tui.cli.main import main
 from grpo_tui.cli.saved_run import accelerate_config, launcher_words
-from grpo_tui.config import load_config
 from grpo_tui.config import presets as module
 from grpo_tui.config.plan.making import Surroundings, plan
 from grpo_tui.config.plan.memory import card
 from grpo_tui.config.plan.model import shape_of
 from grpo_tui.config.presets import PresetError, companions, copy_preset, folder, preset_of, presets
-from grpo_tui.config.resolve import inspect_config
+from grpo_tui.config.resolve import inspect_config, load_config
 from grpo_tui.core.findings import errors_of
 
 ROOT = Path(__file__).parents[2]

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from grpo_tui.config import ConfigError, load_config
 from grpo_tui.config.batch import BATCH_KEYS
 from grpo_tui.config.packages import package_findings
 from grpo_tui.config.ranges import FILE, RANGES, Range, limits
-from grpo_tui.config.resolve import inspect_config
+from grpo_tui.config.resolve import inspect_config, load_config
+from grpo_tui.config.run_config import ConfigError
 from grpo_tui.config.section import Section
 from grpo_tui.config.settings import Settings
 from grpo_tui.config.trl_fields import load_fields

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from grpo_tui.config import ConfigError, RunConfig, load_config
-from grpo_tui.config.resolve import inspect_saved, startable
-from grpo_tui.config.run_config import redacted
+from grpo_tui.config.resolve import inspect_saved, load_config, startable
+from grpo_tui.config.run_config import ConfigError, RunConfig, redacted
 
 GOOD = "model_name_or_path: some/model\ndataset_name: some/data\nreward_funcs: [accuracy_reward]\n"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from grpo_tui.config import ConfigError, RunConfig, load_config
-from grpo_tui.config.resolve import inspect_config
+from grpo_tui.config.resolve import inspect_config, load_config
+from grpo_tui.config.run_config import ConfigError, RunConfig
 from grpo_tui.config.section import AnswerSpec, Evaluate, Filters, Notify, OnRule, ProbePrompts, Section
 from grpo_tui.core.findings import RULES, Fix
 from grpo_tui.rewards.loading import load_entry

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_tui.config import load_config
+from grpo_tui.config.resolve import load_config
 from grpo_tui.rewards.answer_format import Form, wrong_answer
 from grpo_tui.rewards.cases import judge_cases, read_cases
 from grpo_tui.rewards.loading import load_rewards

@@ -92,7 +92,7 @@ def test_reading_the_fields_and_a_config_imports_neither_torch_nor_trl(tmp_path)
     file = tmp_path / "a.yaml"
     file.write_text("model_name_or_path: m\ndataset_name: d\nreward_funcs: [accuracy_reward]\n")
     program = (
-        "import sys; from grpo_tui.config import load_config; "
+        "import sys; from grpo_tui.config.resolve import load_config; "
         "import grpo_tui.rewards.loading, grpo_tui.data.load; "
         f"load_config({str(file)!r}); "
         "heavy = {'torch', 'transformers', 'trl', 'datasets', 'accelerate', 'peft', 'textual'}; "

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from grpo_tui.config import load_config
+from grpo_tui.config.resolve import load_config
 from grpo_tui.core.prompt_memory import prompt_hash
 from grpo_tui.core.text import prompt_text
 from grpo_tui.data.filters import load_tokenizer, prompt_lengths

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from grpo_tui.config import load_config
+from grpo_tui.config.resolve import load_config
 from grpo_tui.data import sources
 from grpo_tui.data.load import DataError, Prompts, load_prompts
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from grpo_tui.cli.main import main
-from grpo_tui.config import load_config
+from grpo_tui.config.resolve import load_config
 from grpo_tui.core import records as r
 from grpo_tui.core.prompt_memory import prompt_hash
 from grpo_tui.data.load import DataError, load_prompts

@@ -16,7 +16,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from grpo_tui.config import RunConfig, load_config
+from grpo_tui.config.resolve import load_config
+from grpo_tui.config.run_config import RunConfig
 from grpo_tui.preflight.checker import CheckCancelledError, Checked, Checker, CheckerError
 from grpo_tui.rewards.lab import Lab
 from grpo_tui.rewards.score_report import FunctionInfo

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from grpo_tui.config import load_config
+from grpo_tui.config.resolve import load_config
 from grpo_tui.config.settings import Settings
 from grpo_tui.core.findings import Finding, Fix
 from grpo_tui.data.load import load_prompts

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from grpo_tui.config import RunConfig, load_config
+from grpo_tui.config.resolve import load_config
+from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.settings import Settings
 from grpo_tui.core.exchange import rebuilt
 from grpo_tui.core.findings import Finding

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from grpo_tui.config import load_config
+from grpo_tui.config.resolve import load_config
 from grpo_tui.config.settings import Settings
 from grpo_tui.core.findings import Finding
 from grpo_tui.demo import DEMO_CONFIG

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from grpo_tui.config import load_config
 from grpo_tui.config.draft import Draft
+from grpo_tui.config.resolve import load_config
 from grpo_tui.present.config_compare import against, texts
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.spec import RunSpec

@@ -29,7 +29,7 @@ from grpo_tui.present.train_view import TrainView
 from grpo_tui.store import connection
 from grpo_tui.store import replay as module
 from grpo_tui.store.connection import RunDatabaseError
-from grpo_tui.store.importers import open_copy, source_at
+from grpo_tui.store.importers.copies import open_copy, source_at
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.replay import Replay, end

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from grpo_tui.cli.main import main
-from grpo_tui.config import load_config
+from grpo_tui.config.resolve import load_config
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.preflight.checker import Checker
 from grpo_tui.rewards import consent

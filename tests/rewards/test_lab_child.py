@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from grpo_tui.config import load_config
+from grpo_tui.config.resolve import load_config
 from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL
 from grpo_tui.rewards.lab_child import advantages
 from grpo_tui.rewards.lab_child.advantages import DatasetRows, Tokens

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from grpo_tui.config import ConfigError, load_config
+from grpo_tui.config.resolve import load_config
+from grpo_tui.config.run_config import ConfigError
 from grpo_tui.rewards.loading import LoadedReward, RewardLoadError, load_rewards
 
 SOURCE = """\

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from grpo_tui.config import load_config
+from grpo_tui.config.resolve import load_config
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core import records as r
 from grpo_tui.demo import DEMO_CONFIG

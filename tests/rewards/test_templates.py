@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from grpo_tui.cli.main import main
-from grpo_tui.config import load_config
+from grpo_tui.config.resolve import load_config
 from grpo_tui.config.section import AnswerSpec, RewardEntry, Section
 from grpo_tui.core.findings import Finding
 from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL

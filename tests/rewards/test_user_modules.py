@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from grpo_tui.config import load_config
+from grpo_tui.config.resolve import load_config
 from grpo_tui.rewards.lab_child.loaded import UserModules, folders_of
 
 

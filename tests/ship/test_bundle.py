@@ -23,8 +23,7 @@ from grpo_tui.cli.errors import FAILED, OK, REFUSED, USAGE
 from grpo_tui.cli.main import main
 from grpo_tui.cli.reproduce import _name, _verified
 from grpo_tui.cli.start import Start
-from grpo_tui.config import load_config
-from grpo_tui.config.resolve import inspect_config
+from grpo_tui.config.resolve import inspect_config, load_config
 from grpo_tui.core import records as r
 from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.rewards.consent import needed

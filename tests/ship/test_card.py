@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from grpo_tui.cli import main
-from grpo_tui.config import load_config
+from grpo_tui.config.resolve import load_config
 from grpo_tui.core import records as r
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.ship.card import card, charts_of

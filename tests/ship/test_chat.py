@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from grpo_tui.cli.main import main
-from grpo_tui.config import load_config
+from grpo_tui.config.resolve import load_config
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL
 from grpo_tui.present.results_view import read_results

@@ -18,7 +18,7 @@ import pytest
 from grpo_tui.cli import compare as command
 from grpo_tui.cli.errors import CommandError
 from grpo_tui.cli.main import main
-from grpo_tui.config import load_config
+from grpo_tui.config.resolve import load_config
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.text import prompt_text
 from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL

@@ -13,7 +13,7 @@ import huggingface_hub
 import pytest
 from huggingface_hub import constants
 
-from grpo_tui.config import load_config
+from grpo_tui.config.resolve import load_config
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.rewards.comparison import Answers

@@ -13,8 +13,16 @@ from typing import Any
 
 import pytest
 
-from grpo_tui.store.importers import LogFolderError, copies, find_sources, follow, open_copy, source_at
-from grpo_tui.store.importers.copies import LogSource, copy_root
+from grpo_tui.store.importers.copies import (
+    LogFolderError,
+    LogSource,
+    copies,
+    copy_root,
+    find_sources,
+    follow,
+    open_copy,
+    source_at,
+)
 from grpo_tui.store.importers.copy_child import update
 from grpo_tui.store.importers.formats import (
     advantages,

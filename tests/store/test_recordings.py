@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from grpo_tui.health.reading import diagnose, settings_of
-from grpo_tui.store.importers import LogFolderError, find_sources, open_copy, source_at
-from grpo_tui.store.importers.copies import copy_root
+from grpo_tui.store.importers.copies import LogFolderError, copy_root, find_sources, open_copy, source_at
 from grpo_tui.store.importers.copy_child import update
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.read_series import metric_keys, read_points

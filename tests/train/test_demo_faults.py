@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from grpo_tui.config import load_config
+from grpo_tui.config.resolve import load_config
 from grpo_tui.data.load import load_prompts
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.demo.faults import FAULTS, RATE_ENDS_AT

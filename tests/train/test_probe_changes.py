@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from grpo_tui.cli.export import config_as_ended
-from grpo_tui.config import load_config
+from grpo_tui.config.resolve import load_config
 from grpo_tui.core.commands import Outcome
 from grpo_tui.core.text import prompt_text, shell_word
 from grpo_tui.data.load import load_prompts, prompt_rows

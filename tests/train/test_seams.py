@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from grpo_tui.config import load_config
+from grpo_tui.config.resolve import load_config
 from grpo_tui.core.evaluations import Evaluation, Evaluations
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.train import compat, worker

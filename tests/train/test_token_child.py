@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from grpo_tui.config import load_config
+from grpo_tui.config.resolve import load_config
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.train import token_child

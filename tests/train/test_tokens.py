@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from grpo_tui.cli.main import main
-from grpo_tui.config import load_config
+from grpo_tui.config.resolve import load_config
 from grpo_tui.core.token_scores import TokenScores
 from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL
 from grpo_tui.demo.rewards import correctness

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from grpo_tui.config import load_config
+from grpo_tui.config.resolve import load_config
 from grpo_tui.core import records as r
 from grpo_tui.core.commands import REPLAYED
 from grpo_tui.core.findings import Finding, Remedy

@@ -12,7 +12,7 @@ from zipfile import is_zipfile
 import pytest
 from textual.widgets import Input
 
-from grpo_tui.config import load_config
+from grpo_tui.config.resolve import load_config
 from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL
 from grpo_tui.present.results_view import read_results
 from grpo_tui.store.layout import remember, state_folder

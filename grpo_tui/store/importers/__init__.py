@@ -4,16 +4,3 @@ The logs are copied into a `run.db` in the user's cache, so that the same reader
 The original folder is never written to. A child process makes the copy: parquet files need pyarrow, which is
 slow to import. `open_copy` updates the copy and returns its folder; `follow` keeps it up to date.
 """
-
-from __future__ import annotations
-
-from grpo_tui.store.importers.copies import (
-    LogFolderError,
-    LogSource,
-    find_sources,
-    follow,
-    open_copy,
-    source_at,
-)
-
-__all__ = ["LogFolderError", "LogSource", "find_sources", "follow", "open_copy", "source_at"]
