@@ -31,7 +31,7 @@ from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.present.seed_sets import read_seed_run, settings_apart
 from grpo_tui.store.checkpoints import newest_usable
 from grpo_tui.store.connection import RunDatabaseError
-from grpo_tui.store.layout import RunFolder, state_folder
+from grpo_tui.store.layout import RunFolder, own_folder
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.read_health import rule_that_stopped
 from grpo_tui.store.reader import RunReader
@@ -104,7 +104,7 @@ def serves(config: RunConfig) -> bool:
 @contextmanager
 def only_one(root: Path, kind: str) -> Iterator[None]:
     """Keep a second command from training the same series, in which both would start the next run."""
-    folder = state_folder() / "series"
+    folder = own_folder("state") / "series"
     folder.mkdir(parents=True, exist_ok=True)
     name = hashlib.sha256(str(root).encode(errors="surrogateescape")).hexdigest()[:16]
     with (folder / f"{name}.lock").open("w") as lock:

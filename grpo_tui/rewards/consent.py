@@ -26,7 +26,7 @@ from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.trl_fields import TRL_NAMES
 from grpo_tui.core.text import one_line
 from grpo_tui.store.json_file import write_json
-from grpo_tui.store.layout import BUNDLE, RunFolder, is_known, state_folder
+from grpo_tui.store.layout import BUNDLE, RunFolder, is_known, own_folder
 from grpo_tui.store.mailbox import login_of
 from grpo_tui.store.spec import read_spec
 
@@ -210,7 +210,7 @@ def _is_given(key: str) -> bool:
 
 
 def _note(key: str) -> Path:
-    return state_folder() / "trusted" / f"{key}.json"
+    return own_folder("state") / "trusted" / f"{key}.json"
 
 
 # -- code of a config --------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ from grpo_tui.ship.policies import (
 )
 from grpo_tui.store.checkpoints import WEIGHTS
 from grpo_tui.store.comparisons import FOLDER
-from grpo_tui.store.layout import RunFolder, is_known, state_folder
+from grpo_tui.store.layout import RunFolder, is_known, own_folder
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.status import read_status
 
@@ -354,7 +354,7 @@ def file_of(run: Path | None, header: dict[str, Any]) -> Path:
                 return folder / name
         except OSError:
             pass  # the disk is full or read-only
-    folder = state_folder() / FOLDER
+    folder = own_folder("state") / FOLDER
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder / name
 

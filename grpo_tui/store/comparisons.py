@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.store.json_file import read_regular
-from grpo_tui.store.layout import is_known, state_folder
+from grpo_tui.store.layout import is_known, own_folder
 
 BASE = "base"
 """Name of the model that a run started from."""
@@ -31,7 +31,7 @@ def kept_results(run: Path) -> list[tuple[Path, dict[str, Any]]]:
     """Return the comparisons kept for a run, each with its file and last result, newest first."""
     own = _files(run) if is_known(run) else []
     found = [*_results(run, own)]
-    state = state_folder()
+    state = own_folder("state")
     found += [(file, result) for file, result in _results(state, _files(state)) if _is_of(run, result)]
     return sorted(found, key=lambda one: _changed_ns(one[0]), reverse=True)
 
@@ -54,7 +54,7 @@ def read_lines(file: Path) -> Iterator[Mapping[str, Any]]:
 def marks(run: Path) -> tuple[tuple[str, int], ...]:
     """Return the files that may hold a comparison of this run, each with its modification time."""
     own = _files(run) if is_known(run) else []
-    return tuple((str(file), _changed_ns(file)) for file in (*own, *_files(state_folder())))
+    return tuple((str(file), _changed_ns(file)) for file in (*own, *_files(own_folder("state"))))
 
 
 def _files(folder: Path) -> list[Path]:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from grpo_tui.store.json_file import read_object, write_json
 
@@ -185,17 +186,15 @@ def last_written_at(paths: Iterable[Path]) -> float:
     return newest
 
 
-FOLDER_VARIABLE = "GRPO_TUI_STATE_DIR"
-
-
-def state_folder(environment: Mapping[str, str] | None = None) -> Path:
-    """Return the folder in which this program stores its own data about runs."""
-    chosen = (os.environ if environment is None else environment).get(FOLDER_VARIABLE)
-    if chosen:
+def own_folder(
+    kind: Literal["state", "config", "cache"], environment: Mapping[str, str] | None = None
+) -> Path:
+    """Return this program's folder of data about runs, of settings, or of what may be deleted at any time."""
+    if chosen := (os.environ if environment is None else environment).get(f"GRPO_TUI_{kind.upper()}_DIR"):
         return Path(chosen)
-    from platformdirs import user_state_path
+    import platformdirs
 
-    return user_state_path("grpo-tui", appauthor=False)
+    return Path(getattr(platformdirs, f"user_{kind}_path")("grpo-tui", appauthor=False))
 
 
 def remember(run: Path) -> None:
@@ -229,4 +228,4 @@ def is_known(run: Path) -> bool:
 
 def _note(run: Path) -> Path:
     found = os.stat(run)
-    return state_folder() / "runs" / f"{found.st_dev:x}-{found.st_ino:x}.json"
+    return own_folder("state") / "runs" / f"{found.st_dev:x}-{found.st_ino:x}.json"

@@ -12,8 +12,8 @@ from typing import Any
 
 from grpo_tui.core.exchange import rebuilt
 from grpo_tui.core.statistics import is_number
-from grpo_tui.store.importers.copies import cache_folder
 from grpo_tui.store.json_file import write_json
+from grpo_tui.store.layout import own_folder
 
 FILE = "trials.json"
 MOST_KEPT = 200
@@ -62,7 +62,7 @@ class TrialFigures:
 def read_trials(folder: Path | None = None) -> tuple[TrialFigures, ...]:
     """Return every stored trial, oldest first."""
     try:
-        body = json.loads(((folder or cache_folder()) / FILE).read_text(encoding="utf-8"))
+        body = json.loads(((folder or own_folder("cache")) / FILE).read_text(encoding="utf-8"))
         found = [_read(entry) for entry in body.values()]
     except (OSError, ValueError, AttributeError, RecursionError):
         return ()
@@ -75,7 +75,7 @@ def keep_trial(trial: TrialFigures, folder: Path | None = None) -> Path:
     Raises:
         OSError: It cannot be written.
     """
-    place = (folder or cache_folder()) / FILE
+    place = (folder or own_folder("cache")) / FILE
     place.parent.mkdir(parents=True, exist_ok=True)
     kept = {known.key: known for known in read_trials(folder)}
     kept.pop(trial.key, None)

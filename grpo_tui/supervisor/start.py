@@ -11,7 +11,7 @@ import time
 
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.json_file import append_regular
-from grpo_tui.store.layout import RunFolder, is_known, remember, state_folder
+from grpo_tui.store.layout import RunFolder, is_known, own_folder, remember
 from grpo_tui.store.live import process_alive, read_heartbeat, write_heartbeat
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import RunSpec, keep_earlier, settle_earlier
@@ -112,7 +112,7 @@ def _remember(folder: RunFolder) -> None:
         remember(folder.root)
     except OSError as error:
         print(
-            f"grpo-tui: this start could not be noted in {state_folder()} ({error.strerror}): if its "
+            f"grpo-tui: this start could not be noted in {own_folder('state')} ({error.strerror}): if its "
             "supervisor dies, `grpo-tui attach` cannot start another",
             flush=True,
         )

@@ -20,7 +20,7 @@ from grpo_tui.rewards import consent
 from grpo_tui.rewards.generating import Generator
 from grpo_tui.rewards.lab import Lab
 from grpo_tui.rewards.scoring import config_of_functions
-from grpo_tui.store.layout import remember, state_folder
+from grpo_tui.store.layout import own_folder, remember
 from grpo_tui.store.spec import RunSpec, read_spec
 from grpo_tui.ui.requests import config_of_run
 from tests.foreign import MARKED, ForeignRun, foreign_run
@@ -195,7 +195,7 @@ def test_a_yes_is_kept_for_the_user_alone_and_for_one_content(
     codes = consent.needed(config)
     assert [Path(code.what).name for code in codes] == ["rewards.py"] * 3 + ["task.py"]
     consent.give(codes)
-    notes = list((state_folder() / "trusted").iterdir())
+    notes = list((own_folder("state") / "trusted").iterdir())
     assert {note.stat().st_mode & 0o777 for note in notes} == {0o600}
     monkeypatch.setattr(consent, "_given", set())
     assert consent.needed(config) == ()

@@ -30,7 +30,7 @@ from grpo_tui.ship import compare as of_compare
 from grpo_tui.ship.compare import CompareOptions, file_of
 from grpo_tui.ship.kept import KeptComparison, KeptError
 from grpo_tui.ship.policies import base_policy
-from grpo_tui.store.layout import state_folder
+from grpo_tui.store.layout import own_folder
 from grpo_tui.store.spec import RunSpec
 from tests.foreign import foreign_run
 from tests.processes.runs import grpo_tui, until
@@ -285,7 +285,7 @@ def test_a_run_of_somebody_else_is_refused(
     assert "--trust" in capsys.readouterr().err
     assert foreign.ran() == set()
     # What somebody else wrote as a result there would never be shown as one.
-    assert file_of(foreign.root, {"key": "f" * 64}).parent == state_folder() / "compare"
+    assert file_of(foreign.root, {"key": "f" * 64}).parent == own_folder("state") / "compare"
     assert not (foreign.root / "compare").exists()
     assert file_of(None, {"key": "e" * 64}).name == "e" * 16 + ".jsonl", "the second one there"
 

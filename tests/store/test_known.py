@@ -12,7 +12,7 @@ import pytest
 
 from grpo_tui.core.records import PhaseSpan
 from grpo_tui.rewards import consent
-from grpo_tui.store.layout import RunFolder, is_known, remember, state_folder
+from grpo_tui.store.layout import RunFolder, is_known, own_folder, remember
 from grpo_tui.store.recorder import SpoolRecorder
 from grpo_tui.ui.preferences import FOLDER, keep_unsaved
 
@@ -103,5 +103,5 @@ def test_state_that_cannot_be_written_is_an_error_and_a_missing_folder_is_foreig
         remember(run)
     assert not is_known(run)
     assert not is_known(run / "missing")
-    assert state_folder({}).name == "grpo-tui"
-    assert state_folder({"GRPO_TUI_STATE_DIR": "/x"}) == Path("/x")
+    assert own_folder("state", {}).name == "grpo-tui"
+    assert own_folder("state", {"GRPO_TUI_STATE_DIR": "/x"}) == Path("/x")

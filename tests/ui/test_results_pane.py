@@ -15,7 +15,7 @@ from textual.widgets import Input
 from grpo_tui.config.resolve import load_config
 from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL
 from grpo_tui.present.results_view import read_results
-from grpo_tui.store.layout import remember, state_folder
+from grpo_tui.store.layout import own_folder, remember
 from grpo_tui.store.spec import RunSpec
 from grpo_tui.ui.screens.answers import AnswersScreen
 from grpo_tui.ui.screens.reading import TextScreen
@@ -160,7 +160,7 @@ async def test_what_lies_in_a_foreign_run_folder_is_not_believed(tmp_path: Path)
     async with app.run_test(size=SIZE) as pilot:
         screen = await results(pilot)
         assert "Not compared with the base model yet." in shown(app)
-        mine = state_folder() / "compare"
+        mine = own_folder("state") / "compare"
         keep_comparison(root, "others", folder=mine, path="/elsewhere/model")
         keep_comparison(root, "mine", folder=mine, path=str(root.absolute() / "checkpoint-3"))
         await until(pilot, lambda: screen.results is not None and screen.results.shown is not None)

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from codecs import BOM_UTF8
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -33,7 +33,7 @@ from grpo_tui.store.importers.recordings import (
     trackio_runs,
 )
 from grpo_tui.store.json_file import open_regular
-from grpo_tui.store.layout import MAX_DEPTH, RunFolder, inner_folders
+from grpo_tui.store.layout import MAX_DEPTH, RunFolder, inner_folders, own_folder
 
 _PARQUET = re.compile(r"completions_(\d+)\.parquet")
 _JSONL = re.compile(r"(\d+)\.jsonl")
@@ -132,7 +132,6 @@ def _is_verl(path: Path) -> bool:
     return isinstance(row, dict) and row.keys() >= _VERL_KEYS
 
 
-FOLDER_VARIABLE = "GRPO_TUI_CACHE_DIR"
 MOMENT_S = 1.5
 """How long a screen waits for a copy to be complete."""
 LIMIT_S = 1800.0
@@ -143,21 +142,11 @@ class LogFolderError(Exception):
     """Logged completions cannot be opened; the message says why and what to do."""
 
 
-def cache_folder(environment: Mapping[str, str] | None = None) -> Path:
-    """Return the folder of this program's copies. It may be deleted at any time."""
-    chosen = (os.environ if environment is None else environment).get(FOLDER_VARIABLE)
-    if chosen:
-        return Path(chosen)
-    from platformdirs import user_cache_path
-
-    return user_cache_path("grpo-tui", appauthor=False)
-
-
 def copy_root(source: LogSource) -> Path:
     """Return the run folder of the copy, which has the name of the original folder."""
     place = os.fspath(source.folder.resolve())
     key = hashlib.blake2b(place.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
-    return cache_folder() / "logs" / key / (source.root.resolve().name or "logs")
+    return own_folder("cache") / "logs" / key / (source.root.resolve().name or "logs")
 
 
 def open_copy(source: LogSource) -> Path:
