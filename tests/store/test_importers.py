@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from grpo_tui.store.importers import copies
 from grpo_tui.store.importers.copies import (
     LogFolderError,
     LogSource,
-    copies,
     copy_root,
     find_sources,
     follow,
