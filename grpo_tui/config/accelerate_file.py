@@ -98,7 +98,8 @@ def on_a_port(words: Sequence[str], port: int) -> tuple[str, ...]:
     Without one, accelerate and older versions of torchrun take the same port for every run of a machine.
     """
     try:
-        named = ranks_of(words) == 1 or spans_machines(words) or meeting_port(words) is not None
+        other = words[0] not in ("accelerate", "torchrun")  # such as a test's own command
+        named = other or ranks_of(words) == 1 or spans_machines(words) or meeting_port(words) is not None
     except AccelerateFileError:
         return tuple(words)
     if named or any(underscored(word).startswith(("--rdzv", "--master", "--standalone")) for word in words):
