@@ -34,9 +34,9 @@ _QUERY = ("--step", "--where", "--search", "--regex")
 
 def completions(parsed: Any) -> int:
     """`grpo-tui completions RUN [--step A:B] [--where EXPR] [--search TEXT|--regex RE] [--sort KEY] …`."""
-    from grpo_tui.store.layout import own_folder
+    from grpo_tui.ui.preferences import config_folder
 
-    views = SavedViews(own_folder("config"))
+    views = SavedViews(config_folder())
     _refuse_unused(parsed)
     if parsed.views:
         return _list(views)

@@ -186,10 +186,8 @@ def last_written_at(paths: Iterable[Path]) -> float:
     return newest
 
 
-def own_folder(
-    kind: Literal["state", "config", "cache"], environment: Mapping[str, str] | None = None
-) -> Path:
-    """Return this program's folder of data about runs, of settings, or of what may be deleted at any time."""
+def own_folder(kind: Literal["state", "cache"], environment: Mapping[str, str] | None = None) -> Path:
+    """Return this program's folder of data about runs, or of what may be deleted at any time."""
     if chosen := (os.environ if environment is None else environment).get(f"GRPO_TUI_{kind.upper()}_DIR"):
         return Path(chosen)
     import platformdirs

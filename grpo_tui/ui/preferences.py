@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from grpo_tui.store.layout import own_folder
-
+FOLDER_VARIABLE = "GRPO_TUI_CONFIG_DIR"
 FILE = "preferences.json"
 
 
@@ -37,7 +37,7 @@ class PreferenceFile:
     """The preferences file, in `GRPO_TUI_CONFIG_DIR` or the platform's config folder by default."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        self.path = (folder or own_folder("config")) / FILE
+        self.path = (folder or config_folder()) / FILE
 
     def read(self) -> tuple[Preferences, str]:
         """Return the preferences, and a message about what could not be read (else empty)."""
@@ -91,6 +91,16 @@ class PreferenceFile:
         return values
 
 
+def config_folder(environment: Mapping[str, str] | None = None) -> Path:
+    """Return the folder of this program's settings."""
+    chosen = (os.environ if environment is None else environment).get(FOLDER_VARIABLE)
+    if chosen:
+        return Path(chosen)
+    from platformdirs import user_config_path
+
+    return user_config_path("grpo-tui", appauthor=False)
+
+
 def _fitting(value: Any, default: Any) -> Any:
     if isinstance(default, tuple):
         whole = isinstance(value, list) and all(isinstance(item, str) for item in value)
@@ -142,4 +152,4 @@ def _place(path: Path) -> Path:
     import hashlib
 
     name = hashlib.sha256(os.fsencode(path.absolute())).hexdigest()[:24]
-    return own_folder("config") / FOLDER / f"{name}.yaml"
+    return config_folder() / FOLDER / f"{name}.yaml"

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from grpo_tui.store.layout import own_folder
 from grpo_tui.ui.preferences import (
     DEFAULTS,
     FOLDER,
     PreferenceFile,
+    config_folder,
     forget_unsaved,
     keep_unsaved,
     unsaved,
@@ -66,8 +66,8 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
 
 
 def test_the_variable_names_the_folder() -> None:
-    assert own_folder("config", {"GRPO_TUI_CONFIG_DIR": "/somewhere"}) == Path("/somewhere")
-    assert own_folder("config", {}).name == "grpo-tui"
+    assert config_folder({"GRPO_TUI_CONFIG_DIR": "/somewhere"}) == Path("/somewhere")
+    assert config_folder({}).name == "grpo-tui"
 
 
 def test_unsaved_text_is_kept_apart_for_each_file_and_replaced_as_a_whole(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_unsaved_text_is_kept_apart_for_each_file_and_replaced_as_a_whole(tmp_pa
     for name, text in (("a", "max_steps: 1000\n"), ("b", "beta: 0"), ("a", "ä: 1\r\n")):
         keep_unsaved(tmp_path / f"{name}.yaml", text)
     assert texts() == ["ä: 1\r\n", "beta: 0"]
-    assert {path.stat().st_mode & 0o777 for path in (own_folder("config") / FOLDER).iterdir()} == {0o600}
+    assert {path.stat().st_mode & 0o777 for path in (config_folder() / FOLDER).iterdir()} == {0o600}
     for _ in range(2):
         forget_unsaved(tmp_path / "a.yaml")
         assert texts() == [None, "beta: 0"]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Literal
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import from_here, plural
 from grpo_tui.present.rollout_export import write_rows
-from grpo_tui.store.layout import own_folder
 from grpo_tui.store.rollouts import all_function_names, iter_rollouts
 from grpo_tui.store.saved_views import SavedView, SavedViews
+from grpo_tui.ui.preferences import config_folder
 from grpo_tui.ui.screens.dialogs import Choice, MenuDialog, PathDialog, WordsDialog
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _say(screen: GenerationsScreen, words: str, *, wrong: bool = False) -> None:
 
 def choose_view(screen: GenerationsScreen) -> None:
     """Open a saved query, or save the current one."""
-    views = SavedViews(own_folder("config"))
+    views = SavedViews(config_folder())
     known, trouble = views.read()
     choices = [
         Choice(one_line(v.name, 30), one_line(f"{v.query or 'everything'}, {order_words(v.sort)}", 60), v)
