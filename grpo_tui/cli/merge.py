@@ -53,10 +53,19 @@ def _lines(found: Merged, policy: Policy) -> Iterator[str]:
     if found.quantized:
         yield (
             "note: the adapter was trained on a quantized base and is merged into the full-precision one, so "
-            "its logits cannot equal those of training. Compare their rewards: `grpo-tui compare "
-            f"{shell_word(policy.name)} {shell_word(where)}`"
+            f"its logits cannot equal those of training. {_as_trained(found)}. Compare their rewards: "
+            f"`grpo-tui compare {shell_word(policy.name)} {shell_word(where)}`"
         )
     yield f"serve   vllm serve {shell_word(where)}"
+
+
+def _as_trained(found: Merged) -> str:
+    if (one := found.as_trained) is None:
+        return f"How far they differ is not known: {found.not_compared}"
+    return (
+        f"On {plural(one['tokens'], 'token')} they differ by at most {one['max_difference']:.2g}, KL "
+        f"{one['kl']:.2g} per token, same top token {percent(one['top1'])}"
+    )
 
 
 def _check(found: Merged) -> str:

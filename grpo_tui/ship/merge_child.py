@@ -1,8 +1,8 @@
 """Merge an adapter in a child process: `python -m grpo_tui.ship.merge_child FOLDER REQUESTS ANSWERS`.
 
 Runs on the CPU in float32: base and adapter are loaded, each layer is merged, and the sum is rounded once to
-the requested dtype. The written model is loaded again and compared with the adapter on its base. Training on
-a quantized base is not reproduced: the adapter is merged into the base as stored.
+the requested dtype. The written model is loaded again and compared with the adapter on its base. An adapter
+trained on a quantized base is merged into the base as stored, and compared with the quantized one too.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ import psutil
 
 from grpo_tui.children.serving import Send, serve_alone
 from grpo_tui.config.run_config import RunConfig
+from grpo_tui.core.exchange import mapping
 from grpo_tui.core.text import one_line
 from grpo_tui.data.transformers_import import import_transformers
 from grpo_tui.preflight.child.model import on_meta
 from grpo_tui.rewards.lab_child.loaded import init_arguments
-from grpo_tui.ship.merging import DTYPES, DifferentError, MergeError, refuse_no_room
+from grpo_tui.ship.merging import BITS, DTYPES, DifferentError, MergeError, refuse_no_room
 
 TEXTS = (
     "Question: What is 12 + 30? Answer: 12 + 30 = 42.",
@@ -60,6 +61,7 @@ class Child:
 
     def __init__(self, send: Send) -> None:
         self._send = send
+        self._model_args: Mapping[str, Any] = {}
 
     def merge(
         self,
@@ -82,6 +84,7 @@ class Child:
             DifferentError: The written model is not the same policy.
         """
         arguments = _prepared(config)
+        self._model_args = mapping(mapping(config).get("model_args"))
         try:
             with _quiet():
                 return self._merge(base, adapter, tokenizer, dtype, (*texts, *TEXTS), arguments, Path(folder))
@@ -124,13 +127,39 @@ class Child:
         found = difference(expected, _logits(_load(str(folder), dtype, arguments), ids))
         base_kl = difference(plain, rounded_base).kl if rounded_base is not None else 0.0
         refuse_different(found, base_kl, dtype)
+        as_trained, not_compared = self._compared_as_trained(base, adapter, arguments, ids, folder, dtype)
         return {
             "dtype": dtype,
             "size_bytes": sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()),
             **asdict(found),
             "base_kl": base_kl,
             "rounded_away": rounded_away,
+            "as_trained": as_trained,
+            "not_compared": not_compared,
         }
+
+    def _compared_as_trained(
+        self,
+        base: str,
+        adapter: str,
+        arguments: Mapping[str, Any],
+        ids: Sequence[list[int]],
+        folder: Path,
+        dtype: str,
+    ) -> tuple[dict[str, Any] | None, str]:
+        """Compare the written model with the adapter on its quantized base, which is what was trained.
+
+        Return the difference, None for a base that was not quantized, and why it could not be found.
+        """
+        if not any(map(self._model_args.get, BITS)):
+            return None, ""
+        self._tell("comparing with the quantized base")
+        try:
+            given = {**arguments, "quantization_config": _quantization(self._model_args)}
+            trained = _logits(_with_adapter(_load(base, "float32", given), adapter), ids)
+        except Exception as error:  # without bitsandbytes, or where it cannot quantize on the CPU
+            return None, _sentence(error)
+        return asdict(difference(trained, _logits(_load(str(folder), dtype, arguments), ids))), ""
 
     def _tell(self, what: str) -> None:
         self._send({"event": "at", "what": what})
@@ -244,6 +273,12 @@ def _load(model: str, dtype: str, arguments: Mapping[str, Any]) -> Any:
     own = getattr(transformers, (found.architectures or [""])[0], None)
     kind = own or transformers.AutoModelForCausalLM
     return kind.from_pretrained(model, dtype=getattr(torch, dtype), **arguments).eval()
+
+
+def _quantization(model_args: Mapping[str, Any]) -> Any:
+    from trl import ModelConfig, get_quantization_config
+
+    return get_quantization_config(ModelConfig(**model_args))
 
 
 def _processor(name: str, arguments: Mapping[str, Any]) -> Any:

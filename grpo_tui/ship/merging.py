@@ -29,6 +29,7 @@ from grpo_tui.store.reader import RunReader
 DTYPES = ("float32", "bfloat16", "float16")
 MOST_TEXTS = 4
 MOST_CHARACTERS = 4000
+BITS = ("load_in_4bit", "load_in_8bit")
 BESIDE = ".{name}.merging"
 
 
@@ -56,6 +57,8 @@ class Merged:
         rounded_away: Fraction of the weights changed by the adapter that rounding to the dtype resets to the
             base's value; None for float32.
         quantized: Whether the adapter was trained on a quantized base.
+        as_trained: `tokens`, `max_difference`, `kl` and `top1` of the merged model from the adapter on its
+            quantized base; None for another base, or if `not_compared` says why not.
     """
 
     path: str
@@ -70,6 +73,8 @@ class Merged:
     base_kl: float
     top1: float
     rounded_away: float | None
+    as_trained: Mapping[str, Any] | None
+    not_compared: str
     quantized: bool
 
 
@@ -112,7 +117,7 @@ def merge(
     with _beside(destination) as beside:
         reply = _asked({**request, "folder": str(beside)}, tell, cancel or threading.Event())
         _put(beside, destination)
-    quantized = config is not None and any(config.model_args.get(f"load_in_{bits}bit") for bits in (4, 8))
+    quantized = config is not None and any(map(config.model_args.get, BITS))
     return Merged(
         path=str(destination.absolute()),
         adapter=policy.adapter,

@@ -199,6 +199,7 @@ def test_a_small_adapter_of_a_quantized_base_is_warned_of_twice(
     assert (
         "note: the adapter was trained on a quantized base and is merged into the full-precision one" in told
     )
+    assert "differ is not known: " in told or "KL " in told.split("note:")[1]
     assert f"`grpo-tui compare {word} {tmp_path / 'merged'}`" in told
     assert told.splitlines()[-1] == f"serve   vllm serve {tmp_path / 'merged'}"
 
@@ -309,3 +310,34 @@ def test_a_model_is_loaded_with_its_own_class_or_as_a_language_model(kind: str, 
     wanted = written.replace("ForCausalLM", kind or "ForCausalLM")
     (base / "config.json").write_text(json.dumps(config | ({"architectures": [wanted]} if kind else {})))
     assert type(merge_child._load(str(base), "float32", {})).__name__ == wanted
+
+
+def test_a_model_of_a_quantized_base_is_compared_with_what_was_trained(
+    adapter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = merge_child._load
+
+    def coarse(model: str, dtype: str, arguments: dict[str, Any]) -> Any:
+        """A base of 8 steps for each weight, in place of bitsandbytes."""
+        steps = dict(arguments).pop("quantization_config", None)
+        found = load(model, dtype, {key: arguments[key] for key in arguments if key != "quantization_config"})
+        for weight in found.parameters() if steps else ():
+            weight.data = (weight.data * steps).round() / steps
+        return found
+
+    monkeypatch.setattr(merge_child, "_load", coarse)
+    config = load_config(DEMO_CONFIG, ["load_in_4bit=true"]).to_json()
+    child = Child(lambda event: None)
+
+    def told(steps: int) -> dict[str, Any]:
+        monkeypatch.setattr(merge_child, "_quantization", lambda model_args: steps)
+        folder = tmp_path / str(steps)
+        folder.mkdir()
+        words = (str(DEMO_MODEL), str(adapter), str(DEMO_MODEL), "float32", [TEXT], config, str(folder))
+        return child.merge(*words)
+
+    fine, rough = told(1 << 16), told(8)
+    assert fine["as_trained"]["tokens"] == fine["tokens"]
+    assert fine["as_trained"]["max_difference"] < 0.1 < rough["as_trained"]["max_difference"]
+    assert fine["as_trained"]["kl"] < rough["as_trained"]["kl"]
+    assert merged_here(adapter, tmp_path / "plain")["as_trained"] is None
