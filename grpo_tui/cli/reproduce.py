@@ -16,6 +16,7 @@ from grpo_tui.cli.start import followed, next_free, prepared
 from grpo_tui.core.exchange import mapping
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import plural
+from grpo_tui.rewards.consent import required_to_start
 from grpo_tui.ship.bundle import CONFIG, BundleError
 from grpo_tui.ship.reproduce import (
     ROUNDING,
@@ -43,6 +44,7 @@ def reproduce(parsed: Any) -> int:
     """
     with reported(BundleError):
         bundle = open_bundle(parsed.bundle)
+        fork = bundle.fork
         print_text(_differences(bundle))
     root = parsed.run_dir or next_free(Path("outputs") / f"{_name(bundle)}-reproduced")
     words = argparse.Namespace(
@@ -53,12 +55,19 @@ def reproduce(parsed: Any) -> int:
         os.environ[THREADS] = str(bundle.threads)  # the training process inherits it
     os.chdir(bundle.root)  # TRL's keys and dotted rewards are looked up in the working folder first
     start = prepared(words)
-    code = followed(replace(start, spec=replace(start.spec, stop_after=parsed.steps)))
+    last = parsed.steps
+    if fork is not None:
+        checkpoint, first, overridden = fork
+        required_to_start(start.config, start.folder.root, start.spec.launcher, str(checkpoint))
+        there = str(start.folder.root / checkpoint.name)
+        spec = replace(start.spec, resume=there, forked_from=str(checkpoint), overridden=overridden)
+        start, last = replace(start, spec=spec), last and first + last
+    code = followed(replace(start, spec=replace(start.spec, stop_after=last)))
     if code not in (OK, REFUSED):
         return USAGE if code == FAILED else code
     if not parsed.verify:
         return OK if parsed.steps else code
-    return _verified(bundle, start.folder, parsed.steps)
+    return _verified(bundle, start.folder, last)
 
 
 def _name(bundle: Bundle) -> str:

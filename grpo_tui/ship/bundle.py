@@ -25,13 +25,18 @@ from grpo_tui.core.exchange import mapping
 from grpo_tui.core.schedule import BY_RESUME
 from grpo_tui.core.text import shell_word
 from grpo_tui.ship.bundle_files import Packing, sha256_of
+from grpo_tui.store.checkpoints import MARKER, judge
+from grpo_tui.store.json_file import read_object, write_json
 from grpo_tui.store.layout import BUNDLE, RunFolder
 from grpo_tui.store.read_series import all_metric_rows
 from grpo_tui.store.reader import RunReader
-from grpo_tui.store.spec import RunSpec
+from grpo_tui.store.spec import RunSpec, checkpoint_forked
 
 CONFIG, ROWS, LOCK, README = "config.yaml", "rows.jsonl", "requirements.txt", "README.md"
 VERSION = 1
+START, ARGUMENTS = "start", "training_args.bin"
+"""Folder of the checkpoint that a fork starts from, and its file that is left out."""
+MOST_PARENTS = 20
 MOST_NAMED = 5
 """Number of changed files that a note names."""
 _MACHINE = ("python", "platform", "processor", "threads", "gpus", "seed", "data_seed", "world_size")
@@ -74,10 +79,7 @@ def write_bundle(
         raise BundleError(
             "this run has stages, and a bundle does not hold their files. Copy the run's folder"
         )
-    if spec.forked_from:
-        raise BundleError(
-            "this run started from a checkpoint of another run, which a bundle does not hold. Export that run"
-        )
+    started_from = _started_from(folder, spec)
     target = target.absolute()
     beside = target.with_name(f".{target.name}.bundling")
     try:
@@ -87,7 +89,7 @@ def write_bundle(
         beside.mkdir(parents=True)
         inside = beside / target.stem if target.suffix == ".zip" else beside
         inside.mkdir(exist_ok=True)
-        notes = _fill(inside, folder, spec, packing)
+        notes = _fill(inside, folder, spec, packing, started_from)
         files = [file for file in inside.rglob("*") if file.is_file()]
         size = sum(file.stat().st_size for file in files)
         if target.suffix == ".zip":
@@ -109,7 +111,34 @@ def _zipped(inside: Path, files: list[Path]) -> Path:
     return packed
 
 
-def _fill(inside: Path, folder: RunFolder, spec: RunSpec, packing: Packing) -> tuple[str, ...]:
+def _started_from(folder: RunFolder, spec: RunSpec) -> Path | None:
+    """Return the checkpoint that a fork started from: its own copy, or that of its parent."""
+    if not spec.forked_from:
+        return None
+    parent = Path(spec.forked_from)
+    for path in (folder.root / parent.name, parent):
+        if path.is_dir() and judge(path).usable:
+            return path
+    raise BundleError(
+        f"this run started from {parent}, which is gone or incomplete, so nobody can train it again. "
+        "Restore that checkpoint"
+    )
+
+
+def _copied(checkpoint: Path, inside: Path) -> list[str]:
+    """Copy a checkpoint into a bundle, without the trainer's arguments, which can hold tokens."""
+    there = inside / START / checkpoint.name
+    shutil.copytree(checkpoint, there, ignore=shutil.ignore_patterns(ARGUMENTS))
+    marker = read_object(there / MARKER)
+    if marker is not None and isinstance(marker.get("files"), dict):
+        marker["files"].pop(ARGUMENTS, None)
+        write_json(there / MARKER, marker)
+    return sorted(file.relative_to(inside).as_posix() for file in there.rglob("*") if file.is_file())
+
+
+def _fill(
+    inside: Path, folder: RunFolder, spec: RunSpec, packing: Packing, started_from: Path | None
+) -> tuple[str, ...]:
     with closing(RunReader(folder.database)) as reader:
         record = mapping(reader.fact("reproduction"))
         attempts = reader.attempts()
@@ -121,6 +150,8 @@ def _fill(inside: Path, folder: RunFolder, spec: RunSpec, packing: Packing) -> t
         with (inside / ROWS).open("w", encoding="utf-8") as rows:
             for step, values in all_metric_rows(reader):
                 rows.write(json.dumps({"step": step, "values": values}) + "\n")
+    start = _copied(started_from, inside) if started_from is not None else []
+    first = judge(started_from).step if started_from is not None else 0
     if record.get("model_commit") and not packing.models:
         packing.values.setdefault("model_revision", record["model_commit"])
     for name, file in packing.files.items():
@@ -134,10 +165,21 @@ def _fill(inside: Path, folder: RunFolder, spec: RunSpec, packing: Packing) -> t
     began = min((attempt.started_at for attempt in attempts), default=0.0)
     changed = sorted(name for name, file in packing.files.items() if file.stat().st_mtime > began > 0)
     resumed = [attempt.resumed_from for attempt in attempts if attempt.resumed_from]
+    if started_from is not None:  # its first attempt began there, with the settings of the fork
+        resumed = resumed[1:]
+        changes = [one for one in changes if one["step"] > first]
     body = {
         "version": VERSION,
         "run": folder.root.name,
         "command": f"grpo-tui train {CONFIG}",
+        "fork": {
+            "checkpoint": f"{START}/{started_from.name}",
+            "step": first,
+            "overridden": list(spec.overridden),
+            "parents": _parents(folder),
+        }
+        if started_from is not None
+        else None,
         "launcher": packing.values.get("grpo_tui", {}).get("launcher"),
         "machine": {key: record.get(key) for key in _MACHINE},
         "packages": dict(versions),
@@ -150,7 +192,7 @@ def _fill(inside: Path, folder: RunFolder, spec: RunSpec, packing: Packing) -> t
             "revision": packing.values.get("model_revision"),
         },
         "model_files": _model_hashes(packing),
-        "files": {name: sha256_of(inside / name) for name in (CONFIG, *sorted(packing.files))},
+        "files": {name: sha256_of(inside / name) for name in (CONFIG, *sorted(packing.files), *start)},
     }
     _write(inside / BUNDLE, json.dumps(body, indent=1, ensure_ascii=False) + "\n")
     _write(inside / README, "\n".join(_readme(body)) + "\n")
@@ -162,6 +204,15 @@ def _fill(inside: Path, folder: RunFolder, spec: RunSpec, packing: Packing) -> t
     if not record.get("threads"):
         notes.append("the run did not record its threads and processor, so it cannot be compared bit for bit")
     return tuple(notes)
+
+
+def _parents(folder: RunFolder) -> list[str]:
+    """Return the runs that a run was forked from as `RUN@STEP`, nearest first."""
+    found: list[str] = []
+    while (checkpoint := checkpoint_forked(folder)) is not None and len(found) < MOST_PARENTS:
+        folder = RunFolder(checkpoint.parent)
+        found.append(f"{folder.root.name}@{checkpoint.name.partition('-')[2]}")
+    return found
 
 
 def _requirements(versions: Mapping[str, Any]) -> Iterator[str]:
@@ -216,7 +267,10 @@ def _readme(body: Mapping[str, Any]) -> Iterator[str]:
         yield ""
         place = shell_word(str(next(iter(body["model_files"]))).rpartition("/")[0])
         yield f"The base model is not included. Put its files into `{place}` (hashes in `{BUNDLE}`)."
+    fork = body["fork"] or {}
     for title, lines in (
+        ("The run was forked, and `reproduce` starts from the checkpoint in this bundle:",
+         [f"from {parent}" for parent in fork.get("parents", ())]),
         ("Changes made during the run, which `reproduce` does not repeat:",
          [f"step {one['step']}: {one['name']} {one['old']} → {one['new']}" for one in body["changes"]]),
         ("The run was resumed, and the config is that of its last start:",

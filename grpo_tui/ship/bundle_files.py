@@ -25,7 +25,7 @@ from grpo_tui.store.layout import BUNDLE
 
 SMALL_MODEL_BYTES = 3_000_000
 """A smaller model is part of its bundle without being asked for."""
-RESERVED = ("README.md", BUNDLE, "config.yaml", "requirements.txt", "rows.jsonl", "files")
+RESERVED = ("README.md", BUNDLE, "config.yaml", "requirements.txt", "rows.jsonl", "files", "start")
 """Names in a bundle that no file of the user takes."""
 DROPPED = ("output_dir", "resume_from_checkpoint", "logging_dir", "overwrite_output_dir")
 """Settings about places on this machine. A reproduction has its own."""

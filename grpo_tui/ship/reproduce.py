@@ -22,8 +22,9 @@ from grpo_tui.config.packages import all_versions, processor
 from grpo_tui.core.exchange import mapping
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import size
-from grpo_tui.ship.bundle import CONFIG, LOCK, README, ROWS, VERSION, BundleError
+from grpo_tui.ship.bundle import CONFIG, LOCK, README, ROWS, START, VERSION, BundleError
 from grpo_tui.ship.bundle_files import sha256_of
+from grpo_tui.store.checkpoints import judge
 from grpo_tui.store.json_file import open_regular, read_object
 from grpo_tui.store.layout import BUNDLE
 
@@ -52,6 +53,18 @@ class Bundle:
         """Number of torch's threads, None if it was not recorded."""
         threads = self.machine.get("threads")
         return threads if isinstance(threads, int) and threads > 0 else None
+
+    @property
+    def fork(self) -> tuple[Path, int, tuple[str, ...]] | None:
+        """Checkpoint that a fork starts from, its step, and settings that win over those in it."""
+        body = mapping(self.manifest.get("fork"))
+        if not body:
+            return None
+        path = self.root / START / PurePosixPath(str(body.get("checkpoint"))).name
+        verdict = judge(path) if path.is_dir() and path.name.partition("-")[2].isdecimal() else None
+        if verdict is None or not verdict.usable:
+            raise BundleError(f"{path} is missing or incomplete. Export the run again")
+        return path, verdict.step, tuple(map(str, _items(body.get("overridden"))))
 
     @property
     def comparable_until(self) -> int | None:

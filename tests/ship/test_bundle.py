@@ -31,10 +31,12 @@ from grpo_tui.ship.bundle import BundleError
 from grpo_tui.ship.bundle_files import Packing
 from grpo_tui.ship.reproduce import changed_files, differences, open_bundle, verify
 from grpo_tui.store.connection import open_writer
+from grpo_tui.store.json_file import write_json
 from grpo_tui.store.layout import BUNDLE, RunFolder, remember
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import RunSpec
 from grpo_tui.store.writer import Writer
+from tests.ship.folders import checkpoint
 from tests.ui.recorded_run import RecordedRun
 
 CONFIG = f"""\
@@ -372,6 +374,26 @@ def test_a_run_that_a_bundle_cannot_repeat_is_refused(run: Path, tmp_path: Path)
     RunSpec(load_config("c.yaml").to_json(), forked_from="/x/checkpoint-4").write(RunFolder(run).spec)
     assert export(run, tmp_path / "b") == 2
     assert not (tmp_path / "b").exists()
+
+
+def test_the_bundle_of_a_fork_holds_the_checkpoint_it_started_from(run: Path, tmp_path: Path) -> None:
+    parent = tmp_path / "runs" / "parent"
+    start = checkpoint(parent, 4)
+    (start / "training_args.bin").write_text("hf_mine")
+    write_json(parent / "run.json", {"config": {}, "forked_from": "/old/runs/grandparent/checkpoint-2"})
+    spec = RunSpec(load_config("c.yaml").to_json(), forked_from=str(start), overridden=("beta",))
+    spec.write(RunFolder(run).spec)
+    assert export(run, tmp_path / "b") == 0
+    manifest = json.loads((tmp_path / "b" / BUNDLE).read_text())
+    assert manifest["fork"]["parents"] == ["parent@4", "grandparent@2"]
+    assert "start/checkpoint-4/model.safetensors" in manifest["files"]
+    assert not (tmp_path / "b" / "start" / "checkpoint-4" / "training_args.bin").exists()
+    assert "- from parent@4" in (tmp_path / "b" / "README.md").read_text()
+    bundle = open_bundle(tmp_path / "b")
+    assert bundle.fork == (tmp_path / "b" / "start" / "checkpoint-4", 4, ("beta",))
+    shutil.rmtree(tmp_path / "b" / "start")
+    with pytest.raises(BundleError, match="missing or incomplete"):
+        _ = bundle.fork
 
 
 def test_a_foreign_run_cannot_put_files_of_the_user_into_a_bundle_unasked(
