@@ -78,3 +78,17 @@ def test_other_threads_are_said_and_set_and_another_processor_compares_to_roundi
     assert re.search("processor: Another CPU in the bundle, .+ here", told)
     assert re.search("^processor differs: compared to rounding$", told, re.M)  # the threads are the same
     assert "equal to rounding" in told
+
+
+def test_a_fork_is_made_again_from_the_checkpoint_in_its_bundle(tmp_path: Path) -> None:
+    words = [word for pair in (*SMALL, "max_steps=4", "save_steps=2") for word in ("--set", pair)]
+    grpo_tui("train", DEMO_CONFIG, "--run-dir", "first", "--headless", *words, cwd=tmp_path)
+    changed = ("--resume", "2", "--run-dir", "fork", "--set", "learning_rate=1e-4")
+    grpo_tui("train", "first", "--headless", *changed, cwd=tmp_path)
+    grpo_tui("export", "fork", "--format", "bundle", "-o", "b.zip", cwd=tmp_path)
+    for run in ("first", "fork"):
+        end(tmp_path / run)
+        shutil.rmtree(tmp_path / run)
+    told = reproduced(tmp_path / "b.zip", tmp_path, "--steps", "1", "--trust")
+    assert "stopped at step 3" in told
+    assert re.search(r"equal bit for bit: \d{2,} values of 1 step", told)

@@ -326,7 +326,8 @@ def test_a_model_of_a_quantized_base_is_compared_with_what_was_trained(
         return found
 
     monkeypatch.setattr(merge_child, "_load", coarse)
-    config = load_config(DEMO_CONFIG, ["load_in_4bit=true"]).to_json()
+    config = load_config(DEMO_CONFIG).to_json()
+    config["model_args"]["load_in_4bit"] = True
     child = Child(lambda event: None)
 
     def told(steps: int) -> dict[str, Any]:
