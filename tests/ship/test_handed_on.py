@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from pathlib import Path
@@ -25,8 +26,9 @@ from grpo_tui.ship import chat, compare, push
 from grpo_tui.ship.chat import Chat, LiveRun
 from grpo_tui.ship.compare import CompareOptions
 from grpo_tui.ship.kept import KeptComparison
-from grpo_tui.ship.policies import Policy, config_for
+from grpo_tui.ship.policies import Policy, config_for, resolve
 from grpo_tui.ship.push import PushError, Upload, upload
+from tests.ship.folders import model
 
 POLICIES = [Policy(name, f"models/{name}") for name in ("one", "two", "three")]
 
@@ -144,6 +146,27 @@ def test_a_comparison_is_continued_only_with_the_same_options(config: RunConfig)
         changed = [replace(POLICIES[0], **{name: "another"}), *POLICIES[1:]]
         assert key(CompareOptions(), changed) != before
     assert key(CompareOptions(), config=replace(config, grpo={**config.grpo, "temperature": 0.5})) != before
+
+
+def test_the_answers_of_an_older_merge_or_of_other_live_weights_are_not_used(
+    config: RunConfig, tmp_path: Path
+) -> None:
+    merged = tmp_path / "merged"
+
+    def key(**live: Any) -> str:
+        policy = replace(resolve(str(merged)), **live)
+        return str(compare._header(config, [POLICIES[0], policy], CompareOptions())["key"])
+
+    model(merged)
+    before = key()
+    assert key() == before
+    shutil.rmtree(merged)
+    model(merged)
+    assert key() != before, "also with files of the same size"
+    paused = [
+        {"run": tmp_path, "live": started, "step": step} for started, step in ((1.5, 4), (1.5, 5), (2.5, 4))
+    ]
+    assert len({key(**one) for one in paused}) == 3
 
 
 ANSWER = Answers(("2",), (1,), (False,), ((1.0,),))
