@@ -12,7 +12,7 @@ import os
 import shutil
 import stat
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -172,14 +172,7 @@ def _fill(
         "version": VERSION,
         "run": folder.root.name,
         "command": f"grpo-tui train {CONFIG}",
-        "fork": {
-            "checkpoint": f"{START}/{started_from.name}",
-            "step": first,
-            "overridden": list(spec.overridden),
-            "parents": _parents(folder),
-        }
-        if started_from is not None
-        else None,
+        "fork": _fork(folder, spec, started_from),
         "launcher": packing.values.get("grpo_tui", {}).get("launcher"),
         "machine": {key: record.get(key) for key in _MACHINE},
         "packages": dict(versions),
@@ -196,14 +189,23 @@ def _fill(
     }
     _write(inside / BUNDLE, json.dumps(body, indent=1, ensure_ascii=False) + "\n")
     _write(inside / README, "\n".join(_readme(body)) + "\n")
-    notes = []
+    return tuple(_notes(changed, packing, record))
+
+
+def _notes(changed: Sequence[str], packing: Packing, record: Mapping[str, Any]) -> Iterator[str]:
     if changed:
         some = ", ".join(changed[:MOST_NAMED]) + (", …" if len(changed) > MOST_NAMED else "")
-        notes.append(f"changed after the run began: {some}. The bundle holds the current content")
-    notes += [f"left out {key}: {why}" for key, why in packing.left_out.items()]
+        yield f"changed after the run began: {some}. The bundle holds the current content"
+    yield from (f"left out {key}: {why}" for key, why in packing.left_out.items())
     if not record.get("threads"):
-        notes.append("the run did not record its threads and processor, so it cannot be compared bit for bit")
-    return tuple(notes)
+        yield "the run did not record its threads and processor, so it cannot be compared bit for bit"
+
+
+def _fork(folder: RunFolder, spec: RunSpec, started_from: Path | None) -> dict[str, Any] | None:
+    if started_from is None:
+        return None
+    checkpoint = f"{START}/{started_from.name}"
+    return {"checkpoint": checkpoint, "overridden": list(spec.overridden), "parents": _parents(folder)}
 
 
 def _parents(folder: RunFolder) -> list[str]:
