@@ -544,7 +544,7 @@ async def test_a_run_is_exported_as_a_bundle_or_why_not_is_said(run: RecordedRun
             await pilot.press("enter")
 
         await export()
-        await until(pilot, partial(mentioned, app, "Not exported: this run started from elsewhere/checkpoint-4"))
+        await until(pilot, partial(mentioned, app, "Not exported: this run started from elsewhere/check"))
         RunSpec(saved).write(run.folder.spec)
         await export()
         await until(
