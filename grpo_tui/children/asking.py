@@ -11,19 +11,10 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from grpo_tui.children.forker import ForkedModule, Forker
-from grpo_tui.children.pipe import (
-    ChildGoneError,
-    ChildHungError,
-    ChildPipe,
-    ModuleStarter,
-    Starter,
-    StartError,
-)
+from grpo_tui.children.pipe import ChildGoneError, ChildHungError, ChildPipe, ModuleStarter
 from grpo_tui.core.closing import Closing
 
 LOOK_S = 0.1
@@ -49,23 +40,19 @@ class EndedError(RuntimeError):
 class AskedChild(Closing):
     """Owns one child, whose program `module` calls `serve_alone`. A context manager.
 
-    The child is killed after being silent for `quiet_s`; None for no limit. `forker` is the program of a
-    `Forker` that has imported what the child needs: while it is named and can start, the child is forked.
+    The child is killed after being silent for `quiet_s`; None for no limit.
     """
 
-    def __init__(self, module: str, quiet_s: float | None = None, forker: str = "") -> None:
+    def __init__(self, module: str, quiet_s: float | None = None) -> None:
         self.quiet_s = quiet_s
-        self.forker = forker
         self._module = module
         self._pipe: ChildPipe | None = None
-        self._forked = ExitStack()
 
     def close(self) -> None:
         """End the child and everything it started."""
         pipe, self._pipe = self._pipe, None
         if pipe is not None:
             pipe.close()
-        self._forked.close()
 
     @property
     def pid(self) -> int | None:
@@ -105,7 +92,7 @@ class AskedChild(Closing):
             raise EndedError("cancelled")
         if self._pipe is None:
             there = folder if folder and Path(folder).is_dir() else os.getcwd()
-            self._pipe = ChildPipe(self._starter(cancel, waiting), there)
+            self._pipe = ChildPipe(ModuleStarter(self._module), there)
         try:
             self._pipe.send(request, MESSAGE_LIMIT_S)
             while True:
@@ -118,19 +105,6 @@ class AskedChild(Closing):
         except (ChildGoneError, ChildHungError, EndedError, KeyboardInterrupt):
             self.close()
             raise
-
-    def _starter(self, cancel: threading.Event, waiting: Callable[[float], None]) -> Starter:
-        def look(waited: float) -> None:
-            waiting(waited)
-            if cancel.is_set():
-                raise EndedError("cancelled")
-
-        if self.forker:
-            with contextlib.suppress(StartError):
-                forker = Forker.acquire(self.forker, waiting=look)
-                self._forked.callback(forker.release)
-                return ForkedModule(forker, self._module)
-        return ModuleStarter(self._module)
 
     def _next(
         self, pipe: ChildPipe, cancel: threading.Event, waiting: Callable[[float], None]

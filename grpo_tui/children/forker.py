@@ -12,10 +12,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
-import importlib
 import json
 import os
-import select
 import socket
 import subprocess
 import sys
@@ -30,12 +28,10 @@ import psutil
 from grpo_tui.children.pipe import END_S, StartError
 from grpo_tui.children.serving import Send, leave_with_parent, serve
 
-START_LIMIT_S = 180.0
 _MESSAGE_BYTES = 1 << 20
-_LOOK_S = 0.1
 _WAIT_S = 2.0
 """How long to wait for killed orphans."""
-_PR_SET_CHILD_SUBREAPER, _PR_SET_NAME = 36, 15
+_PR_SET_CHILD_SUBREAPER = 36
 _lock = threading.RLock()
 _shared: dict[str, Forker] = {}
 
@@ -60,15 +56,8 @@ class Forker:
         self._ready = False
 
     @classmethod
-    def acquire(
-        cls,
-        module: str,
-        limit_s: float = START_LIMIT_S,
-        waiting: Callable[[float], None] = lambda seconds: None,
-    ) -> Forker:
+    def acquire(cls, module: str, limit_s: float) -> Forker:
         """Return the forker of a program, starting it if needed, once its imports are done.
-
-        `waiting` is called repeatedly with the seconds since then. What it raises ends the waiting.
 
         Raises:
             StartError: It ended, or was not ready within the limit.
@@ -78,23 +67,12 @@ class Forker:
             if forker is None or not forker.lives():
                 forker = _shared[module] = cls(module)
             forker.users += 1
-        since = time.monotonic()
-        try:
-            while not forker._ready_within(_LOOK_S):
-                waited = time.monotonic() - since
-                waiting(waited)
-                if waited >= limit_s:
-                    raise StartError(f"it was not ready within {limit_s:g} s")
-        except BaseException:
-            forker.release()
-            raise
+            try:
+                forker._await_ready(limit_s)
+            except StartError:
+                forker.close()
+                raise
         return forker
-
-    @staticmethod
-    def is_ready(module: str) -> bool:
-        """Return whether the forker of a program has done its imports."""
-        forker = _shared.get(module)
-        return forker is not None and forker.lives() and forker._ready_within(0.0)
 
     def release(self) -> None:
         """Return the forker. It ends with its last user."""
@@ -118,12 +96,9 @@ class Forker:
         """Return whether it can fork."""
         return self._socket.fileno() >= 0 and self._process.poll() is None
 
-    def fork(self, folder: str, requests: int, answers: int, output: int, module: str = "") -> int:
-        """Fork a child, as in `Starter.fork`. Raises StartError when the forker is gone.
-
-        The child serves the `Child` of a module instead of the program's own, if one is named.
-        """
-        message = {"do": "fork", "folder": folder, "environment": dict(os.environ), "module": module}
+    def fork(self, folder: str, requests: int, answers: int, output: int) -> int:
+        """Fork a child, as in `Starter.fork`. Raises StartError when the forker is gone."""
+        message = {"do": "fork", "folder": folder, "environment": dict(os.environ)}
         return int(self._ask(message, [requests, answers, output]))
 
     def exit_code(self, pid: int) -> int:
@@ -141,15 +116,18 @@ class Forker:
             raise StartError(self._last_words())
         return answer.decode()
 
-    def _ready_within(self, seconds: float) -> bool:
-        if not self._ready:
-            select.select([self._socket], [], [], seconds)
-        with _lock:  # another thread may have waited too
-            if not self._ready and select.select([self._socket], [], [], 0.0)[0]:
-                if not self._socket.recv(_MESSAGE_BYTES):
-                    raise StartError(self._last_words())
-                self._ready = True
-            return self._ready
+    def _await_ready(self, limit_s: float) -> None:
+        if self._ready:
+            return
+        self._socket.settimeout(limit_s)
+        try:
+            answer = self._socket.recv(_MESSAGE_BYTES)
+        except OSError as error:
+            raise StartError(f"it was not ready within {limit_s:g} s") from error
+        self._socket.settimeout(None)
+        if not answer:
+            raise StartError(self._last_words())
+        self._ready = True
 
     def _last_words(self) -> str:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -158,18 +136,6 @@ class Forker:
         size = os.fstat(descriptor).st_size
         text = os.pread(descriptor, min(size, 4000), max(0, size - 4000)).decode("utf-8", "replace").strip()
         return text.splitlines()[-1] if text else f"it ended with code {self._process.poll()}"
-
-
-class ForkedModule:
-    """Starts children that serve the `Child` of a module, from a forker that has imported what they need."""
-
-    def __init__(self, forker: Forker, module: str) -> None:
-        self._forker, self._module = forker, module
-        self.exit_code = forker.exit_code
-
-    def fork(self, folder: str, requests: int, answers: int, output: int) -> int:
-        """Fork a child, as in `Starter.fork`."""
-        return self._forker.fork(folder, requests, answers, output, self._module)
 
 
 def fork_children(descriptor: int, prepare: Callable[[], None], child_of: Callable[[Send], Any]) -> None:
@@ -213,12 +179,8 @@ def fork_children(descriptor: int, prepare: Callable[[], None], child_of: Callab
 
 def adopt_orphans() -> None:
     """Become the parent of orphaned descendants, even in other sessions (prctl(2), Linux)."""
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-
-
-def _prctl(option: int, value: int | bytes) -> None:
     with contextlib.suppress(AttributeError, OSError):
-        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def _end_orphans(but: Collection[int] = ()) -> None:
@@ -250,9 +212,6 @@ def _become_child(
     sys.path.insert(0, request["folder"])
     leave_with_parent(forker)
     try:
-        if module := request["module"]:
-            _prctl(_PR_SET_NAME, module.removesuffix(".__main__").rpartition(".")[2].encode())
-            child_of = importlib.import_module(module).Child
         serve(requests, answers, child_of)
     finally:
         os._exit(0)  # even if a reward left threads running

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from grpo_tui.children.asking import AskedChild, EndedError, RefusedError
-from grpo_tui.children.forker import Forker
 from grpo_tui.children.pipe import ChildGoneError, ChildHungError, StartError
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.settings import Settings
@@ -25,7 +24,6 @@ from grpo_tui.preflight.facts import DataFacts, Facts, ModelFacts, RowView, Toke
 from grpo_tui.preflight.model_findings import model_findings, tokenizer_findings
 from grpo_tui.rewards.checks.function import signature_findings
 from grpo_tui.rewards.consent import NOT_RUN, Need, needed, not_run, required
-from grpo_tui.rewards.lab import FORKER
 from grpo_tui.rewards.score_report import FunctionInfo
 
 TOLD_S = 2.0
@@ -34,7 +32,7 @@ SILENCE_S = 300.0
 """Longest time without a message from the child. Reading a large file for the first time takes long."""
 PARTS = ("data", "model", "tokenizer")
 _KINDS: Mapping[str, Any] = {"data": DataFacts, "model": ModelFacts, "tokenizer": TokenizerFacts}
-_CHILD = "grpo_tui.preflight.child.__main__"
+_CHILD = "grpo_tui.preflight.child"
 
 
 class CheckerError(RuntimeError):
@@ -70,8 +68,6 @@ class Checker(Closing):
         progress: called with one line for each new stage.
         cancel: setting it ends the running call with `CheckCancelledError` and leaves nothing running.
         silence_s: longest time without a message from the child.
-        patient: wait until the child can be forked next to the rewards. This saves processor time, but the
-            data, which need neither torch nor transformers, are told later.
     """
 
     def __init__(
@@ -79,9 +75,7 @@ class Checker(Closing):
         progress: Progress | None = None,
         cancel: threading.Event | None = None,
         silence_s: float = SILENCE_S,
-        patient: bool = False,
     ) -> None:
-        self.patient = patient
         self._progress = progress or (lambda what: None)
         self._cancel = cancel or threading.Event()
         self._child = AskedChild(_CHILD, silence_s)
@@ -198,9 +192,6 @@ class Checker(Closing):
                 take(event)
 
         required(config, *needs)
-        # Libraries read the environment of a config while they are imported.
-        forks = not config.env and (self.patient or Forker.is_ready(FORKER))
-        self._child.forker = FORKER if forks else ""
         if self._child.pid is None and not self._cancel.is_set():
             self._at = "starting"
             self._progress("starting the checker")

@@ -71,7 +71,7 @@ def check(
         All results, or those so far if cancelled.
     """
     with ExitStack() as ending:
-        kept = children or ending.enter_context(Children(patient=True))
+        kept = children or ending.enter_context(Children())
         more: dict[str, Any] = {"progress": progress, "cancel": cancel, "parts": parts, "machine": machine}
         more |= {"memory": memory or Memory(), "children": kept}
         found = _check(inspected, start, tell=tell, **more)
@@ -120,13 +120,9 @@ def _check(
 
 
 class Children(Closing):
-    """Processes for data and rewards, started when first needed; a context manager.
+    """Processes for data and rewards, started when first needed; a context manager."""
 
-    `patient` is as in `Checker`.
-    """
-
-    def __init__(self, patient: bool = False) -> None:
-        self.patient = patient
+    def __init__(self) -> None:
         self.checker: Checker | None = None
         self.lab: Lab | None = None
 
@@ -264,8 +260,7 @@ def _facts(flight: _Flight, config: RunConfig, key: str) -> None:
             flight.facts, flight.checked = checked.facts, checked.findings
             flight.say()
 
-        children = flight.children
-        checker = children.checker = children.checker or Checker(patient=children.patient)
+        checker = flight.children.checker = flight.children.checker or Checker()
         checker.listen(flight.progress, flight.cancel)
         try:
             known = checker.check(config, settings=flight.settings, parts=wanted, tell=take)

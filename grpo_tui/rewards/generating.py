@@ -16,7 +16,6 @@ from grpo_tui.children.pipe import ChildGoneError, ChildHungError, StartError
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.closing import Closing
 from grpo_tui.rewards.consent import Need, required
-from grpo_tui.rewards.lab import FORKER
 from grpo_tui.rewards.samples import Sample
 
 
@@ -59,8 +58,6 @@ class ModelChild(Closing):
     """Verb that completes "the process that …"."""
     needs: ClassVar[tuple[Need, ...]] = ("data", "model")
     """Parts of the config that it loads."""
-    forker: ClassVar[str] = ""
-    """Program to fork it from if it needs no GPU: forks of a process that has looked at one cannot use it."""
     quiet_s: ClassVar[float | None] = None
     """The child is ended after this long without a message. None if it reports progress all the time."""
 
@@ -97,7 +94,6 @@ class ModelChild(Closing):
                 take(event)
 
         required(self._config, *self.needs)
-        self._child.forker = self.forker if self._config.setting("use_cpu") and not self._config.env else ""
         request = {**request} if bare else {**request, "config": self._config.to_json()}
         if self._child.pid is None and not self._cancel.is_set():
             self.tell(Progress("starting"))
@@ -180,9 +176,8 @@ class Generator(ModelChild):
         adapter: folder of a LoRA adapter for the config's model, or empty.
     """
 
-    module = "grpo_tui.rewards.generate_child.__main__"
+    module = "grpo_tui.rewards.generate_child"
     what = "generates"
-    forker = FORKER
 
     def __init__(
         self,

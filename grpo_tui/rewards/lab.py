@@ -30,9 +30,9 @@ from grpo_tui.rewards.score_report import (
     Scored,
 )
 
-FORKER = "grpo_tui.rewards.lab_child"
-"""Program that has imported torch and transformers, and forks."""
+_CHILD = "grpo_tui.rewards.lab_child"
 DEFAULT_LIMIT_S = 60.0
+START_LIMIT_S = 180.0
 ROWS_LIMIT_S = 300.0
 REPEAT_LIMIT_S = 1.0
 """Slower functions are called only once."""
@@ -83,7 +83,7 @@ class Lab(Closing):
         try:
             if self._forker is not None and not self._forker.lives():
                 self._forker = None
-            self._forker = self._forker or Forker.acquire(FORKER)
+            self._forker = self._forker or Forker.acquire(_CHILD, START_LIMIT_S)
             self._pipe = ChildPipe(self._forker, folder if folder and Path(folder).is_dir() else os.getcwd())
         except StartError as error:
             raise LabError(

@@ -230,25 +230,6 @@ def test_a_call_that_is_ended_ends_the_child_and_the_next_starts_another(child: 
     assert ask(child, "look")["pid"] != first
 
 
-@pytest.mark.parametrize("forker", ["forker_that_forks", "forker_that_breaks"])
-def test_a_child_is_forked_where_its_forker_comes_up_and_a_new_process_otherwise(forker: str) -> None:
-    with AskedChild("child_that_answers", forker=forker) as child:
-        parent = psutil.Process(ask(child, "look")["pid"]).ppid()
-        known = forking._shared.get(forker)
-        assert parent == (known._process.pid if known is not None else os.getpid())
-        assert (known is not None) is (forker == "forker_that_forks")
-    assert not forking._shared
-
-
-def test_a_call_that_is_ended_does_not_wait_for_the_forker() -> None:
-    cancel = threading.Event()
-    with AskedChild("child_that_answers", forker="forker_that_sleeps") as child:
-        with pytest.raises(EndedError):
-            child.ask({"do": "look"}, print, cancel=cancel, waiting=lambda seconds: cancel.set())
-        assert not forking._shared
-        assert child.pid is None
-
-
 def test_a_child_that_says_nothing_for_too_long_is_killed() -> None:
     with AskedChild("child_that_answers") as child:
         first = ask(child, "look")["pid"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -13,13 +12,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import psutil
 import pytest
 
 from grpo_tui.config.resolve import load_config
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.preflight.checker import CheckCancelledError, Checked, Checker, CheckerError
-from grpo_tui.rewards.lab import Lab
 from grpo_tui.rewards.score_report import FunctionInfo
 from tests.family import gone
 
@@ -182,19 +179,6 @@ def test_nothing_is_left_running_after_a_cancel(tmp_path: Path) -> None:
             alone.check(config)
         pid = int((tmp_path / "pid").read_text().rstrip("."))
         assert gone(pid)
-
-
-@pytest.mark.parametrize("env", [{}, {"HF_DATASETS_CACHE": "/nowhere"}])
-def test_data_and_rewards_share_their_imports_unless_these_read_the_environment_of_the_config(
-    demo: RunConfig, env: dict[str, str]
-) -> None:
-    with Checker(patient=True) as checker, Lab() as lab:
-        lab.start()
-        checker.check(replace(demo, env=env), parts=("model",))
-        assert lab._forker is not None
-        assert checker._child.pid is not None
-        parent = psutil.Process(checker._child.pid).ppid()
-        assert parent == (os.getpid() if env else lab._forker._process.pid)
 
 
 def test_what_the_data_lacks_is_one_sentence(checker: Checker, tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ async def test_both_models_answer_and_the_prompt_is_kept(
         assert probes is not None
         assert probes.texts == ("What is 7 + 15?",)
         chats = below(None, "chat", "--events")
-        models = [one for one in below() if one.name() == "generate_child"]
+        models = below(None, "grpo_tui.rewards.generate_child")
         assert (len(chats), len(models)) == (1, 2)
         await pilot.press("escape")
         await until(pilot, lambda: app.screen is beneath)

@@ -37,7 +37,7 @@ def _app() -> GrpoApp:
 
 def _generating() -> list[psutil.Process]:
     """Processes of this one that generate."""
-    return [one for one in below() if one.name() == "generate_child"]
+    return below(None, "grpo_tui.rewards.generate_child")
 
 
 async def _loaded(pilot: Any, true: Callable[[], bool]) -> None:
