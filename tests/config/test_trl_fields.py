@@ -82,6 +82,18 @@ def test_enum_choices_are_those_of_the_real_enums() -> None:
     assert set(load_fields()["optim"].choices or ()) == {member.value for member in OptimizerNames}
 
 
+def test_choices_that_another_module_states_are_those_of_it() -> None:
+    from accelerate.utils import DynamoBackend
+    from transformers.generation import configuration_utils as generation
+
+    known = load_fields()
+    assert set(known["torch_compile_backend"].choices or ()) == {one.value.lower() for one in DynamoBackend}
+    kinds = ("STATIC", "DYNAMIC", "DEPRECATED_STATIC")
+    caches = {name for kind in kinds for name in getattr(generation, f"{kind}_CACHE_IMPLEMENTATIONS")}
+    assert set(known["cache_implementation"].choices or ()) == caches
+    assert {"default", "reduce-overhead", "max-autotune"} <= set(known["torch_compile_mode"].choices or ())
+
+
 def test_every_default_is_among_its_own_choices() -> None:
     for name, info in load_fields().items():
         if info.choices and isinstance(info.default, str):
