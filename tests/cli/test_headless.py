@@ -23,6 +23,7 @@ from tests.ui.recorded_run import RecordedRun, evaluated
 @pytest.fixture
 def run(tmp_path: Path) -> RecordedRun:
     made = RecordedRun(tmp_path / "run")
+    made.folder.spec.write_text("{}", encoding="utf-8")  # as started by `grpo-tui train`
     made.now("update")
     made.advance(2)
     return made

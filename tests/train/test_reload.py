@@ -170,7 +170,7 @@ def test_a_reload_is_undone_from_memory_and_forgotten_by_a_resume(files: Path, t
         2: [_edited(files, "variety.py", NEW), lambda: ("undo", {"count": 1})],
         3: [
             _edited(files, "helper.py", helper),
-            lambda: ("set", {"beta": 0.0}),
+            lambda: ("set", {"max_grad_norm": 0.5}),
             lambda: ("undo", {"count": 2}),
         ],
         4: [lambda: ("set", {"rewards": "variety.py"})],

@@ -78,6 +78,7 @@ async def test_both_models_answer_and_the_prompt_is_kept(
 
 
 async def test_a_chat_that_cannot_begin_says_why(run: RecordedRun) -> None:
+    run.folder.spec.unlink()
     app = app_on(run.folder.root)
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot)
