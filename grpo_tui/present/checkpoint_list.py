@@ -14,12 +14,13 @@ from grpo_tui.core.evaluations import Evaluations
 from grpo_tui.core.text import one_line
 from grpo_tui.present.evaluation_text import read_evaluations
 from grpo_tui.present.formatting import fixed, plural, size
-from grpo_tui.store.checkpoints import MARKER, WEIGHTS, judge
+from grpo_tui.store.checkpoints import MARKER, WEIGHTS, is_held, judge
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.json_file import read_object
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.read_series import last_training_row
 from grpo_tui.store.reader import RunReader
+from grpo_tui.store.spec import spec_or_none
 from grpo_tui.store.status import final_step, read_status
 
 UNFINISHED = "it is being written, or its save did not finish"
@@ -78,7 +79,11 @@ class FinalModel:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointList:
-    """The checkpoints of a run, by step. A `starting` run may be loading one."""
+    """The checkpoints of a run, by step. A `starting` run may be loading one.
+
+    Attributes:
+        references: Steps from whose checkpoint a stage of the unfinished run measures its KL.
+    """
 
     run: str
     checkpoints: tuple[ListedCheckpoint, ...]
@@ -87,6 +92,7 @@ class CheckpointList:
     starting: bool
     free_bytes: int
     deciding: str = ""
+    references: tuple[int, ...] = ()
 
     @property
     def disk_bytes(self) -> int:
@@ -114,7 +120,13 @@ class CheckpointList:
             return f"there is no checkpoint of step {', '.join(missing)}. Steps with a checkpoint: {there}"
         if self.starting:
             return "the run is starting and may be loading a checkpoint. Wait until it trains"
-        for one in [known[step] for step in steps] if self.live else ():
+        for one in map(known.__getitem__, steps):
+            if is_held(Path(one.path)):
+                return f"step {one.step} is in use, such as by a race. Wait until that has ended"
+            if one.step in self.references:
+                return f"a stage measures the KL from step {one.step}, so the run needs it to continue"
+            if not self.live:
+                continue
             if one.newest:
                 return f"step {one.step} is the newest checkpoint of a live run, which would resume from it"
             if not one.complete:
@@ -136,6 +148,7 @@ def list_checkpoints(root: Path) -> CheckpointList:
     evaluations = read_evaluations(root)
     if evaluations is not None:
         found = [_evaluated(one, evaluations) for one in found]
+    spec = spec_or_none(RunFolder(root)) if final is None else None
     return CheckpointList(
         run=str(root),
         checkpoints=_marked(_with_metrics(root, found)),
@@ -144,6 +157,7 @@ def list_checkpoints(root: Path) -> CheckpointList:
         starting=status.state == "starting",
         free_bytes=shutil.disk_usage(root).free,
         deciding=evaluations.deciding if evaluations is not None else "",
+        references=spec.stage.references if spec is not None and spec.stage is not None else (),
     )
 
 

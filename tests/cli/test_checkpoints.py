@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 
 from grpo_tui.cli import main
+from grpo_tui.core.stages import StageNow
 from grpo_tui.present.checkpoint_list import list_checkpoints
-from grpo_tui.store.checkpoints import MARKER, judge
+from grpo_tui.store.checkpoints import MARKER, held, judge
 from grpo_tui.store.json_file import read_object, write_json
 from grpo_tui.store.reader import RunReader
+from grpo_tui.store.spec import RunSpec
 from tests.ship.folders import checkpoint, model
 from tests.ui.recorded_run import RecordedRun
 
@@ -145,6 +147,21 @@ def test_a_live_run_keeps_its_newest_checkpoint_and_the_one_being_written(
     assert newest == [8], "the marker of 9 is not written yet"
     assert told(capsys, 0, root, "--delete", 2, "--yes")
     assert steps(root) == [4, 6, 8, 9]
+
+
+def test_a_checkpoint_that_a_race_or_the_kl_of_a_stage_needs_is_kept(
+    run: RecordedRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = run.folder.root
+    RunSpec({}, stage=StageNow(("a", "b"), (0, 4), 9, references=(0, 4))).write(run.folder.spec)
+    with held(root / "checkpoint-2"):
+        assert "step 2 is in use, such as by a race" in told(capsys, 2, root, "--delete", 8, 2, "--yes")
+    assert "a stage measures the KL from step 4" in told(capsys, 2, root, "--delete", 4, "--yes")
+    assert steps(root) == [2, 4, 6, 8]
+    run.end("finished")
+    model(root)
+    assert told(capsys, 0, root, "--delete", 2, 4, "--yes")
+    assert steps(root) == [6, 8], "a finished run needs neither"
 
 
 def test_a_deletion_that_is_cut_short_leaves_an_incomplete_checkpoint(
