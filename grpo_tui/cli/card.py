@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,10 @@ def show_card(parsed: Any) -> int:
     charts = charts_of(facts, target.stem) if target is not None else ()
     files = [target.with_name(one.file) for one in charts] if target is not None else []
     for file in (*files, *([parsed.output] if parsed.output else [])):
-        _refuse_existing(file)
+        if not parsed.write or file.is_symlink():
+            _refuse_existing(file)
     for file, one in zip(files, charts, strict=True):
-        write_new(file, f"{line_chart(one.curves, one.label)}\n")
+        write_new(file, f"{line_chart(one.curves, one.label)}\n", replaces=parsed.write)
     write_new(target, card(facts, charts), replaces=parsed.write)
     return OK
 
@@ -52,7 +54,7 @@ def write_new(target: Path | None, text: str, *, replaces: bool = False) -> None
 
 
 def _refuse_existing(target: Path) -> None:
-    if target.exists():
+    if os.path.lexists(target):
         raise CommandError(f"{target} already exists and was left unchanged. Choose another file")
 
 

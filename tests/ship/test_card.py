@@ -185,6 +185,27 @@ def test_only_the_card_of_trl_is_replaced(
     assert "is not the card that TRL writes" in capsys.readouterr().err
 
 
+def test_charts_are_replaced_with_the_card_of_trl_but_no_link_is_followed(
+    run: RecordedRun, tmp_path: Path
+) -> None:
+    root, mine = run.folder.root, tmp_path / "mine.svg"
+    chart, words = root / "README-reward.svg", ["card", str(root), "--write"]
+    for kept in ("", "an earlier chart"):  # TRL writes its card again whenever it saves the model
+        (root / "README.md").write_bytes(TRLS_CARD.read_bytes())
+        if kept:
+            chart.write_text(kept)
+        assert main(words) == 0
+        assert chart.read_text().startswith("<svg")
+    for there in (False, True):
+        (root / "README.md").write_bytes(TRLS_CARD.read_bytes())
+        chart.unlink()
+        chart.symlink_to(mine)
+        if there:
+            mine.write_text("mine")
+        assert main(words) == 2
+        assert (mine.read_text() == "mine") if there else not mine.exists()
+
+
 def test_of_a_log_of_verl_nothing_is_said_that_it_does_not_hold(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
