@@ -67,8 +67,6 @@ class Start:
     spec: RunSpec
     config: RunConfig
     inspected: Inspected
-    new_optimizer: bool = False
-    """Whether a fork leaves out the optimizer's state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,10 +355,11 @@ def _resumed(parsed: Any, asked: str, *, by_key: bool = False) -> Start:
         overridden=(*again, *_overridden(parsed, now, stage, verdict.step)),
         gpus=() if _asks_for_other(config.section, parsed.overrides, earlier, "gpus") else earlier.gpus,
         forked_from=earlier.forked_from if into is folder else str(verdict.path),
+        new_optimizer=earlier.new_optimizer if into is folder else new,
         rewards_set=(*(earlier.rewards_set if given.run else ()), *about_rewards(parsed.overrides)),
         stage=stage,
     )
-    return Start(into, placed(spec, config, parsed.gpus), config, given.inspected, new)
+    return Start(into, placed(spec, config, parsed.gpus), config, given.inspected)
 
 
 def _overridden(parsed: Any, config: RunConfig, stage: StageNow | None, step: int) -> tuple[str, ...]:
@@ -513,7 +512,7 @@ def launched(start: Start) -> tuple[int, int]:
             parent = Path(str(start.spec.forked_from))
             reference = reference_of(RunFolder(parent.parent), start.spec.stage)
             for path in {parent, reference or parent}:
-                copy(path, folder.root, optimizer=path != parent or not start.new_optimizer)
+                copy(path, folder.root, optimizer=path != parent or not start.spec.new_optimizer)
         launch(folder, start.spec)
     except RunFolderBusy as error:
         raise CommandError(str(error)) from error
@@ -557,7 +556,7 @@ def _announce(start: Start) -> None:
     for note in start.spec.notes:
         print(f"note: {note}", file=sys.stderr)
     if _forks(start.spec):
-        new = " with a new optimizer" if start.new_optimizer else ""
+        new = " with a new optimizer" if start.spec.new_optimizer else ""
         print(f"forking from {one_line(str(start.spec.forked_from))}{new}", file=sys.stderr)
     elif start.spec.resume:
         print(f"resuming from {Path(start.spec.resume).name}", file=sys.stderr)

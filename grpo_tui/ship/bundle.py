@@ -15,6 +15,7 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,9 @@ from grpo_tui.core.exchange import mapping
 from grpo_tui.core.schedule import BY_RESUME
 from grpo_tui.core.text import shell_word
 from grpo_tui.ship.bundle_files import Packing, sha256_of
-from grpo_tui.store.checkpoints import MARKER, judge
-from grpo_tui.store.json_file import read_object, write_json
+from grpo_tui.ship.push import secret_in
+from grpo_tui.store.checkpoints import MARKER, OF_OPTIMIZER, OPTIMIZER, judge
+from grpo_tui.store.json_file import open_regular, read_object, write_json
 from grpo_tui.store.layout import BUNDLE, RunFolder
 from grpo_tui.store.read_series import all_metric_rows
 from grpo_tui.store.reader import RunReader
@@ -36,6 +38,8 @@ CONFIG, ROWS, LOCK, README = "config.yaml", "rows.jsonl", "requirements.txt", "R
 VERSION = 1
 START, ARGUMENTS = "start", "training_args.bin"
 """Folder of the checkpoint that a fork starts from, and its file that is left out."""
+TEXTS = frozenset({".json", ".jinja", ".txt", ".md"})
+"""Endings of its files in which access tokens are searched for."""
 MOST_PARENTS = 20
 MOST_NAMED = 5
 """Number of changed files that a note names."""
@@ -125,14 +129,32 @@ def _started_from(folder: RunFolder, spec: RunSpec) -> Path | None:
     )
 
 
-def _copied(checkpoint: Path, inside: Path) -> list[str]:
-    """Copy a checkpoint into a bundle, without the trainer's arguments, which can hold tokens."""
-    there = inside / START / checkpoint.name
-    shutil.copytree(checkpoint, there, ignore=shutil.ignore_patterns(ARGUMENTS))
-    marker = read_object(there / MARKER)
-    if marker is not None and isinstance(marker.get("files"), dict):
-        marker["files"].pop(ARGUMENTS, None)
-        write_json(there / MARKER, marker)
+def _copied(checkpoint: Path, inside: Path, *, optimizer: bool) -> list[str]:
+    """Copy a checkpoint's regular files into a bundle, and return their names in it.
+
+    The trainer's arguments, which can hold tokens, and files that its marker does not name are left out.
+
+    Raises:
+        BundleError: A file holds an access token.
+    """
+    there, marker = inside / START / checkpoint.name, read_object(checkpoint / MARKER)
+    listed = mapping((marker or {}).get("files"))
+    left_out = (ARGUMENTS, *(() if optimizer else OF_OPTIMIZER))
+    for file in sorted(checkpoint.rglob("*")):
+        name = file.relative_to(checkpoint)
+        unnamed = file.parent == checkpoint and bool(listed) and file.name not in (MARKER, *listed)
+        if unnamed or any(fnmatch(name.parts[0], pattern) for pattern in left_out):
+            continue
+        if file.is_symlink() or not file.is_file():
+            continue
+        if file.suffix in TEXTS and (why := secret_in(file)):
+            raise BundleError(why)
+        (there / name).parent.mkdir(parents=True, exist_ok=True)
+        with open_regular(file, below=checkpoint) as opened, (there / name).open("wb") as copy:
+            shutil.copyfileobj(opened, copy)
+    if marker is not None:
+        marker["files"] = {name: size for name, size in listed.items() if (there / name).exists()}
+        write_json(there / MARKER, marker if optimizer else marker | {OPTIMIZER: "new"})
     return sorted(file.relative_to(inside).as_posix() for file in there.rglob("*") if file.is_file())
 
 
@@ -150,7 +172,9 @@ def _fill(
         with (inside / ROWS).open("w", encoding="utf-8") as rows:
             for step, values in all_metric_rows(reader):
                 rows.write(json.dumps({"step": step, "values": values}) + "\n")
-    start = _copied(started_from, inside) if started_from is not None else []
+    start: list[str] = []
+    if started_from is not None:
+        start = _copied(started_from, inside, optimizer=not spec.new_optimizer)
     first = judge(started_from).step if started_from is not None else 0
     if record.get("model_commit") and not packing.models:
         packing.values.setdefault("model_revision", record["model_commit"])
@@ -164,9 +188,8 @@ def _fill(
     _write(inside / CONFIG, text)
     began = min((attempt.started_at for attempt in attempts), default=0.0)
     changed = sorted(name for name, file in packing.files.items() if file.stat().st_mtime > began > 0)
-    resumed = [attempt.resumed_from for attempt in attempts if attempt.resumed_from]
-    if started_from is not None:  # its first attempt began there, with the settings of the fork
-        resumed = resumed[1:]
+    resumed = [one.resumed_from for one in attempts if one.resumed_from and one.resumed_from != first]
+    if started_from is not None:  # it began there, with the settings of the fork
         changes = [one for one in changes if one["step"] > first]
     body = {
         "version": VERSION,

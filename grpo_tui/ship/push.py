@@ -122,7 +122,8 @@ def plan(policy: Policy, repo: str, *, private: bool) -> Upload:
     made = _card(policy, folder)
     files = [file for file in files if file.name not in made]
     for file in files:
-        _refuse_secrets(file)
+        if not any(fnmatch(file.name, pattern) for pattern in WEIGHTS) and (why := secret_in(file.path)):
+            raise PushError(why)
     if made:
         if _SECRET.search(made[CARD]):
             run = shell_word(policy.run or folder)
@@ -163,13 +164,12 @@ def _card(policy: Policy, folder: Path) -> dict[str, bytes]:
     return {CARD: card(facts, charts).encode(), **drawn}
 
 
-def _refuse_secrets(file: PushFile) -> None:
-    if any(fnmatch(file.name, pattern) for pattern in WEIGHTS):
-        return
-    content = read_regular(file.path)
-    if found := _SECRET.search(content):
-        line = content.count(b"\n", 0, found.start()) + 1
-        raise PushError(f"{file.path}:{line} contains an access token. Remove it, and revoke the token")
+def secret_in(file: Path) -> str:
+    """Return where a file holds an access token, and what to do; empty if it holds none."""
+    content = read_regular(file)
+    found = _SECRET.search(content)
+    line = content.count(b"\n", 0, found.start()) + 1 if found else 0
+    return f"{file}:{line} contains an access token. Remove it, and revoke the token" if found else ""
 
 
 def upload(planned: Upload, *, update: bool) -> str:

@@ -36,6 +36,8 @@ class RunSpec:
     """GPUs to use, as `CUDA_VISIBLE_DEVICES` names them in bus order; empty when none were chosen."""
     forked_from: str | None = None
     """Checkpoint of another run that this one started from."""
+    new_optimizer: bool = False
+    """Whether it started from there without the optimizer's state."""
     smoke: bool = False
     """Whether this is a trial of a few steps, which takes the longest prompts first."""
     drill: str = ""

@@ -209,14 +209,15 @@ def test_a_fork_begins_with_the_checkpoint_of_another_run(
     assert sorted(path.name for path in checkpoint.iterdir()) == names
     assert f"forking from {checkpoint}" in capsys.readouterr().err
 
-    spec.write(fork.spec)
+    replace(spec, new_optimizer=True).write(fork.spec)
     assert main(["train", str(parent.root), "--resume", *words]) == 2, "it holds a run now"
     assert "already holds a run" in capsys.readouterr().err
     remember(fork.root)
     _written(fork.root, r.AttemptStarted(1, 0.0, "here", 2**22, 4)).close()
     shutil.rmtree(parent.root)
     assert main(["train", str(fork.root), "--resume", "--detach", "--quick-check"]) == 0
-    assert started[-1].forked_from == str(checkpoint), "its origin stays on the record"
+    kept = (started[-1].forked_from, started[-1].new_optimizer)
+    assert kept == (str(checkpoint), True), "its origin stays on the record"
     capsys.readouterr()
     assert main(["status", str(fork.root)]) == 0
     assert f"forked from {checkpoint}" in capsys.readouterr().out
@@ -229,12 +230,14 @@ def test_a_fork_with_a_new_optimizer_leaves_its_state_behind(
     remember(parent.root)
     for name in ("optimizer.pt", "scheduler.pt", "model.safetensors"):
         (parent.root / "checkpoint-4" / name).write_bytes(b"numbers")
-    monkeypatch.setattr("grpo_tui.cli.start.launch", lambda folder, spec: None)
+    started: list[RunSpec] = []
+    monkeypatch.setattr("grpo_tui.cli.start.launch", lambda folder, spec: started.append(spec))
     words = ["train", str(parent.root), "--resume", "4", "--detach", "--quick-check", "--set", "optim=sgd"]
     assert main([*words, "--run-dir", str(tmp_path / "kept")]) == 2
     assert "fork the run with --run-dir FOLDER --optimizer new" in capsys.readouterr().err
     assert main([*words, "--run-dir", str(tmp_path / "new"), "--optimizer", "new"]) == 0
     assert "checkpoint-4 with a new optimizer" in capsys.readouterr().err
+    assert [spec.new_optimizer for spec in started] == [True]
     there = sorted(path.name for path in (tmp_path / "new" / "checkpoint-4").iterdir())
     assert there == ["grpo_tui.json", "model.safetensors", "trainer_state.json"]
     assert (parent.root / "checkpoint-4" / "optimizer.pt").is_file()

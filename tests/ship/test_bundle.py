@@ -30,6 +30,7 @@ from grpo_tui.rewards.consent import needed
 from grpo_tui.ship.bundle import BundleError
 from grpo_tui.ship.bundle_files import Packing
 from grpo_tui.ship.reproduce import changed_files, differences, open_bundle, verify
+from grpo_tui.store.checkpoints import MARKER, has_new_optimizer
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.json_file import write_json
 from grpo_tui.store.layout import BUNDLE, RunFolder, remember
@@ -376,10 +377,18 @@ def test_a_run_that_a_bundle_cannot_repeat_is_refused(run: Path, tmp_path: Path)
     assert not (tmp_path / "b").exists()
 
 
+def named(folder: Path) -> None:
+    """Name all files of a checkpoint in its marker, as a save does."""
+    files = {file.name: file.stat().st_size for file in folder.iterdir() if file.is_file()}
+    files.pop(MARKER)
+    write_json(folder / MARKER, {"step": 4, "files": files})
+
+
 def test_the_bundle_of_a_fork_holds_the_checkpoint_it_started_from(run: Path, tmp_path: Path) -> None:
     parent = tmp_path / "runs" / "parent"
     start = checkpoint(parent, 4)
     (start / "training_args.bin").write_text("hf_mine")
+    named(start)
     write_json(parent / "run.json", {"config": {}, "forked_from": "/old/runs/grandparent/checkpoint-2"})
     spec = RunSpec(load_config("c.yaml").to_json(), forked_from=str(start), overridden=("beta",))
     spec.write(RunFolder(run).spec)
@@ -394,6 +403,71 @@ def test_the_bundle_of_a_fork_holds_the_checkpoint_it_started_from(run: Path, tm
     shutil.rmtree(tmp_path / "b" / "start")
     with pytest.raises(BundleError, match="missing or incomplete"):
         _ = bundle.fork
+
+
+def test_of_a_checkpoint_only_its_own_files_without_tokens_are_in_a_bundle(
+    run: Path, tmp_path: Path, capsys: Any
+) -> None:
+    start, mine = checkpoint(tmp_path / "runs" / "parent", 4), tmp_path / "id_rsa"
+    mine.write_text("mine")
+    named(start)
+    for name in ("x.json", "shards/x.json"):
+        (start / name).parent.mkdir(exist_ok=True)
+        (start / name).symlink_to(mine)
+    (start / "folder").symlink_to(checkpoint(tmp_path / "other", 1))
+    (start / "shards" / "one.distcp").write_text("1")
+    (start / "unnamed.json").write_text("{}")
+    RunSpec(load_config("c.yaml").to_json(), forked_from=str(start)).write(RunFolder(run).spec)
+    assert export(run, tmp_path / "b") == 0
+    there = tmp_path / "b" / "start" / "checkpoint-4"
+    assert {str(file.relative_to(there)) for file in there.rglob("*") if file.is_file()} == {
+        "config.json", MARKER, "model.safetensors", "shards/one.distcp", "tokenizer_config.json",
+        "trainer_state.json",
+    }  # fmt: skip
+    (start / "config.json").write_text(f'{{"token": "hf_{"a" * 30}"}}')
+    (start / MARKER).unlink()
+    assert export(run, tmp_path / "c") == 2
+    assert "config.json:1 contains an access token" in capsys.readouterr().err
+    assert not (tmp_path / "c").exists()
+
+
+@pytest.mark.parametrize("new", [False, True])
+def test_a_fork_with_a_new_optimizer_is_bundled_without_the_old_one(
+    new: bool, run: Path, tmp_path: Path
+) -> None:
+    """Its own copy of the checkpoint is gone, and the parent's has the optimizer's state."""
+    start = checkpoint(tmp_path / "runs" / "parent", 4)
+    for name in ("optimizer.pt", "scheduler.pt", "rng_state.pth"):
+        (start / name).write_bytes(b"numbers")
+    named(start)
+    spec = RunSpec(load_config("c.yaml").to_json(), forked_from=str(start), new_optimizer=new)
+    spec.write(RunFolder(run).spec)
+    assert export(run, tmp_path / "b") == 0
+    there = tmp_path / "b" / "start" / "checkpoint-4"
+    assert [(there / name).exists() for name in ("optimizer.pt", "scheduler.pt", "rng_state.pth")] == [
+        not new, not new, True,
+    ]  # fmt: skip
+    assert has_new_optimizer(there) is new
+    fork = open_bundle(tmp_path / "b").fork
+    assert fork is not None, "its marker fits"
+
+
+def test_a_resume_of_a_fork_from_its_start_limits_no_comparison(run: Path, tmp_path: Path) -> None:
+    start = checkpoint(tmp_path / "runs" / "parent", 4)
+    named(start)
+    writer = Writer(open_writer(RunFolder(run).database))
+    for attempt, resumed in ((2, 4), (3, 4), (4, 6)):
+        writer.write(
+            [
+                r.AttemptStarted(attempt, attempt, "here", 1, resumed),
+                r.AttemptEnded(attempt, attempt + 0.5, "failed", 4, 1, None),
+            ]
+        )
+    writer.close()
+    RunSpec(load_config("c.yaml").to_json(), forked_from=str(start)).write(RunFolder(run).spec)
+    assert export(run, tmp_path / "b") == 0
+    bundle = open_bundle(tmp_path / "b")
+    assert (bundle.manifest["resumed_at"], bundle.comparable_until) == ([6], 6)
 
 
 def test_a_foreign_run_cannot_put_files_of_the_user_into_a_bundle_unasked(
