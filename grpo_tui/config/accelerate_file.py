@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -31,14 +32,17 @@ class AccelerateFileError(ValueError):
 def accelerate_settings(words: Sequence[str]) -> dict[str, Any] | None:
     """Return accelerate's config file with the command line options applied, None when both are empty.
 
+    Without `--config_file`, accelerate reads the file that `accelerate config` has written, if there is one.
+
     Args:
         words: Command line of the launcher, such as `accelerate launch --config_file zero3.yaml`.
 
     Raises:
         AccelerateFileError: The file cannot be read.
     """
-    path = option_value(words, _FILE)
-    body = _read(Path(path)) if path else {}
+    named = option_value(words, _FILE)
+    path = Path(named) if named else _default_file(words)
+    body = _read(path) if path is not None else {}
     if "--use_deepspeed" in words or "--use-deepspeed" in words:
         inner = dict(body.get("deepspeed_config") or {})
         for name in (
@@ -54,6 +58,14 @@ def accelerate_settings(words: Sequence[str]) -> dict[str, Any] | None:
     elif "--use_fsdp" in words or "--use-fsdp" in words:
         body |= {"distributed_type": "FSDP"}
     return body or None
+
+
+def _default_file(words: Sequence[str]) -> Path | None:
+    caches = os.environ.get("XDG_CACHE_HOME", "~/.cache")
+    home = Path(os.environ.get("HF_HOME", f"{caches}/huggingface")).expanduser()
+    path = home / "accelerate/default_config.yaml"
+    reads = words and words[0] == "accelerate" and "--cpu" not in words
+    return path if reads and path.is_file() else None
 
 
 def ranks_of(words: Sequence[str]) -> int | None:
@@ -79,6 +91,8 @@ def spans_machines(words: Sequence[str]) -> bool:
     """
     file = accelerate_settings(words) or {}
     named = option_value(words, MACHINES)
+    if named is None and list(words[:1]) == ["torchrun"]:
+        named = os.environ.get("PET_NNODES")
     return named not in ("1", "1:1") if named is not None else file.get("num_machines", 1) != 1
 
 
@@ -102,7 +116,9 @@ def on_a_port(words: Sequence[str], port: int) -> tuple[str, ...]:
         named = other or ranks_of(words) == 1 or spans_machines(words) or meeting_port(words) is not None
     except AccelerateFileError:
         return tuple(words)
-    if named or any(underscored(word).startswith(("--rdzv", "--master", "--standalone")) for word in words):
+    # torch's launcher, which accelerate uses too, takes its options from the environment as well.
+    given = [*map(underscored, words), *(f"--{n[4:].lower()}" for n in os.environ if n.startswith("PET_"))]
+    if named or any(name.startswith(("--rdzv", "--master", "--standalone")) for name in given):
         return tuple(words)
     if words[0] == "torchrun":
         return (words[0], "--standalone", *words[1:])

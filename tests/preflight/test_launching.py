@@ -11,7 +11,13 @@ from typing import Any
 import pytest
 import yaml
 
-from grpo_tui.config.accelerate_file import meeting_port, on_a_port, options_of
+from grpo_tui.config.accelerate_file import (
+    meeting_port,
+    on_a_port,
+    options_of,
+    ranks_of,
+    spans_machines,
+)
 from grpo_tui.config.resolve import inspect_config
 from grpo_tui.core.findings import Finding
 from grpo_tui.preflight import machine_findings
@@ -126,6 +132,37 @@ def test_the_processes_meet_where_accelerates_config_says(tmp_path: Path) -> Non
         assert meeting_port(words) == port
         assert (on_a_port(words, 1234) == words) is (port is not None)
     assert meeting_port((*words, "--main_process_port", "1235")) == 1235
+
+
+def test_the_file_that_accelerate_reads_unasked_counts_as_a_named_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    words = ("accelerate", "launch")
+    assert on_a_port(words, 1234) != words
+    (tmp_path / "accelerate").mkdir()
+    for values in ({"main_process_port": 29600}, {"num_machines": 2, "num_processes": 4}):
+        (tmp_path / "accelerate" / "default_config.yaml").write_text(yaml.safe_dump(values))
+        assert on_a_port(words, 1234) == words
+        named = (*words, "--config_file", accelerate_file(tmp_path).split()[-1])
+        assert on_a_port(named, 1234) != named
+        assert on_a_port((*words, "--cpu"), 1234) != (*words, "--cpu")
+    assert ranks_of(words) == 4
+    assert spans_machines(words)
+    assert not spans_machines(("torchrun", "--nproc_per_node", "2"))
+    monkeypatch.delenv("HF_HOME")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert ranks_of(words) is None
+    (tmp_path / "huggingface").symlink_to(tmp_path)
+    assert ranks_of(words) == 4
+
+
+@pytest.mark.parametrize("name", ["NNODES", "MASTER_ADDR", "MASTER_PORT", "RDZV_ENDPOINT", "STANDALONE"])
+def test_the_processes_meet_where_the_environment_says(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("torchrun", "--nproc_per_node", "2")
+    assert on_a_port(words, 1234) != words
+    monkeypatch.setenv(f"PET_{name}", "2")
+    assert on_a_port(words, 1234) == words
 
 
 @pytest.mark.parametrize(
