@@ -148,6 +148,8 @@ DRAIN_S = 0.2
 CLOSING_S = 20.0
 """How long writing the last records is retried at the end of a run."""
 RETRY_S = 0.5
+FLUSH_S = 3.0
+"""How long a save waits for the records put before it. A full disk or a locked file stops no training."""
 LEAVING_S = 10.0
 END = "end"
 _KINDS: dict[type, str] = {
@@ -182,6 +184,8 @@ class Drain(ABC):
         """Called with the same as text, for the log."""
         self.patience_s = CLOSING_S
         self._closing = threading.Event()
+        self._hurry = threading.Event()
+        self._flushes: list[threading.Event] = []
         self._give_up_at = 0.0
         self._warned = False
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
@@ -195,13 +199,34 @@ class Drain(ABC):
         """Start draining."""
         self._thread.start()
 
+    def flush(self) -> None:
+        """Wait until everything put before is written, at most `FLUSH_S` or until a write fails."""
+        if self._thread.is_alive():
+            written = threading.Event()
+            self._flushes.append(written)
+            self._hurry.set()
+            self.queue.wake()
+            written.wait(FLUSH_S)
+
+    def _flushed(self, asked: list[threading.Event], done: bool) -> None:
+        """End the flushes that were asked for before the last records were taken, if they are done."""
+        for flush in asked if done else ():
+            self._flushes.remove(flush)
+            flush.set()
+
     def close(self) -> None:
         """Write what is left, retrying for `patience_s`, and end the thread."""
         self._give_up_at = time.monotonic() + self.patience_s
         self._closing.set()
+        self._hurry.set()
         self.queue.wake()
         if self._thread.is_alive():
             self._thread.join(self.patience_s + LEAVING_S)
+
+    def _rest(self, seconds: float) -> None:
+        """Wait before the next drain, unless a flush or the end is asked for."""
+        if not self._closing.is_set() and self._hurry.wait(seconds):
+            self._hurry.clear()
 
     def _try_again(self, reason: str) -> bool:
         """Wait before retrying the last records. Return False when it is time to give up."""
@@ -255,17 +280,18 @@ class SpoolRecorder(Drain):
 
     def _run(self) -> None:
         while True:
-            closing = self._closing.is_set()
+            closing, asked = self._closing.is_set(), list(self._flushes)
             taken = self.queue.take(limit=512, timeout_s=0.0 if closing else DRAIN_S)
             written = not taken or self._write(taken)
             if not written:
                 self.queue.give_back(taken)
+            self._flushed(asked, not written or not self.queue)
             if closing and not self.queue:
                 return
             if closing and not written and not self._try_again(self._trouble):
                 self._lose(self._trouble, {})
                 return
-            self._closing.wait(DRAIN_S)
+            self._rest(DRAIN_S)
 
     def _write(self, taken: list[r.Record]) -> bool:
         self._number += 1
@@ -367,7 +393,7 @@ class Recorder(Drain):
 
     def _run(self) -> None:
         while True:
-            closing = self._closing.is_set()
+            closing, asked = self._closing.is_set(), list(self._flushes)
             taken = self.queue.take(limit=512, timeout_s=0.0 if closing else DRAIN_S)
             self._follow()
             try:
@@ -375,6 +401,7 @@ class Recorder(Drain):
             except Exception as error:  # recording continues without the log or the mailbox
                 self._set_trouble(f"the log and the commands cannot be read: {error}")
             written = self._write(taken)
+            self._flushed(asked, not written or not self.queue)
             if closing and written and not self.queue and not self._pending_side:
                 break
             if closing and not written:
@@ -389,7 +416,7 @@ class Recorder(Drain):
                         self.on_stop_now()
                         return
             # One transaction for what arrives together: fewer wake-ups and syncs, at most DRAIN_S later.
-            self._closing.wait(DRAIN_S if written else 1.0)
+            self._rest(DRAIN_S if written else 1.0)
         self._writer.close()
 
     def _follow(self) -> None:

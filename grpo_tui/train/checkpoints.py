@@ -214,6 +214,8 @@ class Checkpoints:
         self.on_owed: Callable[[str], None] = lambda reason: None
         """Called with the reason when a scheduled save fails."""
         self.before_save: Callable[[], None] = lambda: None
+        self.flush: Callable[[], None] = lambda: None
+        """Called on every rank before a checkpoint is complete. A resume does not record its steps again."""
         self.description: dict[str, Any] = {}
         self._settings: LiveSettings | None = None
         self._generates_with_data = False
@@ -353,6 +355,7 @@ class Checkpoints:
                         self._saving = path.resolve()
                         original(model, trial)
                         self._save_rest(path)
+                        self.flush()
                     except Exception as error:
                         if cannot_write(error):
                             problem = self._no_room(path, error)

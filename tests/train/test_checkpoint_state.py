@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import sqlite3
+import time
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,8 +15,14 @@ import torch
 from transformers import trainer as trainer_module
 from transformers import trainer_utils
 
-from grpo_tui.store.checkpoints import STATE_FILE
+from grpo_tui.core.records import PhaseSpan
+from grpo_tui.store import recorder as recorder_module
+from grpo_tui.store.checkpoints import MARKER, STATE_FILE
+from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import RankFile
+from grpo_tui.store.reader import RunReader
+from grpo_tui.store.recorder import Recorder, SpoolRecorder, take_spooled
+from grpo_tui.train import checkpoints as checkpoints_module
 from grpo_tui.train import compat
 from grpo_tui.train.checkpoints import Checkpoints, readable
 from grpo_tui.train.phases import PhaseClock
@@ -85,3 +94,59 @@ def test_rotation_spares_what_is_kept_and_takes_the_newest_last(
     assert rotated() == ["2", "3"], "a later trainer replaces what an earlier one kept"
     monkeypatch.delattr(trainer_utils, "sort_checkpoints")
     assert not compat.keep_from_rotation(folder, lambda p: True, lambda p: False)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_checkpoint_is_complete_only_once_what_was_recorded_before_it_is_in_a_file(
+    rank: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder_module, "DRAIN_S", 600.0)  # the thread is held back
+    folder = RunFolder(tmp_path)
+
+    def kept() -> list[int]:
+        if rank:
+            return [record.step for record in take_spooled(folder, 1)[0] if isinstance(record, PhaseSpan)]
+        with closing(RunReader(folder.database)) as reader:
+            return [row["step"] for row in reader.all("SELECT step FROM phase ORDER BY id")]
+
+    recorder = SpoolRecorder(folder, rank) if rank else Recorder(folder, follow_log=False)
+    recorder.put(PhaseSpan(1, rank, "update", 2, 1.0, 2.0))
+    recorder.start()
+    while kept() != [2]:
+        recorder._closing.wait(0.02)
+    found: list[list[int]] = []
+    checkpoints, trainer = _checkpoints(tmp_path)
+    checkpoints.flush = recorder.flush
+    # The first rank marks the checkpoint once every rank has answered this.
+    ranks: Any = SimpleNamespace(
+        first=rank == 0, rank=rank, any_of=lambda *asked: found.append(kept()) or asked
+    )
+    checkpoints._ranks = ranks
+    trainer.args, trainer.state = SimpleNamespace(output_dir=str(tmp_path)), SimpleNamespace(global_step=3)
+    trainer._save_checkpoint = lambda model, trial: (tmp_path / "checkpoint-3").mkdir()
+    monkeypatch.setattr(checkpoints_module, "checkpoint_bytes", lambda trainer: 0)
+    monkeypatch.setattr(Checkpoints, "_save_rest", lambda self, path: None)
+    checkpoints.install()
+    recorder.put(PhaseSpan(1, rank, "update", 3, 4.0, 2.0))
+    trainer._save_checkpoint(None, None)
+    recorder.close()
+    assert found[0] == [2], "so it was held back"
+    assert found[1] == [2, 3]
+    assert (tmp_path / "checkpoint-3" / MARKER).exists() is (rank == 0)
+
+
+def test_a_save_does_not_wait_for_what_cannot_be_written(tmp_path: Path) -> None:
+    recorder = Recorder(RunFolder(tmp_path), follow_log=False)
+    recorder.patience_s = 0.0
+    recorder._writer._db.execute("PRAGMA busy_timeout=0")
+    blocker = sqlite3.connect(tmp_path / "run.db", isolation_level=None)
+    blocker.execute("BEGIN IMMEDIATE")
+    recorder.flush()  # there is no thread yet
+    recorder.start()
+    recorder.put(PhaseSpan(1, 0, "update", 2, 1.0, 2.0))
+    began = time.monotonic()
+    recorder.flush()
+    assert time.monotonic() - began < recorder_module.FLUSH_S
+    assert recorder.trouble
+    blocker.close()
+    recorder.close()
