@@ -43,7 +43,9 @@ class RankFile:
 
     def __init__(self, path: Path, pid: int) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
-        self._state: dict[str, Any] = {"pid": pid, "started": process_started(pid)}
+        self._state: dict[str, Any] = {
+            "pid": pid, "started": process_started(pid), "host": socket.gethostname()
+        }  # fmt: skip
         # Re-entrant: the training thread, the recorder and a signal handler all write here.
         self._lock = threading.RLock()
 
@@ -78,6 +80,7 @@ class RankState:
     rank: int
     pid: int
     started: float | None
+    host: str = ""
     phase: str = "load"
     phase_since: float = 0.0
     loads: str = ""
@@ -269,9 +272,21 @@ def forget_errors(folder: RunFolder) -> None:
         path.unlink(missing_ok=True)
 
 
+_CONTACT = ("ConnectionError", "ConnectionResetError", "ConnectionAbortedError", "BrokenPipeError")
+_CONTACT_WORDS = ("gloo", "nccl", "connection closed by peer", "connection reset by peer", "broken pipe")
+
+
+def lost_contact(error: Mapping[str, Any]) -> bool:
+    """Return whether a rank's error says that it no longer reaches another: it is not the first to fail."""
+    kind, said = str(error["type"]), str(error["message"]).lower()
+    return kind in _CONTACT or kind.startswith("Dist") or any(word in said for word in _CONTACT_WORDS)
+
+
 def lost_ranks(folder: RunFolder, own: int) -> list[int]:
-    """Return other ranks of this host whose process is gone."""
-    return [state.rank for state in read_ranks(folder) if state.rank != own and not state.alive]
+    """Return other ranks of this host whose process is gone and recorded no end."""
+    here = socket.gethostname()
+    others = [state for state in read_ranks(folder) if state.rank != own and state.host == here]
+    return [state.rank for state in others if not state.ended and not state.alive]
 
 
 NEWEST_BYTES = 4_000_000

@@ -6,6 +6,7 @@ code and the kernel's count of out-of-memory kills.
 
 from __future__ import annotations
 
+import re
 import signal
 import socket
 import time
@@ -18,7 +19,7 @@ from typing import Any
 from grpo_tui.core.records import AttemptEnded, AttemptStarted, Dropped, Fact
 from grpo_tui.store.connection import RunDatabaseError, open_writer
 from grpo_tui.store.layout import RunFolder, where
-from grpo_tui.store.live import RankState, read_errors, read_ranks
+from grpo_tui.store.live import RankState, lost_contact, read_errors, read_ranks
 from grpo_tui.store.log_lines import LogTail
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.reader import RunReader
@@ -133,7 +134,7 @@ def _how(ended: Ended, ranks: list[RankState], said: str) -> tuple[str, dict[str
             # It ended normally but could not write that, for example on a full disk.
             cause = first.ended_cause
             return first.ended, {"type": "", "message": cause, "cause": cause} if cause else None
-        if (told := read_errors(ended.folder)) is not None:
+        if (told := read_errors(ended.folder)) is not None and not lost_contact(told):
             return "failed", told
     if ended.stopped_now:
         return "stopped", None
@@ -141,7 +142,10 @@ def _how(ended: Ended, ranks: list[RankState], said: str) -> tuple[str, dict[str
         cause = f"the launcher failed: {trouble}. Choose another port with --main_process_port or MASTER_PORT"
         return "failed", {"type": "", "message": trouble, "cause": cause}
     launched = first is not None and first.pid != ended.pid
-    return verdict(ended.code, first, starved=ended.starved, launched=launched, log=ended.folder.log.name)
+    code = ended.code
+    if launched and code and (told_signal := _SIGNAL.search(said)):
+        code, launched = -int(told_signal[1]), False
+    return verdict(code, first, starved=ended.starved, launched=launched, log=ended.folder.log.name)
 
 
 def _lost(attempt: int, ranks: list[RankState]) -> list[Dropped]:
@@ -155,6 +159,8 @@ def _lost(attempt: int, ranks: list[RankState]) -> list[Dropped]:
 # -- how it ended -----------------------------------------------------------------------------------
 
 VMSTAT = Path("/proc/vmstat")
+_SIGNAL = re.compile(r"exitcode *: -(\d+)")
+"""How torch's launcher logs that a signal ended a rank. The first line is of the rank that ended first."""
 
 _WHY = {
     "SIGKILL": "killed with SIGKILL, by a user or by the out-of-memory killer",
@@ -204,7 +210,7 @@ def verdict(
         message = f"the training process was {why}" if why.startswith(("killed", "ended")) else why
         return "crashed", {"type": name, "message": message, "cause": f"{why}{doing}; {where}"}
     if launched and code:
-        gone = f"rank 0 is gone{doing}: it was killed or ran out of memory, without an error message"
+        gone = f"the launcher ended with code {code}, and rank 0 without an error message{doing}"
         return "crashed", {"type": "", "message": gone, "cause": f"{gone}; {where}"}
     gone = f"the training process ended with code {code}"
     if code is None:

@@ -42,6 +42,7 @@ from grpo_tui.store.live import (
     RankFile,
     await_error,
     forget_errors,
+    lost_contact,
     lost_ranks,
     read_errors,
     read_rank,
@@ -147,6 +148,7 @@ class Session:
         self.capture = Capture(trainer, self.put, self.phases, self.runner, self.attempt)
         self.checkpoints = Checkpoints(trainer, self.put, self.phases, self.attempt, ranks)
         self.checkpoints.description = description(trainer, sources, reward_params)
+        self.checkpoints.flush = self.recorder.flush
         self.settings = LiveSettings(trainer, self.put, self.attempt, self._resumed_by)
         self.checkpoints.join(self.settings)
         self.controller = Controller(
@@ -381,13 +383,15 @@ class Session:
             described["cause"] = self.memory_advice(described["message"], phase) or described["cause"]
         if function is None and not of_ours(error):
             described["cause"] += self._if_damaged()
-        # A rank often fails only because another one has left: its own error would hide that.
-        lost = self._lost_ranks() if self.made_a_step else []
-        if self.rank and not lost:
+        if self.rank:
             write_error(self.folder, self.rank, described)
-        elif self.rank == 0 and world_size() > 1:
+        elif world_size() > 1:
+            told = read_errors(self.folder)
+            # A rank often fails only because another one has left: its own error would hide that.
+            led = function is None and lost_contact(described) and (told is None or lost_contact(told))
+            lost = self._lost_ranks() if led and self.made_a_step else []
             gone = self._gone(lost[0]) if lost else None
-            described = read_errors(self.folder) or gone or await_error(self.folder) or described
+            described = gone or told or await_error(self.folder) or described
         self.close("failed", described)
 
     def _lost_ranks(self) -> list[int]:
@@ -419,6 +423,8 @@ class Session:
             return False
         if self.rank == 0:
             self.close("failed", told or self._gone(lost[0]))
+        else:
+            self._rank_file.update(ended="failed")
         return True
 
     @property

@@ -17,7 +17,7 @@ from grpo_tui.core.records import AttemptEnded, AttemptStarted
 from grpo_tui.store import mailbox as mailbox_module
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import RunFolder
-from grpo_tui.store.live import RankFile
+from grpo_tui.store.live import RankFile, write_error
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import RunSpec, keep_earlier, read_spec
@@ -28,6 +28,7 @@ from grpo_tui.supervisor.watch import Supervisor
 from grpo_tui.train import worker
 
 CAUSE = "reward function 'judge' failed"
+SILENT = "the launcher ended with code 1, and rank 0 without an error message, while generating; see train"
 GONE = 2**22 + 1
 """A pid no process has."""
 
@@ -88,6 +89,38 @@ def test_a_launcher_that_finds_its_port_taken_is_told_by_whom_and_another_port(t
     assert attempt.error is not None
     assert f"port {port} is in use by process {os.getpid()} (" in attempt.error["cause"]
     assert "--main_process_port" in attempt.error["cause"]
+
+
+@pytest.mark.parametrize(
+    ("log", "told", "state", "cause"),
+    [
+        (
+            "",
+            "",
+            "crashed",
+            SILENT,
+        ),
+        ("failed (exitcode: -9) local_rank: 0 (pid: 7)", "", "crashed", "killed with SIGKILL, by a user or"),
+        ("  exitcode  : -6 (pid: 7)\n  exitcode  : -15 (pid: 8)", "", "crashed", "a native library gave up"),
+        ("  exitcode  : 1 (pid: 7)", "", "crashed", SILENT),
+        ("", "Connection closed by peer", "crashed", SILENT),
+        ("", "my own", "failed", "rank 1: my own"),
+    ],
+)
+def test_of_a_first_rank_that_said_nothing_only_what_the_launcher_logged_is_told(
+    log: str, told: str, state: str, cause: str, tmp_path: Path
+) -> None:
+    folder = RunFolder(tmp_path)
+    folder.log.write_text(f"{log}\n")
+    rank = RankFile(folder.rank(0), GONE)
+    rank.update(phase="generate")
+    rank.close()
+    if told:
+        write_error(folder, 1, {"type": "RuntimeError", "message": told, "cause": told})
+    last_word.conclude(last_word.Ended(folder, 1, False, 1.0, GONE + 1))
+    (attempt,) = RunReader(folder.database).attempts()
+    assert attempt.error is not None
+    assert (attempt.state, attempt.error["cause"][: len(cause)]) == (state, cause)
 
 
 def test_an_end_that_its_trainer_could_not_write_is_taken_from_its_last_word_with_what_it_lost(

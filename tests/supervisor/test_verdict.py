@@ -39,7 +39,7 @@ JUDGE = RankState(0, 1, 1.0, phase="reward", reward_function="judge", reward_cal
         ),
         (
             verdict(1, RankState(0, 1, 1.0, phase="generate"), launched=True),
-            "rank 0 is gone, while generating: it was killed or ran out of memory, without an error message",
+            "the launcher ended with code 1, and rank 0 without an error message, while generating",
         ),
         (
             verdict(None, starved=True),

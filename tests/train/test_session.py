@@ -11,11 +11,15 @@ from typing import Any
 
 import pytest
 
+from grpo_tui.store import live
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import RankFile, read_errors, read_rank, write_error
 from grpo_tui.store.reader import RunReader
+from grpo_tui.train.failure import describe
 from grpo_tui.train.session import Session
 from grpo_tui.train.settings import Refused
+
+CLOSED = RuntimeError("[gloo] Connection closed by peer [127.0.0.1]:4711")
 
 
 def _checkpoint(root: Path, step: int) -> None:
@@ -70,27 +74,51 @@ def test_the_advice_about_memory_is_the_cause_where_no_reward_failed(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("rank", "killed", "causes"), [(1, True, []), (1, False, ["rank 1: "]), (0, True, [])]
+    ("of_other", "error", "told", "cause"),
+    [
+        ({}, CLOSED, None, "rank 1 is gone, while generating: it was killed"),
+        ({}, CLOSED, CLOSED, "rank 1 is gone, while generating: it was killed"),
+        ({}, CLOSED, ValueError("my own"), "rank 1: generating failed: ValueError: my own"),
+        ({}, ValueError("my own"), None, "loading failed: ValueError: my own"),
+        ({"ended": "finished"}, CLOSED, None, "loading failed: RuntimeError: [gloo]"),
+        ({"host": "another"}, CLOSED, None, "loading failed: RuntimeError: [gloo]"),
+    ],
+    ids=["killed", "seen by two", "told", "its own", "ended", "another machine"],
 )
-def test_what_a_killed_rank_breaks_in_the_others_is_not_taken_for_the_cause(
-    rank: int, killed: bool, causes: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_first_rank_names_a_killed_one_only_for_an_error_that_follows_from_it(
+    of_other: dict[str, Any],
+    error: Exception,
+    told: Exception | None,
+    cause: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("RANK", str(rank))
+    monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(live, "PATIENCE_S", 0.0)
+    folder = RunFolder(tmp_path)
     other = subprocess.Popen(["sleep", "600"])
-    RankFile(RunFolder(tmp_path).rank(1 - rank), other.pid).update(phase="generate")
-    session = Session(RunFolder(tmp_path))
-    session._trainer = SimpleNamespace(state=SimpleNamespace(global_step=3))
-    if killed:
-        other.kill()
-        other.wait()
-    session.failed(RuntimeError("closed"))
+    RankFile(folder.rank(1), other.pid).update(**{"phase": "generate", **of_other})
     other.kill()
     other.wait()
+    session = Session(folder)
+    session._trainer = SimpleNamespace(state=SimpleNamespace(global_step=3))
+    if told is not None:
+        write_error(folder, 1, describe(told, "generate"))
+    session.failed(error)
+    assert _cause(tmp_path).startswith(cause)
+
+
+def test_another_rank_always_writes_its_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    session = Session(RunFolder(tmp_path))
+    session._trainer = SimpleNamespace(state=SimpleNamespace(global_step=3))
+    RankFile(RunFolder(tmp_path).rank(0), 2**22 + 1).update(phase="generate")
+    session.failed(CLOSED)
     told = read_errors(RunFolder(tmp_path))
-    assert ([] if told is None else [told["cause"][: len(causes[0])]]) == causes
-    if rank == 0:
-        assert _cause(tmp_path).startswith("rank 1 is gone, while generating: it was killed")
+    assert told is not None
+    assert told["cause"].startswith("rank 1: loading failed: RuntimeError: [gloo]")
 
 
 def test_a_rank_says_how_it_ended_and_no_longer_why_it_waited(tmp_path: Path) -> None:
