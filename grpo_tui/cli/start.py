@@ -27,6 +27,7 @@ from grpo_tui.config.reward_list import about_rewards
 from grpo_tui.config.run_config import ConfigError, RunConfig, describe
 from grpo_tui.config.section import Section
 from grpo_tui.config.stages import end_of_stage, stage_at
+from grpo_tui.core.schedule import BY_RESUME
 from grpo_tui.core.stages import StageNow
 from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.present.formatting import plural
@@ -345,21 +346,35 @@ def _resumed(parsed: Any, asked: str, *, by_key: bool = False) -> Start:
     if refusal:
         raise CommandError(refusal)
     _refuse_done(verdict, now, stage, marker, unchanged=given.run is not None and not parsed.overrides)
-    # A fork that was killed before its first step has not recorded that its settings win.
-    again = earlier.overridden if into is folder and earlier.forked_from and not known(folder)[0] else ()
+    again = _unrecorded(folder, earlier) if into is given.run else ()
     spec = RunSpec(
         now.to_json(),
         resume=str(verdict.path if into is folder else into.root / verdict.path.name),
         notes=tuple(notes),
         launcher=launcher,
-        overridden=(*again, *_overridden(parsed, now, stage, verdict.step)),
+        overridden=tuple(dict.fromkeys((*again, *_overridden(parsed, now, stage, verdict.step)))),
         gpus=() if _asks_for_other(config.section, parsed.overrides, earlier, "gpus") else earlier.gpus,
         forked_from=earlier.forked_from if into is folder else str(verdict.path),
         new_optimizer=earlier.new_optimizer if into is folder else new,
         rewards_set=(*(earlier.rewards_set if given.run else ()), *about_rewards(parsed.overrides)),
         stage=stage,
+        attempts_before=known(folder)[1] if into is folder else 0,
     )
     return Start(into, placed(spec, config, parsed.gpus), config, given.inspected)
+
+
+def _unrecorded(folder: RunFolder, earlier: RunSpec) -> tuple[str, ...]:
+    """Return what the last start was to set and has not recorded: it was killed before its first step."""
+    try:
+        with closing(RunReader(folder.database)) as reader:
+            rows = reader.settings()
+    except RunDatabaseError:
+        return earlier.overridden
+    later = (row for row in rows if row.attempt > earlier.attempts_before and row.by != BY_RESUME)
+    told = {row.name for row in later}
+    if "reward_weights" in told:
+        told |= {name for name in earlier.overridden if name.startswith("grpo_tui.rewards")}
+    return tuple(name for name in earlier.overridden if name not in told)
 
 
 def _overridden(parsed: Any, config: RunConfig, stage: StageNow | None, step: int) -> tuple[str, ...]:

@@ -51,6 +51,9 @@ class RunSpec:
     stage: StageNow | None = None
     """The stage that trains, whose settings `config` has; None for a run without stages."""
 
+    attempts_before: int = 0
+    """Newest attempt of the run before this start."""
+
     def write(self, path: Path) -> None:
         """Write the file whole or not at all, readable by its owner only: a config can contain tokens."""
         write_json(path, asdict(self), indent=1, mode=0o600)

@@ -121,6 +121,7 @@ def _follow_with_next(session: Session, spec: RunSpec) -> None:
         resume=str(checkpoint),
         notes=(),
         overridden=tuple(config.section.stages[stage.place].set),
+        attempts_before=session.attempt,
         stage=stage,
     )
     begun.write(session.folder.spec)

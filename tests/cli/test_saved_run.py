@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,10 @@ from grpo_tui.cli.saved_run import saved_run
 from grpo_tui.config.resolve import load_config
 from grpo_tui.config.reward_list import about_rewards
 from grpo_tui.config.stages import stage_at
+from grpo_tui.core.records import AttemptStarted, MetricRow, SettingChanged
+from grpo_tui.store.connection import open_writer
 from grpo_tui.store.spec import RunSpec
+from grpo_tui.store.writer import Writer
 
 CONFIG = """\
 model_name_or_path: a/model
@@ -75,18 +79,36 @@ def test_what_a_resume_sets_wins_over_changes_while_training_however_it_is_space
     assert about_rewards([*given, *more]) == ("reward_weights = [2]", *more[:2])
 
 
-@pytest.mark.parametrize(("forked", "row", "kept"), [(True, 0, True), (True, 3, False), (False, 0, False)])
-def test_what_a_fork_sets_wins_also_when_it_was_killed_before_its_first_step(
-    forked: bool, row: int, kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("before", [0, 1], ids=["a fork", "a resume"])
+@pytest.mark.parametrize(
+    ("rows", "kept"),
+    [
+        ((), True),
+        ((MetricRow(2, 2, 0.0, {"evaluation/reward": 1.0}),), True),
+        ((SettingChanged(2, 2, 0.0, "temperature", 1.0, 0.5, "resume"),), True),
+        ((SettingChanged(2, 2, 0.0, "beta", 0.0, 0.1, "config"),), True),
+        ((SettingChanged(2, 3, 0.0, "temperature", 1.0, 0.5, "config"),), False),
+        ((SettingChanged(2, 3, 0.0, "temperature", 0.5, 0.7, "you"),), False),
+    ],
+    ids=["nothing", "an evaluation", "the resume", "another setting", "its step", "a change of it"],
+)
+def test_what_a_start_sets_wins_at_the_next_one_until_it_has_recorded_it(
+    before: int, rows: tuple[Any, ...], kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "my.yaml").write_text(CONFIG)
-    config, origin = load_config(tmp_path / "my.yaml").to_json(), "of/checkpoint-2" if forked else None
-    RunSpec(config, overridden=("temperature",), forked_from=origin).write(tmp_path / "run.json")
+    config = load_config(tmp_path / "my.yaml").to_json()
+    RunSpec(config, overridden=("temperature",), attempts_before=before).write(tmp_path / "run.json")
+    writer = Writer(open_writer(tmp_path / "run.db"))
+    if before:
+        earlier = SettingChanged(1, 1, 0.0, "temperature", 1.0, 0.7, "you")
+        writer.write([AttemptStarted(1, 0.0, "host", 1), earlier])
+    writer.write([AttemptStarted(2, 1.0, "host", 1), *rows])
+    writer.close()
     verdict = start.Verdict(tmp_path / "checkpoint-2", 2, True, "")
     monkeypatch.setattr(start, "checkpoint_of", lambda *_: (verdict, []))
-    monkeypatch.setattr(start, "known", lambda folder: (row, 1))
     spec = start._resumed(build_parser().parse_args(["train", str(tmp_path)]), "2").spec
     assert spec.overridden == (("temperature",) if kept else ())
+    assert spec.attempts_before == 2
 
 
 @pytest.mark.parametrize(

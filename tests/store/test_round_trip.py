@@ -123,7 +123,7 @@ def test_a_start_is_read_as_it_was_written(tmp_path: Path) -> None:
     spec = RunSpec(
         {"a": 1}, "checkpoint-4", ("a note",), ("accelerate", "launch"), ("max_steps",),
         ("folder.run: there is one",), ("3", "1"), "/parent/checkpoint-4", True, True, "nan", 7,
-        ("grpo_tui.rewards.0.weight=2",),
+        ("grpo_tui.rewards.0.weight=2",), attempts_before=3,
     )  # fmt: skip
     spec.write(tmp_path / "run.json")
     assert read_spec(tmp_path / "run.json") == spec
