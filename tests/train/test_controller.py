@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,16 @@ import pytest
 
 from grpo_tui.core.commands import Command
 from grpo_tui.store import mailbox as store
+from grpo_tui.store import recorder
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import read_rank
 from grpo_tui.store.mailbox import Mailbox
+from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import RunReader
 from grpo_tui.train import checkpoints
 from grpo_tui.train.session import Session
 from tests import PATIENCE_S
-from tests.train.tiny import run_recorded
+from tests.train.tiny import FIRST_LAYER, run_recorded
 
 pytestmark = pytest.mark.slow
 
@@ -142,6 +145,25 @@ def test_a_run_serves_its_commands_once_each_whatever_the_disk_does(
     resumed = box.outcome(seen["resume"].id)
     assert resumed is not None
     assert (resumed.applied, resumed.reason) == (True, ""), "it was paused"
+
+
+def test_the_row_of_a_step_is_in_the_record_before_its_checkpoint_is_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while the recorder's thread is held back: both processes may be killed right after a save."""
+    monkeypatch.setattr(recorder, "DRAIN_S", 600.0)
+    found: list[list[int]] = []
+    write_json = checkpoints.write_json
+
+    def marked(path: Path, body: Any) -> None:
+        with closing(RunReader(tmp_path / "run.db")) as reader:
+            found.append([step for _, step, _ in metric_rows(reader)])
+        write_json(path, body)
+
+    monkeypatch.setattr(checkpoints, "write_json", marked)
+    saving: dict[str, Any] = {"save_strategy": "steps", "save_steps": 1, "model_init_kwargs": FIRST_LAYER}
+    run_recorded(tmp_path, max_steps=2, rows=12, **saving)
+    assert found == [[1], [1, 2]]
 
 
 def test_what_one_rank_cannot_carry_out_is_rejected_with_its_reason(
