@@ -110,6 +110,7 @@ async def test_a_chart_asked_to_show_when_its_parts_are_gone_shows_nothing(run: 
         await overlay.query("BigChart, SettingsTable").remove()
         overlay.call_after_refresh(overlay._ask)
         overlay.call_after_refresh(overlay._take, read_overlay((run.folder.root,)))
+        overlay.call_after_refresh(overlay._loaded, None, "")
         await pilot.pause()
         assert app.screen is overlay
 

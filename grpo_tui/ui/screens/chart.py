@@ -139,7 +139,8 @@ class ZoomScreen(LeftOnce, Screen[None], Shell):
         if view is None or view.key == self._shown_key():
             self._view = view
             waits = trouble or ("Nothing is logged yet." if view is None else "")
-            self.query_one(BigChart).show(self._view, self._painted(), waits)
+            for chart in self.query(BigChart):  # none when the screen was left meanwhile
+                chart.show(self._view, self._painted(), waits)
 
     def _shown_key(self) -> str:
         return self.options.key.removeprefix("eval_") if self.options.together else self.options.key
