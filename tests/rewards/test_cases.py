@@ -83,6 +83,18 @@ def test_a_case_that_only_names_others_is_one(order: str, holds: tuple[float, fl
         read_cases(file)
 
 
+@pytest.mark.parametrize(
+    ("rewards", "found"),
+    [("", ()), ("rewards:\n", ()), ("rewards: a.py:f\n", ("a.py:f",)), ("rewards: []\n", ())],
+)
+def test_a_file_may_leave_its_rewards_to_the_command(
+    rewards: str, found: tuple[str, ...], tmp_path: Path
+) -> None:
+    file = tmp_path / "cases.yaml"
+    file.write_text(f"{rewards}cases:\n  - {{name: a, completion: x, expect: {{f: 1}}}}\n")
+    assert tuple(one.removeprefix(f"{tmp_path}/") for one in read_cases(file).rewards) == found
+
+
 def test_what_holds_is_silent(file: Path) -> None:
     read = read_cases(file)
     missed = judge_cases(read, {"correct": [1.0, 0.0, None]}, [1.5, 0.5, None])
