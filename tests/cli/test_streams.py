@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import signal
@@ -131,3 +132,15 @@ def test_that_a_log_is_only_read_is_no_part_of_the_output(
         assert root == tmp_path / "copy"
     said = capsys.readouterr()
     assert (said.out, said.err) == ("", f"grpo-tui: completions that TRL logged in {tmp_path}; read-only\n")
+
+
+@pytest.mark.parametrize("parting", ["", "The run goes on."])
+def test_the_screen_has_a_last_word_only_if_it_says_something(
+    parting: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from grpo_tui.cli import screen
+
+    monkeypatch.setattr("grpo_tui.ui.app.run_app", lambda **asked: parting)
+    monkeypatch.setattr(gc, "disable", lambda: None)
+    assert screen._screen(None, [], None, None) == 0
+    assert capsys.readouterr().out == (f"{parting}\n" if parting else "")

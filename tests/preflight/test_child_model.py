@@ -357,3 +357,20 @@ def test_an_adapters_base_is_what_is_counted(tmp_path: Path) -> None:
     assert facts.adapter == str(folder)
     assert facts.shape is not None
     assert facts.shape.parameters == 801_152
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_without_targets_those_that_peft_knows_for_the_model_count(
+    known: bool, saved: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from peft.utils import constants
+
+    folder, made = saved(grouped)
+    if not known:
+        targets = constants.TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING
+        monkeypatch.delitem(targets, made.config.model_type)
+    lora = facts_of(folder, tmp_path, "use_peft=true").lora
+    assert lora is not None
+    assert (lora.matched > 0) is known
+    told = f"PEFT knows no targets for models of the type {made.config.model_type}; set lora_target_modules"
+    assert lora.problem.startswith(told) is not known

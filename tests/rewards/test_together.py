@@ -165,6 +165,25 @@ def test_flat_within_each_group_but_not_for_the_prompt_alone_has_a_finding_of_it
     assert value_findings(_function("f", [1.0, 1.0, 1.0, 1.0]), alike, alone=True) == [], "nothing is proved"
 
 
+@pytest.mark.parametrize(
+    ("scores", "grows"),
+    [
+        ([1.0, 2.0, 3.0, 4.0], True),
+        ([4.0, 3.0, 2.0, 1.0], False),
+        ([3.0, 1.0, 4.0, 2.0], False),
+        ([0.5, 1.0, 1.5, 2.0], False),
+        ([1.0, None, 3.0, 4.0], True),
+        ([1.0, 4.0, None, None], False),
+    ],
+)
+def test_a_score_that_grows_with_the_length_beyond_two_is_told(
+    scores: list[float | None], grows: bool
+) -> None:
+    samples = [Sample("same", "x" * (10 * i + 1), group="g") for i in range(4)]
+    found = _ids(value_findings(_function("f", scores), samples, alone=True))
+    assert ("rewards.grows-with-length" in found) is grows
+
+
 ROWS = [{"prompt": f"{i}+1?", "columns": {"answer": str(i + 1)}} for i in range(3)]
 
 
