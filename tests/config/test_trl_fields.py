@@ -8,7 +8,10 @@ import sys
 
 import pytest
 
+from grpo_tui.config.section import Section
+from grpo_tui.config.settings import Settings
 from grpo_tui.config.trl_fields import NoDefault, load_fields
+from grpo_tui.config.yaml_lines import YamlDocument
 
 
 def real_dataclasses() -> dict[str, type]:
@@ -113,3 +116,12 @@ def test_reading_the_fields_and_a_config_imports_neither_torch_nor_trl(tmp_path)
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
+
+
+def test_a_field_whose_default_is_computed_has_no_value_until_it_is_set() -> None:
+    settings = Settings({}, Section(), dict(load_fields()), YamlDocument({}))
+    computed = [name for name, info in load_fields().items() if isinstance(info.default, NoDefault)]
+    assert computed
+    assert {settings.get(name) for name in computed} == {None}
+    assert settings.get("beta") == load_fields()["beta"].default
+    assert settings.get("no_such_field") is None
