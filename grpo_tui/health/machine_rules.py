@@ -157,7 +157,7 @@ def _lagging_rank(state: RunState, limits: Limits) -> Found | None:
     rank, count = Counter(max(one, key=one.__getitem__) for one in seen).most_common(1)[0]
     if count < limits["share"] * len(seen):
         return None
-    its = median(one.get(rank, 0.0) for one in seen)
+    its = median(one[rank] for one in seen if rank in one)
     others = median(median(s for other, s in one.items() if other != rank) for one in seen)
     if its < limits["ratio"] * others or its - others < max(limits["seconds"], limits["part"] * time):
         return None

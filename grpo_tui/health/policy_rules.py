@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from statistics import median
+from statistics import fmean, median
 
 from grpo_tui.core.findings import Remedy, Severity
 from grpo_tui.core.records import EFFECTIVE, LEFT_OUT, SKIPPED
-from grpo_tui.core.statistics import SAME, mean
+from grpo_tui.core.statistics import SAME
 from grpo_tui.health.course import EARLY, NORMAL, RECENT
 from grpo_tui.health.signal_rules import CORRECT
 from grpo_tui.health.state import CAPPED, CLIPPED, Found, Limits, RunState, number, percent
@@ -80,8 +80,8 @@ def _fallen(state: RunState, limits: Limits) -> tuple[float, float] | None:
     if drop < least or drop <= limits["errors"] * reward.error(steps):
         return None
     # The best of many means of a noisy reward lies above its level: the values just before are compared too.
-    earlier = mean(reward.newest(RECENT)[: -int(steps)]) or 0.0
-    fell = earlier - level > limits["errors"] * reward.error(steps)
+    earlier = reward.newest(RECENT)[: -int(steps)]
+    fell = bool(earlier) and fmean(earlier) - level > limits["errors"] * reward.error(steps)
     lasts = reward.best - reward.level(RECENT) >= least
     return (reward.best, level) if fell or lasts else None
 
@@ -100,8 +100,8 @@ def _reward_fell(state: RunState, limits: Limits) -> Found | None:
 
 def _collapse(state: RunState, limits: Limits) -> Found | None:
     entropy, steps = state.course(ENTROPY), limits["steps"]
-    level = entropy.level(steps)
-    if entropy.count < limits["least"] or not level < limits["share"] * entropy.start:
+    level, reward = entropy.level(steps), state.course(REWARD)
+    if min(entropy.count, reward.count) < limits["least"] or not level < limits["share"] * entropy.start:
         return None
     if state.causes(steps)["all-correct"] * 2 >= max(1, state.causes(steps).total()):
         return None
@@ -109,7 +109,6 @@ def _collapse(state: RunState, limits: Limits) -> Found | None:
     flat = level < limits["deep"] * entropy.start and state.stood_still(limits["flat"], steps)
     if state.gained(limits["gain"]) and _fallen(state, fell) is None and not flat:
         return None
-    reward = state.course(REWARD)
     said = (
         f"Entropy fell from {number(entropy.start)} to {number(level)}, while the reward went from "
         f"{number(reward.start)} to {number(reward.level(steps))}."
@@ -152,13 +151,12 @@ def _truncation(state: RunState, limits: Limits) -> Found | None:
 
 
 def _length_runaway(state: RunState, limits: Limits) -> Found | None:
-    length, steps = state.course(LENGTH), limits["steps"]
+    length, reward, steps = state.course(LENGTH), state.course(REWARD), limits["steps"]
     level = length.level(steps)
-    if length.count < limits["least"] or not level >= limits["ratio"] * length.start:
+    if min(length.count, reward.count) < limits["least"] or not level >= limits["ratio"] * length.start:
         return None
     if state.gained(limits["gain"], steps):
         return None
-    reward = state.course(REWARD)
     said = (
         f"Mean length grew from {number(length.start)} to {number(level)} tokens, while the reward went from "
         f"{number(reward.start)} to {number(reward.level(steps))}."
@@ -223,7 +221,7 @@ def _no_end_token(state: RunState, limits: Limits) -> Found | None:
 
 def _kl(state: RunState, limits: Limits) -> Found | None:
     kl, reward = state.course(KL), state.course(REWARD)
-    if state.settings.beta == 0 or kl.count < limits["least"]:
+    if state.settings.beta == 0 or min(kl.count, reward.count) < limits["least"]:
         return None
     level = kl.middle(limits["steps"])
     if not level > max(limits["level"], limits["ratio"] * kl.start):
@@ -343,11 +341,12 @@ def _rate_ended(state: RunState, limits: Limits) -> Found | None:
 
 
 def _rate_low(state: RunState, limits: Limits) -> Found | None:
-    steps = limits["steps"]
-    if state.observations < limits["least"] or not state.signal_share(steps) >= limits["share"]:
+    steps, reward = limits["steps"], state.course(REWARD)
+    if not reward.count or state.observations < limits["least"]:
         return None
-    for key in (REWARD, LENGTH):
-        course = state.course(key)
+    if not state.signal_share(steps) >= limits["share"]:
+        return None
+    for course in (reward, state.course(LENGTH)):
         moved = abs(course.level(steps) - course.start)
         if course.count and not moved <= 2 * (course.error(steps) + course.error(EARLY)):
             return None
@@ -356,7 +355,6 @@ def _rate_low(state: RunState, limits: Limits) -> Found | None:
     if not abs(entropy.level(steps) - entropy.start) <= max(limits["change"] * entropy.start, noise):
         return None
     rate = state.course(RATE).high if state.course(RATE).count else state.settings.learning_rate
-    reward = state.course(REWARD)
     said = (
         f"After {state.step} steps the reward is {number(reward.level(steps))}, "
         f"{number(reward.start)} at the start. Entropy is {number(entropy.level(steps))}, "
@@ -372,7 +370,7 @@ def _held_out(state: RunState, limits: Limits) -> Found | None:
     if len(held) < max(2, limits["evaluations"]) or state.spread == 0:
         return None
     best = max(held[:-1], key=lambda one: one[1])
-    now = mean(one[1] for one in held[-2:]) or 0.0
+    now = fmean(one[1] for one in held[-2:])
     then, level, noise = best[2], reward.level(10), limits["errors"] * reward.error(10) * 2**0.5
     if best in held[-2:] or best[1] - now < limits["spread"] * state.spread:
         return _held_out_flat(state, limits, now, noise)
@@ -391,13 +389,13 @@ def _held_out_flat(state: RunState, limits: Limits, now: float, noise: float) ->
     held, count = state.evaluations, max(4, int(limits["flat"]))
     if len(held) < count:
         return None
-    level = mean(one[2] for one in held[-2:]) or 0.0
+    level = fmean(one[2] for one in held[-2:])
     # Two means of two evaluations differ by as much as two evaluations do.
     own = limits["errors"] * _differ([one[1] for one in held[-count:]])
     least = max(math.hypot(noise, own), limits["gap"] * state.spread)
     best = max(held, key=lambda one: one[1])
     for pair in (held[:2], held[-count:][:2]):
-        start, then = mean(one[1] for one in pair) or 0.0, mean(one[2] for one in pair) or 0.0
+        start, then = fmean(one[1] for one in pair), fmean(one[2] for one in pair)
         rise, gain = level - then, now - start
         if now < level and gain <= limits["earned"] * rise and rise - gain > least:
             said = (

@@ -303,8 +303,8 @@ class RunState:
             self._track(f"phase/{phase}").add(step.step, seconds)
         if self.course("reward").best_step == step.step:
             self.at_best = {key: one.level(LEVEL) for key, one in self.courses.items()}
-        held = step.values.get("eval_reward")
-        if held is not None and math.isfinite(held):
+        held = step.values.get("eval_reward", math.nan)
+        if math.isfinite(held) and self.course("reward").count:  # it is compared with the training reward
             self.evaluations.append((step.step, held, self.course("reward").level(10)))
         for index, function in enumerate(self.functions):
             _see_function(function, step, index, self._seen[-1].texts.size)

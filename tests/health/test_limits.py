@@ -462,6 +462,35 @@ def test_a_limit_of_0_lets_no_rule_report_what_was_not_recorded(rule: str) -> No
         assert few.told(rule, **{limit: 0.0}) is None, limit
 
 
+def logged(scene: Scene, key: str, since: int) -> Scene:
+    """The same run, in which a metric is logged from a step on."""
+
+    def metrics(step: int, chance: random.Random) -> dict[str, float]:
+        return scene.metrics(step, chance) | ({key: math.nan} if step < since else {})
+
+    return replace(scene, metrics=metrics)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_what_was_not_logged_is_never_told_as_a_number_or_taken_for_0(rule: str) -> None:
+    scene = SCENES[rule]
+    for key in USUAL | scene.metrics(24, random.Random(5)):
+        for since in (2, 1 + scene.steps):
+            found = logged(scene, key, since).told(rule)
+            said = found.message.removeprefix(RULES[rule].title).split() if found is not None else []
+            assert not {"nan", "-inf", "inf", "nan,", "nan."} & {*said}, (key, since, said)
+
+
+@pytest.mark.parametrize("flat", [True, False])
+def test_evaluations_before_the_first_training_reward_are_not_compared_with_it(flat: bool) -> None:
+    def rises(step: int, chance: random.Random) -> dict[str, float]:
+        reward = 0.8 if flat else 0.2 + step / 100
+        logs = {"reward": reward + chance.gauss(0, 0.05) if step % 10 == 0 else math.nan}
+        return logs | ({"eval_reward": 0.4 + chance.gauss(0, 0.02)} if step % 5 == 1 or step == 1 else {})
+
+    assert (Scene(120, rises).told("policy.held-out") is None) == flat
+
+
 def test_equal_texts_with_equal_scores_are_no_sign_of_a_random_reward() -> None:
     same = group([(0.0,), (0.0,), (1.0,), (1.0,)], texts=["a", "a", "b", "b"])
     judged = group([(0.0,), (0.1,), (1.0,), (0.9,)], texts=["a", "a", "b", "b"])
