@@ -118,13 +118,14 @@ def _of_function(key: str, name: str, what: str) -> Metric:
 
 
 def _of_tool(key: str, name: str, what: str) -> Metric:
-    told = {"calls": "calls", "failed": "calls that raised", "seconds": "seconds in calls"}.get(what, what)
+    told = {"failed": "calls that raised", "seconds": "seconds in calls that returned"}.get(what, what)
     return Metric(
         key,
         f"{name}, {told}",
         f"{name} {what}",
         f"Computed here: {told} of the tool {name} since the last logged step, on the first GPU.",
-        "Failed calls fall while the policy learns to use the tool. Divide by the calls for a rate.",
+        "Failed calls fall while the policy learns to use the tool. Divide them by the calls for a rate, "
+        "and the seconds by those that did not fail.",
         unit="s" if what == "seconds" else "calls",
         group="completions",
     )

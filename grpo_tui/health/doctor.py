@@ -52,7 +52,10 @@ CHECKS: Mapping[str, Callable[[RunState, Limits], Found | None]] = {
 }
 
 
-COUNTS = frozenset({"count", "evaluations", "groups", "least"})
+COUNTS = frozenset({
+    "calls", "completions", "count", "evaluations", "flat", "groups", "least", "prompts", "repeats",
+    "retries", "rows", "steps", "visits",
+})  # fmt: skip
 """Limits that count what a rule looks at. Below 1 they mean 1: a rule says nothing of what is not there."""
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from statistics import median
 
 from grpo_tui.core.records import TOOLS
-from grpo_tui.health.state import Found, Limits, RunState, number, percent
+from grpo_tui.health.state import EACH, FAILED, Found, Limits, RunState, number, percent
 
 LENGTH, LONGEST = "completions/mean_length", "completions/max_length"
 MEMORY, GPU_MEMORY = "memory", "gpu_memory"
@@ -23,7 +23,7 @@ def _slow_step(state: RunState, limits: Limits) -> Found | None:
     now = time.middle(steps)
     if time.count < limits["least"] or now < max(limits["seconds"], limits["ratio"] * time.start):
         return None
-    if length.count and now / length.middle(steps) < limits["ratio"] * time.start / length.start:
+    if length.count and now * length.start < limits["ratio"] * time.start * length.middle(steps):
         return None
     grown = {name: state.course(f"phase/{name}") for name in PHASES}
     phases = {f"{name}_s": course.middle(steps) for name, course in grown.items() if course.count}
@@ -80,22 +80,22 @@ def _reward_fails(state: RunState, limits: Limits) -> Found | None:
 def _tools(state: RunState, limits: Limits) -> Found | None:
     steps, named = limits["steps"], [key for key in state.courses if key.startswith(TOOLS)]
     for name in [key[len(TOOLS) : -len("/calls")] for key in named if key.endswith("/calls")]:
-        calls, failed, spent = (
-            state.course(f"{TOOLS}{name}/{one}") for one in ("calls", "failed", "seconds")
+        calls, failed, spent, shares, times = (
+            state.course(f"{TOOLS}{name}/{one}") for one in ("calls", "failed", "seconds", FAILED, EACH)
         )
-        made = sum(calls.newest(steps))
-        if calls.count < limits["least"] or made < limits["calls"] or not calls.start:
+        made, lost = sum(calls.newest(steps)), sum(failed.newest(steps))
+        if calls.count < limits["least"] or made < limits["calls"]:
             continue
-        share, before = sum(failed.newest(steps)) / made, failed.start / calls.start
-        each, usual = sum(spent.newest(steps)) / made, spent.start / calls.start
+        share, before, usual = lost / made, shares.start, times.start
+        each = sum(spent.newest(steps)) / (made - lost) if made - lost >= limits["calls"] else None
         evidence = {"tool": name, "failed": share, "failed_start": before, "seconds": each,
-                    "seconds_start": usual}  # fmt: skip
+                    "seconds_start": None if each is None else usual}  # fmt: skip
         if share >= limits["share"] and share - before >= limits["rise"]:
             said = f"{percent(share)} of the calls of {name} in the last {steps:g} steps failed"
-            return Found(f"{said}, {percent(before)} at the start.", evidence, changed=failed)
-        if each >= max(limits["seconds"], limits["ratio"] * usual):
-            said = f"A call of {name} takes {number(each)} s, {number(usual)} s at the start."
-            return Found(said, evidence, changed=spent)
+            return Found(f"{said}, {percent(before)} at first.", evidence, changed=shares)
+        if each is not None and each >= limits["seconds"] and each >= limits["ratio"] * usual:
+            said = f"A call of {name} takes {number(each)} s, {number(usual)} s at first."
+            return Found(said, evidence, changed=times)
     total = state.course(TOOLS_FAILED)
     share, before = total.level(steps), total.start
     enough = total.count >= limits["least"] and share >= limits["share"]
@@ -112,7 +112,7 @@ def _throughput(state: RunState, limits: Limits) -> Found | None:
     if min(one.count for one in (*busy, *lengths[:1])) < limits["least"] or not lengths:
         return None
     now, start = sum(one.middle(steps) for one in busy), sum(one.start for one in busy)
-    if now < max(limits["seconds"], limits["ratio"] * start):
+    if not start or now < max(limits["seconds"], limits["ratio"] * start):
         return None
     # Shorter completions do not make a step shorter in proportion, so only longer ones count.
     grown = max(1.0, *(one.middle(steps) / max(1.0, one.start) for one in lengths))

@@ -50,7 +50,9 @@ def _no_signal(cause: str, state: RunState, limits: Limits) -> Found | None:
     if cause == "equal" and not state.groups:
         return _zero_std(state, limits)
     total, none = counts.total(), counts.total() - counts["some"]
-    if total < limits["groups"] or none < limits["share"] * total or _main_cause(state, counts) != cause:
+    if total < limits["groups"] or not none or none < limits["share"] * total:
+        return None
+    if _main_cause(state, counts) != cause:
         return None
     of_all = cause in ("constant", "prompt-only", "equal")
     explained = sum(counts[one] for one in _EQUAL) if of_all else counts[cause]

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import NamedTuple, TypeVar
 
 from grpo_tui.core.findings import Remedy, Severity
+from grpo_tui.core.records import TOOLS
 from grpo_tui.core.statistics import SAME, column_covariances, mean, shares_of
 from grpo_tui.health.course import EARLY, LEVEL, RECENT, Course
 from grpo_tui.health.facts import GroupFacts, Observation, Repeats, Settings, Visits, repeats_of
@@ -19,6 +20,8 @@ T = TypeVar("T")
 MOST_PROMPTS = 16_384
 """Prompts that are counted while a run trains."""
 ZERO_STD, CLIPPED, CAPPED = "frac_reward_zero_std", "clip_ratio/region_mean", "cispo_clip_ratio"
+FAILED, EACH = "share", "each"
+"""Computed of each tool in the steps that call it: the fraction of failed calls, seconds of another one."""
 NO_SIGNAL = "no signal"
 """Key of the course that tracks the fraction of a step's groups without a signal."""
 
@@ -322,6 +325,14 @@ class RunState:
             if self.settings.has_tokens and size:
                 values["completions/clipped_ratio"] = sum(group.truncated for group in step.groups) / size
                 values["completions/mean_length"] = sum(g.tokens for g in step.groups) / len(step.groups)
+        for tool in [
+            key[: -len("calls")] for key in step.values if key.startswith(TOOLS) and key.endswith("/calls")
+        ]:
+            calls, failed = values[f"{tool}calls"], values.get(f"{tool}failed", math.nan)
+            if calls > 0:
+                values[tool + FAILED] = failed / calls
+            if calls > failed:
+                values[tool + EACH] = values.get(f"{tool}seconds", math.nan) / (calls - failed)
         return values
 
     def _cause(self, group: GroupFacts) -> str:

@@ -71,7 +71,7 @@ class Capture:
         self._own: list[list[bool]] = []
         self._weights: list[tuple[float, float]] = []
         self._tools: dict[str, tuple[int, int, float]] = {}
-        """Calls, failed calls and seconds of each tool that could be called since the last row."""
+        """Of each tool that could be called since the last row: calls, failed ones, seconds of the others."""
         self.newest_prompt: Any = None
         """First prompt of the newest batch, for `sample` without a prompt."""
 
@@ -144,7 +144,8 @@ class Capture:
             failed = 0
         finally:
             calls, failures, seconds = self._tools[name]
-            self._tools[name] = calls + 1, failures + failed, seconds + time.perf_counter() - began
+            took = 0.0 if failed else time.perf_counter() - began  # a call may fail at once, or at a timeout
+            self._tools[name] = calls + 1, failures + failed, seconds + took
 
     def _around_rewards(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def calculate_rewards(inputs: Any, prompts: Any, completions: Any, ids: Any) -> Any:

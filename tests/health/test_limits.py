@@ -14,9 +14,10 @@ from grpo_tui.core.findings import RULES, Finding
 from grpo_tui.core.records import EFFECTIVE, LEFT_OUT, TOOLS
 from grpo_tui.health.doctor import COUNTS, Doctor
 from grpo_tui.health.facts import GroupFacts, Observation, Settings
-from grpo_tui.health.machine_rules import GPU_MEMORY, GPU_RETRIES, LENGTH, LONGEST, MEMORY
+from grpo_tui.health.machine_rules import GPU_MEMORY, GPU_RETRIES, LENGTH, LONGEST, MEMORY, PHASES
 from grpo_tui.health.policy_rules import MISMATCH, WEIGHT, WORST
-from tests.health.test_rules import FAULTS, MIXED, NO_SIGNAL, ONE, TWO, Metrics, group, learns_form
+from grpo_tui.health.reading import KEYS
+from tests.health.test_rules import FAULTS, MIXED, NO_SIGNAL, ONE, TWO, Metrics, climbs, group, learns_form
 
 Groups = Callable[[int], Sequence[GroupFacts]]
 USUAL = {"reward": 0.5, "reward_std": 1.0, "learning_rate": 1e-5, "grad_norm": 0.3, "entropy": 0.5}
@@ -45,8 +46,12 @@ class Scene:
 
     def told(self, rule: str, **limits: float) -> Finding | None:
         """What one rule says at the end, with other limits."""
-        others: dict[str, Any] = dict.fromkeys(RULES)
-        doctor, chance = Doctor(self.settings, {**others, rule: limits}), random.Random(5)
+        found = self.judged({**dict.fromkeys(RULES), rule: limits})
+        return next((one for one in found if "It ended at" not in one.message), None)
+
+    def judged(self, limits: Any) -> list[Finding]:
+        """What the rules say at the end with these limits."""
+        doctor, chance = Doctor(self.settings, limits), random.Random(5)
         for step in range(1, self.steps + 1):
             values = USUAL | self.metrics(step, chance)
             missing = frozenset(key for key, value in values.items() if not math.isfinite(value))
@@ -63,7 +68,7 @@ class Scene:
                     self.ranks(step),
                 )
             )
-        return next((found for found in doctor.findings() if "It ended at" not in found.message), None)
+        return doctor.findings()
 
 
 def each(facts: GroupFacts) -> Groups:
@@ -97,6 +102,8 @@ def slow(step: int) -> float:
     return 5.0 if step >= 40 else 2.0
 
 
+TRACKED = (*KEYS, TOOLS + "run/calls", TOOLS + "run/failed", TOOLS + "run/seconds")
+MEANS = ("rewards/format/mean", "rewards/correct/mean")
 COMMANDED = ("learning_rate", "temperature", "reward_weights")
 """Settings that a command changes while a run trains."""
 SCENES: dict[str, Scene] = {
@@ -323,7 +330,7 @@ TOLD: dict[str, tuple[str, str]] = {
     ),
     "machine.tools": (
         "warning: step 40..60",
-        "75 % of the calls of search in the last 15 steps failed, 6.25 % at the start.",
+        "75 % of the calls of search in the last 15 steps failed, 6.25 % at first.",
     ),
     "machine.memory": (
         "warning: step 5..40",
@@ -460,6 +467,39 @@ def test_a_limit_of_0_lets_no_rule_report_what_was_not_recorded(rule: str) -> No
     few = Scene(3, lambda *_: {"step_time": 1.0, LENGTH: 5.0}, groups=lambda _: ())
     for limit in sorted(COUNTS & RULES[rule].limits.keys()):
         assert few.told(rule, **{limit: 0.0}) is None, limit
+
+
+EXTREMES = (0.0, 5e-324, 1e308)
+EMPTY = group([(0.0,)] * 4, texts=[""] * 4, tokens=[0] * 4)
+NOTHING = Scene(
+    60,
+    lambda *_: dict.fromkeys(TRACKED, 0.0),
+    groups=each(EMPTY),
+    seconds=lambda _: dict.fromkeys(PHASES, 0.0),
+    ranks=lambda _: {0: 0.0, 1: 0.0},
+)
+FADING = replace(
+    NOTHING,
+    metrics=lambda step, _: dict.fromkeys(TRACKED, float(step < 30)) | dict.fromkeys(MEANS, math.nan),
+    groups=lambda _: (),
+)
+RUNS = (Scene(80, climbs), NOTHING, FADING)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_no_limit_that_a_config_may_set_makes_a_rule_fail(rule: str) -> None:
+    for limit in RULES[rule].limits:
+        for value in (1.0, 50.0) if limit == "steps" else EXTREMES:
+            for scene in (SCENES[rule], *RUNS):
+                scene.told(rule, **{limit: value})
+
+
+@pytest.mark.parametrize("value", EXTREMES)
+def test_all_limits_at_once_make_no_rule_fail(value: float) -> None:
+    limits = {name: dict.fromkeys(rule.limits, value) for name, rule in RULES.items()}
+    for steps in (1.0, 50.0):
+        for scene in (*SCENES.values(), *RUNS):
+            scene.judged({name: {**one, "steps": steps} for name, one in limits.items()})
 
 
 def logged(scene: Scene, key: str, since: int) -> Scene:
@@ -600,7 +640,17 @@ def called(calls: float, failed: float, seconds: float) -> dict[str, float]:
         (lambda step: called(1, float(step >= 40), 1), ""),
         (lambda step: called(8, 0, 1 if step < 40 else 3.9), ""),
         (lambda step: called(8, 0, 2 if step < 40 else 12),
-         "A call of run takes 1.5 s, 0.25 s at the start."),
+         "A call of run takes 1.5 s, 0.25 s at first."),
+        (lambda step: called(8, max(1.0, 8 - step // 6), 1.2 * min(7, step // 6)), ""),
+        (lambda step: called(8, max(1.0, 8 - step // 6), min(7, step // 6) * (0.4 if step < 40 else 1.2)),
+         "A call of run takes 1.2 s, 0.4 s at first."),
+        (lambda step: called(8, 0, 9.6) if step > 20 else called(0, 0, 0), ""),
+        (lambda step: called(8, 0, 2 if step < 50 else 12) if step > 20 else called(0, 0, 0),
+         "A call of run takes 1.5 s, 0.25 s at first."),
+        (lambda step: called(8, 0 if step < 50 else 6, 8) if step > 20 else called(0, 0, 0),
+         "75 % of the calls of run in the last 15 steps failed, 0 % at first."),
+        (lambda step: called(8, 0, 2) if step < 40 else called(8, 8, 0),
+         "100 % of the calls of run in the last 15 steps failed, 0 % at first."),
         (lambda step: called(8, 0, 8 if step < 40 else 12), ""),
         (lambda step: called(8 if step < 40 else 0, 0, 2 if step < 40 else 0), ""),
         (lambda step: {"tools/failure_frequency": 0.1 if step < 40 else 0.7},
@@ -608,7 +658,8 @@ def called(calls: float, failed: float, seconds: float) -> dict[str, float]:
         (lambda step: {"tools/failure_frequency": 0.7}, ""),
         (lambda step: {"tools/failure_frequency": 0.1 if step < 40 else 0.7, **called(8, 0, 1)}, ""),
     ],
-    ids=["always", "learns", "few", "fast", "slower", "half as slow", "no longer called", "logged",
+    ids=["always", "learns", "few", "fast", "slower", "learned and as slow", "learned and slower", "late",
+         "late and slower", "late and failing", "fails at once", "half as slow", "no longer called", "logged",
          "logged always", "unknown names"],
 )  # fmt: skip
 def test_a_tool_counts_when_it_has_become_worse(

@@ -293,7 +293,7 @@ FAULTS: dict[str, tuple[int, Metrics]] = {
             "reward": step / 60 + chance.gauss(0, 0.05),
             TOOLS + "search/calls": 8.0,
             TOOLS + "search/failed": 6.0 if step >= 40 else 0.5,
-            TOOLS + "search/seconds": 1.6,
+            TOOLS + "search/seconds": 0.4 if step >= 40 else 1.5,
         },
     ),
     "policy.held-out": (

@@ -15,6 +15,7 @@ from grpo_tui.present.group_card import group_card
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import RunReader, StoredGroup
+from grpo_tui.train.capture import Capture
 from grpo_tui.train.session import Session
 
 CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 5, "b": 7}}\n</tool_call>'
@@ -160,3 +161,17 @@ def test_a_message_says_whose_it_is() -> None:
     assert written_text([thought, odd, result]) == "[thinking] 5 + 7\n12\n[call] ?\n[call] look({})"
     assert transcript([odd, result]) == "[call] ?\n[call] look({})\n[tool look] sky"
     assert written_text([{"content": "plain"}]) == transcript("plain") == "plain"
+
+
+def test_the_seconds_of_a_tool_are_those_of_the_calls_that_return(monkeypatch: pytest.MonkeyPatch) -> None:
+    capture = Capture(None, print, None, None, 1)  # type: ignore[arg-type]
+    tool = capture._timed("divide", lambda by: 1 / by)
+    monkeypatch.setattr("time.perf_counter", itertools.count(0, 2).__next__)
+    with pytest.raises(ZeroDivisionError):
+        tool(by=0)
+    tool(by=1)
+    assert capture.figures() == {
+        TOOLS + "divide/calls": 2,
+        TOOLS + "divide/failed": 1,
+        TOOLS + "divide/seconds": 2,
+    }
