@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.cli.errors import FAILED, OK, CommandError, reported
-from grpo_tui.cli.export import config_as_ended, home_of
+from grpo_tui.cli.export import config_as_ended, home_of, is_home
 from grpo_tui.cli.look import readable_folder
 from grpo_tui.cli.plain import print_json, print_text, terminal_width
 from grpo_tui.cli.saved_run import launcher_of_run, saved_run, world_size
@@ -159,8 +159,9 @@ def _write(parsed: Any, root: Path, finding: Finding, wanted: Sequence[Remedy]) 
     if os.path.lexists(target):  # also a link to nowhere
         raise CommandError(f"{target} already exists and was left unchanged. Choose another file")
     listed = target.with_name(f"{target.stem}-solved.jsonl")
+    beside = listed.name if is_home(target, saved) else str(listed.absolute())
     with closing(RunReader(folder.database)) as reader:
-        changes, overrides = _next(reader, finding, wanted, listed.name)
+        changes, overrides = _next(reader, finding, wanted, beside)
         filters = any(one.field == EXCLUDE for one in wanted)
         if filters and os.path.lexists(listed):
             raise CommandError(f"{listed} already exists and was left unchanged. Choose another file")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,18 +43,14 @@ def config_as_ended(
         overrides: `K=V` texts that take precedence over both.
         more: Changes as if they had been made after the last step.
         how: What the first line says of the config.
-        target: File for the text, None for the terminal. Its folder must be that of the original config,
-            because paths in the config are relative to it.
+        target: File for the text, None for the terminal. In another folder than that of the original config,
+            the paths in it are absolute.
     """
     import yaml
 
     if not run.is_dir():
         raise CommandError(f"{run}: --format config takes a run folder")
     folder, _, saved = saved_run(run)
-    home = home_of(saved)
-    if target is not None and target.absolute().parent.resolve() != home.resolve():
-        name = shell_word(home / target.name)
-        raise CommandError(f"The config names files by paths from {home}. Write it there: -o {name}")
     with closing(RunReader(folder.database)) as reader:
         history = reader.lasting_settings()
     changes = [*history, *more]
@@ -64,7 +61,49 @@ def config_as_ended(
     named = ", ".join(f"{name} {setting(value)}" for name, value in ended.items())
     head = f"# The config of {one_line(folder.root.name)}"
     head += f" {how}: {one_line(named)}" if named else ""
-    return f"{head}\n" + yaml.safe_dump(config.raw, sort_keys=False, allow_unicode=True)
+    raw = config.raw if target is None or is_home(target, saved) else _moved(config, target)
+    return f"{head}\n" + yaml.safe_dump(raw, sort_keys=False, allow_unicode=True)
+
+
+def is_home(target: Path, saved: RunConfig) -> bool:
+    """Return whether a file lies in the folder from which a config names files."""
+    return target.absolute().parent.resolve() == home_of(saved).resolve()
+
+
+def _moved(config: RunConfig, target: Path) -> dict[str, Any]:
+    """Return the values of a config for a file in another folder, which means the same there.
+
+    Raises:
+        CommandError: A path in it has a meaning only in its own folder.
+    """
+    resolved = [config.model, config.grpo, config.model_args, config.script, config.mixture]
+    known = set(_texts([*resolved, config.section.to_json()]))
+    places = (home_of(config), Path(config.cwd))
+
+    def absolute(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: absolute(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [absolute(item) for item in value]
+        named = (str(place / value) for place in places) if isinstance(value, str) else ()
+        return next((path for path in named if path in known), value)
+
+    raw: dict[str, Any] = absolute(config.raw)
+    there = inspect_saved(replace(config, raw=raw, path=target.absolute()), world_size=None).config
+    if there is None or replace(there, path=config.path, raw=config.raw, findings=config.findings) != config:
+        home = home_of(config)
+        name = shell_word(home / target.name)
+        raise CommandError(f"The config names files by paths from {home}. Write it there: -o {name}")
+    return raw
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield every text in nested values."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list | tuple):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _texts(item)
 
 
 def home_of(saved: RunConfig) -> Path:

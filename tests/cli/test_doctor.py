@@ -123,16 +123,19 @@ def test_a_tried_weight_is_written_into_a_config_that_trains(
     )
 
 
+@pytest.mark.parametrize("place", ["beside", "elsewhere"])
 def test_larger_groups_and_a_filter_file_are_written_so_that_the_batch_fits(
-    home: Path, capsys: pytest.CaptureFixture[str]
+    place: str, home: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     never = {f"never {n}": 0.0 for n in range(30)}
     run = a_run(home, (1.0,), never | {f"hard {n}": 0.06 for n in range(40)})
-    assert main(["doctor", str(run), "--apply", "signal.prompts-unsolved", "-o", str(home / "new.yaml")]) == 0
-    config = load_config(home / "new.yaml")
+    folder = home if place == "beside" else tmp_path_factory.mktemp("other")
+    target = folder / "new.yaml"
+    assert main(["doctor", str(run), "--apply", "signal.prompts-unsolved", "-o", str(target)]) == 0
+    config = load_config(target)
     assert (config.grpo["num_generations"], config.grpo["per_device_train_batch_size"]) == (16, 16)
-    assert Path(str(config.section.filters.exclude)).name == "new-solved.jsonl"
-    listed = [json.loads(line)["hash"] for line in (home / "new-solved.jsonl").read_text().splitlines()]
+    assert config.section.filters.exclude == str(folder / "new-solved.jsonl")
+    listed = [json.loads(line)["hash"] for line in (folder / "new-solved.jsonl").read_text().splitlines()]
     assert {prompt_hash(prompt) for prompt in never} <= set(listed)
     assert set(listed) < {prompt_hash(prompt) for prompt in [*never, *(f"hard {n}" for n in range(40))]}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -139,16 +140,19 @@ def test_reward_files_that_were_loaded_anew_are_those_that_the_config_names() ->
     assert settings_in_force(changes, saved) == {"beta": 0.5}
 
 
-def test_it_is_written_only_where_its_paths_begin(
+def test_elsewhere_its_paths_are_absolute_so_that_it_trains_the_same(
     run: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    other = tmp_path_factory.mktemp("other") / "ended.yaml"
-    assert main(["export", str(run), "--format", "config", "-o", str(other)]) == 2
-    assert f"Write it there: -o {run.parent / 'ended.yaml'}" in capsys.readouterr().err
+    other, link = tmp_path_factory.mktemp("other") / "ended.yaml", run.parent / "link"
+    assert main(["export", str(run), "--format", "config", "-o", str(other), "--set", "run_name=model"]) == 2
+    assert f"Write it there: -o {run.parent / 'ended.yaml'}" in capsys.readouterr().err, "a name is no path"
     assert not other.exists()
-    link = other.parent / "link"
+    assert main(["export", str(run), "--format", "config", "-o", str(other)]) == 0
     link.symlink_to(run.parent)
     assert main(["export", str(run), "--format", "config", "-o", str(link / "ended.yaml")]) == 0
-    assert (run.parent / "ended.yaml").exists()
+    moved, here = load_config(other), load_config(run.parent / "ended.yaml")
+    assert "source: rewards.py:correctness" in (run.parent / "ended.yaml").read_text()
+    assert f"source: {run.parent}/rewards.py:correctness" in other.read_text()
+    assert replace(moved, path=here.path, raw=here.raw, findings=here.findings) == here
     assert main(["export", str(run.parent / "demo.yaml"), "--format", "config"]) == 2
     assert "--format config takes a run folder" in capsys.readouterr().err
