@@ -38,6 +38,7 @@ class Settings:
     """None when it is not known. TRL logs `kl` only when it is above 0."""
     by_sequence: bool = False
     """Whether ratios are clipped per sequence, which clips far more of them by design (GSPO)."""
+    epsilon_high: float | None = None
     learning_rate: float | None = None
     temperature: float | None = None
     max_completion_length: int | None = None

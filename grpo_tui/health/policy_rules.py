@@ -11,7 +11,7 @@ from grpo_tui.core.findings import Remedy, Severity
 from grpo_tui.core.records import EFFECTIVE, LEFT_OUT, SKIPPED
 from grpo_tui.core.statistics import SAME
 from grpo_tui.health.course import EARLY, NORMAL, RECENT
-from grpo_tui.health.signal_rules import CORRECT
+from grpo_tui.health.signal_rules import CORRECT, FORMAT
 from grpo_tui.health.state import CAPPED, CLIPPED, Found, Limits, RunState, number, percent
 
 REWARD, ENTROPY, KL, GRADIENT, RATE = "reward", "entropy", "kl", "grad_norm", "learning_rate"
@@ -19,6 +19,8 @@ LENGTH, TRUNCATED = "completions/mean_length", "completions/clipped_ratio"
 MISMATCH = "sampling/sampling_logp_difference/mean"
 WORST = "sampling/sampling_logp_difference/max"
 WEIGHT = "sampling/importance_sampling_ratio/mean"
+HIGHEST = 5.0
+"""`epsilon_high` that TRL recommends with CISPO."""
 
 
 def _broke(state: RunState, limits: Limits) -> Found | None:
@@ -176,6 +178,7 @@ def _length_bought(state: RunState, limits: Limits) -> Found | None:
     if not state.gained(limits["gain"], steps) or not correlation >= limits["correlation"]:
         return None
     correct = [one for name, _, one in state.used if CORRECT.search(name)]
+    others = [name for name, _, _ in state.used if not FORMAT.search(name)]
     if bought < (1 - limits["earned"]) * gain or any(one.rose(limits["correct"], steps) for one in correct):
         return None
     said = (
@@ -185,7 +188,8 @@ def _length_bought(state: RunState, limits: Limits) -> Found | None:
     )
     evidence = {"reward_start": reward.start, REWARD: reward.level(steps), "length_start": length.start,
                 "length": level, "correlation": correlation, "explained": bought / gain}  # fmt: skip
-    return Found(said, evidence, changed=length)
+    severity: Severity | None = None if correct or len(others) > 1 else "info"  # it may be of correctness
+    return Found(said, evidence, severity=severity, changed=length)
 
 
 def _repetition(state: RunState, limits: Limits) -> Found | None:
@@ -239,18 +243,27 @@ def _kl(state: RunState, limits: Limits) -> Found | None:
 
 
 def _clipped(state: RunState, limits: Limits) -> Found | None:
-    capped, steps, by_sequence = state.course(CAPPED), limits["steps"], state.settings.by_sequence
-    course = capped if capped.count else state.course(CLIPPED)
+    course, steps, by_sequence = state.course(CLIPPED), limits["steps"], state.settings.by_sequence
     level = course.level(steps)
     if course.count < steps or not level >= limits["sequences" if by_sequence else "share"]:
         return None
     what = "sequences" if by_sequence else "tokens"
     said = f"On average {percent(level)} of the {what} of the last {steps:g} steps were clipped."
-    if capped.count:
-        said += " With CISPO they keep a gradient, and its weight is `epsilon_high`."
-    severity: Severity | None = "info" if capped.count else None
-    remedies = _lower_rate(state)
-    return Found(said, {"clipped": level}, remedies=remedies, severity=severity, changed=course)
+    return Found(said, {"clipped": level}, remedies=_lower_rate(state), changed=course)
+
+
+def _capped(state: RunState, limits: Limits) -> Found | None:
+    course, steps, high = state.course(CAPPED), limits["steps"], state.settings.epsilon_high
+    level = course.level(steps)
+    if course.count < steps or not level >= limits["share"]:
+        return None
+    at = "" if high is None else f", {high:g}"
+    said = (
+        f"On average {percent(level)} of the tokens of the last {steps:g} steps were above epsilon_high{at}."
+    )
+    fix = Remedy(f"epsilon_high {HIGHEST:g}", "epsilon_high", HIGHEST, live=True)
+    remedies = (fix,) if high is not None and high < HIGHEST else ()
+    return Found(said, {"capped": level, "epsilon_high": high}, remedies=remedies, changed=course)
 
 
 def _mismatch(state: RunState, limits: Limits) -> Found | None:
@@ -424,6 +437,7 @@ RULES = {
     "policy.no-end-token": _no_end_token,
     "policy.kl": _kl,
     "policy.clipped": _clipped,
+    "policy.capped": _capped,
     "policy.mismatch": _mismatch,
     "policy.gradient-nan": _gradient_nan,
     "policy.gradient-spikes": _gradient_spikes,

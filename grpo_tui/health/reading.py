@@ -126,6 +126,7 @@ def settings_of(reader: RunReader, *, logged: bool) -> Settings:
         normalized=grpo.get("multi_objective_aggregation") == "normalize_then_sum",
         beta=finite(grpo.get("beta", 0.0 if config else None)),
         by_sequence=grpo.get("importance_sampling_level") == "sequence",
+        epsilon_high=finite(grpo.get("epsilon_high") or grpo.get("epsilon", 0.2 if config else None)),
         learning_rate=finite(grpo.get("learning_rate")),
         temperature=finite(grpo.get("temperature", 1.0 if config else None)),
         max_completion_length=limit if isinstance(limit, int) else None,

@@ -21,8 +21,8 @@ from grpo_tui.health.state import (
 )
 
 _EQUAL = ("equal", "all-correct", "all-wrong")
-_FORMAT = re.compile(r"format|tag|xml|structure|template", re.IGNORECASE)
-CORRECT = re.compile(r"correct|accura|answer|solution|exact|verif|result|right", re.IGNORECASE)
+FORMAT = re.compile(r"format|tag|xml|structure|template", re.IGNORECASE)
+CORRECT = re.compile(r"correct|accura|answer|solution|exact|verif|result|right|math|gsm|solve", re.IGNORECASE)
 MEAN = re.compile(r"rewards/(.+)/mean", re.DOTALL)
 """TRL's key of the mean of a reward function."""
 NAMED = 3
@@ -185,8 +185,8 @@ def _scored_by(state: RunState, limits: Limits) -> list[tuple[str, FunctionState
 
 def _format_only(state: RunState, limits: Limits) -> Found | None:
     steps, used = limits["steps"], _scored_by(state, limits)
-    forms = [(name, one) for name, one in used if _FORMAT.search(name)]
-    others = [(name, one) for name, one in used if not _FORMAT.search(name)]
+    forms = [(name, one) for name, one in used if FORMAT.search(name)]
+    others = [(name, one) for name, one in used if not FORMAT.search(name)]
     others = [(name, one) for name, one in others if CORRECT.search(name)] or others
     if not forms or not others:
         return None

@@ -104,7 +104,7 @@ def slow(step: int) -> float:
 
 TRACKED = (*KEYS, TOOLS + "run/calls", TOOLS + "run/failed", TOOLS + "run/seconds")
 MEANS = ("rewards/format/mean", "rewards/correct/mean")
-COMMANDED = ("learning_rate", "temperature", "reward_weights")
+COMMANDED = ("learning_rate", "epsilon_high", "temperature", "reward_weights")
 """Settings that a command changes while a run trains."""
 SCENES: dict[str, Scene] = {
     **{
@@ -128,6 +128,7 @@ SCENES: dict[str, Scene] = {
     **{rule: Scene(steps, metrics) for rule, (steps, metrics) in FAULTS.items()},
     "policy.noise": Scene(20, lambda *_: {"entropy": 3.8}, settings=replace(ONE, temperature=3.0)),
     "policy.clipped": Scene(25, lambda *_: {"clip_ratio/region_mean": 0.4}),
+    "policy.capped": Scene(25, lambda *_: {"cispo_clip_ratio": 0.5}, settings=replace(ONE, epsilon_high=0.2)),
     "policy.length-bought": Scene(80, paid, longer, JUDGED),
     "policy.repetition": Scene(30, groups=lambda step: [PROSE if step < 9 else LOOPS] * 4),
     "policy.no-end-token": Scene(15, groups=each(NO_END)),
@@ -278,6 +279,10 @@ TOLD: dict[str, tuple[str, str]] = {
         "warning: step 1..25; learning_rate=3.3e-06",
         "On average 40 % of the tokens of the last 20 steps were clipped.",
     ),
+    "policy.capped": (
+        "info: step 1..25; epsilon_high=5",
+        "On average 50 % of the tokens of the last 20 steps were above epsilon_high, 0.2.",
+    ),
     "policy.mismatch": (
         "warning: step 29..60",
         (
@@ -405,6 +410,7 @@ LIMITS: dict[str, dict[str, tuple[float, float]]] = {
     },
     "policy.kl": {"steps": (25, 26), "least": (58, 59), "level": (1.639, 1.642), "ratio": (123.1, 123.3)},
     "policy.clipped": {"steps": (23, 24), "share": (0.4, 0.401)},
+    "policy.capped": {"steps": (23, 24), "share": (0.5, 0.501)},
     "policy.mismatch": {"steps": (58, 59), "level": (0.614, 0.618), "ratio": (48.6, 48.9)},
     "policy.gradient-nan": {"count": (2, 3)},
     "policy.gradient-spikes": {
@@ -550,8 +556,7 @@ def test_high_entropy_is_no_noise_while_the_reward_rises() -> None:
         ("clip_ratio/region_mean", 0.799, True, None),
         ("clip_ratio/region_mean", 0.801, True, "warning"),
         ("clip_ratio/region_mean", 0.31, False, "warning"),
-        ("cispo_clip_ratio", 0.02, False, None),
-        ("cispo_clip_ratio", 0.45, False, "info"),
+        ("cispo_clip_ratio", 0.45, False, None),
     ],
 )
 def test_shares_of_clipped_ratios_count_by_what_is_clipped(
@@ -580,6 +585,32 @@ def test_length_that_grows_with_the_reward_counts_only_when_it_earns_it_within_g
     assert (scene.told("policy.length-bought") is not None) == named
     without = replace(scene, groups=lambda _: ())
     assert without.told("policy.length-bought") is None
+
+
+@pytest.mark.parametrize(
+    ("names", "severity"),
+    [(("judge", "tag_format"), "info"), (("judge", "style"), "warning"), (("judge", "gsm8k"), "warning")],
+)
+def test_the_only_reward_of_answers_may_be_one_of_correctness_whatever_its_name(
+    names: tuple[str, str], severity: str
+) -> None:
+    found = Scene(80, paid, longer, replace(JUDGED, names=names)).told("policy.length-bought")
+    assert found is not None
+    assert found.severity == severity
+
+
+def test_a_function_of_mathematics_that_rises_is_one_of_correctness() -> None:
+    settings = replace(JUDGED, names=("judge", "math_reward"))
+    rising = Scene(80, paid, lambda step: longer(step, correct=0.5), settings)
+    assert rising.told("policy.length-bought") is None
+
+
+@pytest.mark.parametrize("high", [5.0, None])
+def test_the_cap_of_cispo_is_raised_where_it_is_known_to_be_low(high: float | None) -> None:
+    scene = replace(SCENES["policy.capped"], settings=replace(ONE, epsilon_high=high))
+    found = scene.told("policy.capped")
+    assert found is not None
+    assert [one.field for one in found.remedies] == [None]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from grpo_tui.health import live
 from grpo_tui.health.doctor import Doctor
 from grpo_tui.health.facts import Settings
 from grpo_tui.health.live import LiveVerdict
-from grpo_tui.health.reading import begin, diagnose, doctor_before
+from grpo_tui.health.reading import begin, diagnose, doctor_before, settings_of
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import Gpu, Hardware, RankFile, write_hardware
@@ -404,3 +404,15 @@ def test_a_change_is_a_cause_only_of_what_begins_soon_after_it(before: int, is_c
     doctor.changes += [r.SettingChanged(1, 20, 0.0, "beta", 0.0, 0.1)]
     assert (doctor._cause("policy.kl", 20 + before) is not None) == is_cause
     assert doctor._cause("machine.slow-step", 20 + before) is None
+
+
+@pytest.mark.parametrize(
+    ("grpo", "high"),
+    [({}, 0.2), ({"epsilon_high": None, "epsilon": 0.1}, 0.1), ({"epsilon_high": 5, "epsilon": 0.1}, 5.0)],
+)
+def test_epsilon_high_is_epsilon_where_it_is_not_set(
+    training: Training, grpo: dict[str, Any], high: float
+) -> None:
+    training.write([r.Fact("config", {"grpo": {"loss_type": "cispo", **grpo}})])
+    with closing(RunReader(training.folder.database)) as reader:
+        assert settings_of(reader, logged=True).epsilon_high == high
