@@ -29,6 +29,12 @@ TWO = "accelerate launch --num_processes 2"
 ON_A_PORT = "accelerate launch --main_process_port 1234 --num_processes 2"
 
 
+@pytest.fixture(autouse=True)
+def _no_default_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out the file that `accelerate config` may have written on this machine."""
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+
+
 def found(
     folder: Path, words: str, gpus: int = 2, world: int | None = 2, stages: Any = None, **change: Any
 ) -> list[Finding]:
@@ -137,7 +143,6 @@ def test_the_processes_meet_where_accelerates_config_says(tmp_path: Path) -> Non
 def test_the_file_that_accelerate_reads_unasked_counts_as_a_named_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HF_HOME", str(tmp_path))
     words = ("accelerate", "launch")
     assert on_a_port(words, 1234) != words
     (tmp_path / "accelerate").mkdir()
