@@ -112,7 +112,10 @@ def _what_if(commands: Commands) -> None:
     add = command.add_argument
     shared(command, "run")
     shared(command, "sources", nargs="*")
-    add("--where", metavar="EXPR", default="", help="only groups with a completion that matches the query")
+    add(
+        "--where", metavar="EXPR", default="mode==train",
+        help="only groups with a completion that matches the query (default mode==train)",
+    )  # fmt: skip
     add("--groups", type=positive, default=200, metavar="N", help="only the newest N groups (default 200)")
     shared(command, "--weights")
     flag(command, "--recorded", "call no function: only apply the weights to the recorded scores")

@@ -99,7 +99,7 @@ def what_if_of_run(
     recorded: bool = False,
     tell: Callable[[str, str], None] | None = None,
 ) -> WhatIf:
-    """Score groups of a run again; see `what_if`.
+    """Score groups of a run again, only those it trained on when there are any; see `what_if`.
 
     Raises:
         LabError: nothing can be scored, or the weights do not fit.
@@ -107,6 +107,8 @@ def what_if_of_run(
     """
     with closing(RunReader(RunFolder(root).database)) as run:
         whole, functions = run.whole_groups(groups), run.reward_functions()
+    # Probe prompts have no columns, and are not trained on.
+    whole = [group for group in whole if group.mode == "train"] or whole
     own = {one: f.weight for one, f in zip(distinct_names(f.name for f in functions), functions, strict=True)}
     return what_if(lab, whole, weights=weights, recorded_weights=own if recorded else None, tell=tell)
 

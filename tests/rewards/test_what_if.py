@@ -106,6 +106,20 @@ def test_probe_prompts_count_in_no_advantage(run: RecordedRun, lab: Lab, tmp_pat
     assert found.to_json()["groups"] == []
 
 
+def test_probe_prompts_are_scored_only_when_no_other_group_is_asked_for(
+    run: RecordedRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They have no columns, so a reward that needs one fails on them, and with them on all."""
+    rows = tuple(_completion(*one) for one in enumerate(("4", "5")))
+    run.write(r.GenerationBatch(2, 2, 0, "probe", 1, 1, run.at(1), (r.Group(0, "2 + 2?", {}, rows),)))
+    words = ["whatif", str(run.folder.root), f"{tmp_path}/rewards.py:right", "--json"]
+    for more, code, completions in (
+        (["--groups", "1"], 0, 4), (["--where", "tokens>0"], 0, 8), (["--where", "mode==probe"], 1, 2),
+    ):  # fmt: skip
+        assert main([*words, *more]) == code
+        assert json.loads(capsys.readouterr().out)["completions"] == completions
+
+
 def test_a_changed_reward_turns_groups_and_each_is_told(run: RecordedRun, lab: Lab, tmp_path: Path) -> None:
     write(tmp_path, REWARDS.replace("text.strip() == gold", "int(text.strip() in '57')"))
     found = _tried(run, lab, tmp_path / "rewards.py")

@@ -67,17 +67,17 @@ class WhatIfScreen(FullReadingScreen):
 
     def __init__(self, root: Path, groups: Sequence[int]) -> None:
         super().__init__()
-        self._root, self._groups = root, tuple(groups[:MOST_GROUPS])
-        self._asked = f"{plural(len(self._groups), 'group')} scored again"
-        if len(groups) > MOST_GROUPS:
-            self._asked = f"the newest {len(self._groups):,} of {len(groups):,} groups scored again"
+        self._root, self._groups, self._all = root, tuple(groups[:MOST_GROUPS]), len(groups)
         self._attempt = Scoring(None)
         self._doing, self._since = STARTING, time.monotonic()
         self.trouble = ""
         self.found: WhatIf | None = None
 
     def lines(self, width: int) -> list[Line]:
-        lines: list[Line] = [ruled([[Span("what if", "title")], [Span(self._asked, "dim")]], width)]
+        count = len(self._groups if self.found is None else self.found.groups)
+        newest = f"the newest {count:,} of {self._all:,} groups"
+        asked = f"{newest if self._all > MOST_GROUPS else plural(count, 'group')} scored again"
+        lines: list[Line] = [ruled([[Span("what if", "title")], [Span(asked, "dim")]], width)]
         if self.trouble:
             told = wrapped(one_line(self.trouble), max(20, width - 6))
             return [*lines, *([Span(f"  {' ' if n else '✗'} {row}", "bad")] for n, row in enumerate(told))]
