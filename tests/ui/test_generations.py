@@ -575,7 +575,9 @@ def test_why_nothing_was_scored_is_told_whole_and_never_empty(
         raise error
 
     monkeypatch.setattr("grpo_tui.ui.screens.what_if.rewards_of_run", fails)
-    screen: Any = SimpleNamespace(_root=Path("run"), _asked="", trouble=" ".join(["word"] * 40))
+    screen: Any = SimpleNamespace(
+        _root=Path("run"), _groups=(), _all=0, found=None, trouble=" ".join(["word"] * 40)
+    )
     assert WhatIfScreen._score(screen, Scoring(None)) == said
     lines = WhatIfScreen.lines(screen, 60)
     assert max(map(width_of, lines)) <= 60
