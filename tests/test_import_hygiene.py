@@ -124,5 +124,11 @@ def test_a_package_of_which_threads_import_parts_imports_none_itself() -> None:
     assert not [name for name in json.loads(done.stdout) if name.startswith(f"{package}.")]
 
 
+def test_doctor_does_not_load_what_ships_a_run() -> None:
+    code = [sys.executable, "-c", SHOW_LOADED, "grpo_tui.cli.doctor"]
+    done = subprocess.run(code, capture_output=True, text=True, check=True)
+    assert not [name for name in json.loads(done.stdout) if name.startswith("grpo_tui.ship.")]
+
+
 def test_the_probe_sees_what_is_loaded() -> None:
     assert "textual" in loaded_by("textual.app")

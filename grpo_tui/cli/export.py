@@ -25,7 +25,6 @@ from grpo_tui.core.records import SettingChanged
 from grpo_tui.core.stages import START
 from grpo_tui.core.text import one_line, safe, shell_word
 from grpo_tui.present.formatting import plural, setting, size
-from grpo_tui.ship.bundle import BundleError, write_bundle
 from grpo_tui.store.layout import is_known
 from grpo_tui.store.reader import RunReader
 
@@ -185,6 +184,8 @@ def export(parsed: Any) -> int:
 
 
 def _bundle(parsed: Any) -> int:
+    from grpo_tui.ship.bundle import BundleError, write_bundle  # not for doctor, which imports this module
+
     if parsed.overrides:
         raise CommandError("--set has no effect with --format bundle; leave it out")
     folder, spec, config = saved_run(parsed.config)
