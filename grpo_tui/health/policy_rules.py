@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from statistics import fmean, median
+from statistics import median
 
 from grpo_tui.core.findings import Remedy, Severity
 from grpo_tui.core.records import EFFECTIVE, LEFT_OUT, SKIPPED
@@ -19,6 +19,8 @@ LENGTH, TRUNCATED = "completions/mean_length", "completions/clipped_ratio"
 MISMATCH = "sampling/sampling_logp_difference/mean"
 WORST = "sampling/sampling_logp_difference/max"
 WEIGHT = "sampling/importance_sampling_ratio/mean"
+HIGHEST_ENTROPY = 20.0
+"""In nats: that of 485 million equally likely tokens. More is logged of something else."""
 HIGHEST = 5.0
 """`epsilon_high` that TRL recommends with CISPO."""
 
@@ -83,7 +85,7 @@ def _fallen(state: RunState, limits: Limits) -> tuple[float, float] | None:
         return None
     # The best of many means of a noisy reward lies above its level: the values just before are compared too.
     earlier = reward.newest(RECENT)[: -int(steps)]
-    fell = bool(earlier) and fmean(earlier) - level > limits["errors"] * reward.error(steps)
+    fell = bool(earlier) and _mean(earlier) - level > limits["errors"] * reward.error(steps)
     lasts = reward.best - reward.level(RECENT) >= least
     return (reward.best, level) if fell or lasts else None
 
@@ -123,7 +125,7 @@ def _collapse(state: RunState, limits: Limits) -> Found | None:
 def _noise(state: RunState, limits: Limits) -> Found | None:
     entropy, reward, steps = state.course(ENTROPY), state.course(REWARD), limits["steps"]
     level = entropy.level(steps)
-    if min(entropy.count, reward.count) < limits["least"] or not level >= limits["level"]:
+    if min(entropy.count, reward.count) < limits["least"] or not limits["level"] <= level <= HIGHEST_ENTROPY:
         return None
     if state.gained(limits["gain"], steps):
         return None
@@ -383,7 +385,7 @@ def _held_out(state: RunState, limits: Limits) -> Found | None:
     if len(held) < max(2, limits["evaluations"]) or state.spread == 0:
         return None
     best = max(held[:-1], key=lambda one: one[1])
-    now = fmean(one[1] for one in held[-2:])
+    now = _mean([one[1] for one in held[-2:]])
     then, level, noise = best[2], reward.level(10), limits["errors"] * reward.error(10) * 2**0.5
     if best in held[-2:] or best[1] - now < limits["spread"] * state.spread:
         return _held_out_flat(state, limits, now, noise)
@@ -402,13 +404,13 @@ def _held_out_flat(state: RunState, limits: Limits, now: float, noise: float) ->
     held, count = state.evaluations, max(4, int(limits["flat"]))
     if len(held) < count:
         return None
-    level = fmean(one[2] for one in held[-2:])
+    level = _mean([one[2] for one in held[-2:]])
     # Two means of two evaluations differ by as much as two evaluations do.
     own = limits["errors"] * _differ([one[1] for one in held[-count:]])
     least = max(math.hypot(noise, own), limits["gap"] * state.spread)
     best = max(held, key=lambda one: one[1])
     for pair in (held[:2], held[-count:][:2]):
-        start, then = fmean(one[1] for one in pair), fmean(one[2] for one in pair)
+        start, then = _mean([one[1] for one in pair]), _mean([one[2] for one in pair])
         rise, gain = level - then, now - start
         if now < level and gain <= limits["earned"] * rise and rise - gain > least:
             said = (
@@ -418,6 +420,10 @@ def _held_out_flat(state: RunState, limits: Limits, now: float, noise: float) ->
             evidence = {"eval_start": start, "eval_reward": now, "reward_start": then, REWARD: level}
             return Found(said, evidence, since=1 + (best if best[1] - start > own else pair[0])[0])
     return None
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
 
 
 def _differ(values: Sequence[float]) -> float:

@@ -508,6 +508,15 @@ def test_all_limits_at_once_make_no_rule_fail(value: float) -> None:
             scene.judged({name: {**one, "steps": steps} for name, one in limits.items()})
 
 
+@pytest.mark.parametrize("value", [1e308, -1e308, 1e5, -1.0])
+def test_no_value_that_a_run_may_log_makes_a_rule_fail(value: float) -> None:
+    def logs(step: int, chance: random.Random) -> dict[str, float]:
+        return dict.fromkeys(TRACKED, value * (0.5 if step < 20 else 1.0))
+
+    for rule in RULES:
+        replace(NOTHING, metrics=logs).told(rule)
+
+
 def logged(scene: Scene, key: str, since: int) -> Scene:
     """The same run, in which a metric is logged from a step on."""
 
