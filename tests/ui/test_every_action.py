@@ -546,7 +546,7 @@ WITHOUT_A_RUN = {
     "generations.views": "No saved queries yet",
     "results.compare": "No model to compare yet.",
     "results.chat": "No model to chat with yet.",
-    "results.stop": "No comparison is running.",
+    "results.stop": "No comparison or merge is running.",
     "results.export": "There is no run to export.",
     "results.push": "No model to upload yet.",
     "results.merge": "No model to merge yet.",

@@ -609,6 +609,53 @@ async def test_an_upload_shows_the_dry_run_first_and_then_uploads(
     ]
 
 
+@pytest.mark.parametrize("stop", ["S", "q"])
+async def test_a_merge_is_stopped_by_its_key_and_by_leaving(
+    stop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Child] = []
+
+    def waits(words: list[str], stages: str) -> Child:
+        made.append(waiting_child(words, stages))
+        return made[-1]
+
+    monkeypatch.setattr("grpo_tui.ui.starting.Child", waits)
+    root = recorded(Path("runs") / "done", "finished").folder.root
+    checkpoint(root, 20, lora=True)
+    app = app_on(root)
+    async with app.run_test(size=(100, 24)) as pilot:
+        await results(pilot)
+        await pilot.press("M")
+        await until(pilot, lambda: "merge step 20 into" in shown(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: "merging step 20 into runs/done-20-merged" in shown(app))
+        assert "S stop" in shown(app).splitlines()[-1]
+        await pilot.press("M")
+        await until(pilot, lambda: said(app, "A merge is running. S stops it."))
+        await until(pilot, lambda: made[0]._process is not None)
+        if stop == "S":
+            await pilot.press("S")
+            await until(pilot, lambda: said(app, "The merge was stopped, and nothing was written."))
+            assert "merging step 20" not in shown(app)
+    assert made[0].cancelled()
+
+
+async def test_a_merge_beside_training_is_asked_about(
+    run: RecordedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("grpo_tui.ui.starting.Child", lambda *_: pytest.fail("was started"))
+    checkpoint(run.folder.root, 20, lora=True)
+    app = app_on(run.folder.root)
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await results(pilot)
+        await pilot.press("M")
+        await until(pilot, lambda: "merge step 20 into" in shown(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: "The run is training. A merge would compete with it" in shown(app))
+        await pilot.press("n")
+        await until(pilot, lambda: app.screen is screen)
+
+
 async def test_an_adapter_is_merged_and_a_checkpoint_deleted_after_asking(
     run: RecordedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -638,6 +685,8 @@ async def test_an_adapter_is_merged_and_a_checkpoint_deleted_after_asking(
                 await until(pilot, lambda: "merge step 20 into" in shown(app))
                 app.screen.query_one(Input).value = name
                 await pilot.press("enter")
+                await until(pilot, lambda: "merge now?" in shown(app))
+                await pilot.press("y")
                 await until(pilot, partial(mentioned, app, end))
         assert asked == [["merge", "runs/demo-add@20", name] for name in ("full", "whole")]
         await pilot.press("ctrl+d")

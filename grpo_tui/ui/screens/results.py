@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from grpo_tui.present.train_view import TrainView
     from grpo_tui.ui.comparing import Comparing
     from grpo_tui.ui.pushing import Pushing
-    from grpo_tui.ui.starting import Ended
+    from grpo_tui.ui.starting import Child, Ended
 
 LOOK_S = 2.0
 """How often the run folder is checked while the pane is shown."""
@@ -60,16 +60,19 @@ class ResultsSummary(LinePane):
     results: Results | None = None
     trouble = ""
     comparing: Comparing | None = None
+    merging = ""
+    """What is being merged; empty for nothing."""
     failure = ""
 
     def lines(self, width: int, height: int) -> list[Line]:
         return [*self._work(width), *self._known(width)]
 
     def _work(self, width: int) -> list[Line]:
-        if self.comparing is not None:
+        working = self.comparing.line if self.comparing is not None else self.merging
+        if working:
             stop = [Span("   S", "key", "screen.results_stop"), Span(" stops it", "dim")]
             stop = stop if width >= ROOMY else []  # the footer shows the key too
-            text = one_line(self.comparing.line, max(20, width - 3 - width_of(stop)))
+            text = one_line(working, max(20, width - 3 - width_of(stop)))
             return [[Span(f" ◌ {text}", "attention"), *stop]]
         said = f"The comparison failed: {self.failure}" if self.failure else ""
         return [[Span(f" ✗ {row}", "bad")] for row in wrapped(said, width - 4) if row]
@@ -259,8 +262,10 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
         """The comparison to show; None for the newest."""
         self.results: Results | None = None
         self._comparing: Comparing | None = None
-        self._pushing: Pushing | None = None
         """The running comparison, which may be of a previously open run."""
+        self._merging: Child | None = None
+        self._exporting: Child | None = None
+        self._pushing: Pushing | None = None
 
     def compose(self) -> ComposeResult:
         yield Header("results")
@@ -386,7 +391,7 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
         footer = self.query_one(Footer)
         several = self.results is not None and len(self.results.comparisons) > 1
         listed = isinstance(self.focused, CursorList) and bool(self.focused.count)
-        parts = {"several": several, "list": listed, "comparing": self._comparing is not None}
+        parts = {"several": several, "list": listed, "working": self._working is not None}
         if isinstance(self.focused, ModelList) and (model := self.focused.selected) is not None:
             parts |= {"models": model.path != self._root, "adapter": model.adapter and model.usable}
         footer.parts = tuple(part for part, holds in parts.items() if holds)
@@ -528,11 +533,16 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
         self._show_work()
         self._look()
 
+    @property
+    def _working(self) -> Comparing | Child | None:
+        """The comparison or merge that `S` stops."""
+        return self._comparing or self._merging
+
     def action_results_stop(self) -> None:
-        if self._comparing is None:
-            self.app.notify("No comparison is running.")
+        if self._working is None:
+            self.app.notify("No comparison or merge is running.")
         else:
-            self._comparing.cancel()
+            self._working.cancel()
             self._show_work()
 
     # -- forking ---------------------------------------------------------------------------------
@@ -673,7 +683,9 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
         from grpo_tui.ui.starting import Child
 
         notes: list[str] = []
-        child = Child(["export", str(root), "--format", "bundle", "-o", str(path)], "note: ")
+        child = self._exporting = Child(
+            ["export", str(root), "--format", "bundle", "-o", str(path)], "note: "
+        )
         told = partial(self.shell.tell_ended, "Not exported", notes)
         self.in_thread("export", partial(child.run, notes.append), told)
 
@@ -682,6 +694,9 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
     def action_results_merge(self) -> None:
         from grpo_tui.ui.screens.dialogs import PathDialog
 
+        if self._merging is not None:
+            self.app.notify("A merge is running. S stops it.")
+            return
         chosen = self._usable("merge")
         if chosen is None:
             return
@@ -689,14 +704,29 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
             self.app.notify("Only a LoRA adapter can be merged.", severity="warning")
             return
         title, name = f"merge step {chosen.step:,} into", f"{chosen.name.replace('@', '-')}-merged"
-        self.ask(PathDialog(title, name, _not_empty, "a new folder"), partial(self._merge, chosen))
+
+        def named(path: Path) -> None:
+            self._beside_training("merge", "A merge", partial(self._merge, chosen, path))
+
+        self.ask(PathDialog(title, name, _not_empty, "a new folder"), named)
 
     def _merge(self, model: Model, path: Path) -> None:
         from grpo_tui.ui.starting import Child
 
-        self.app.notify(f"Merging step {model.step:,} …")
-        child = Child(["merge", model.name, str(path)], "note: ")
-        self.in_thread("merge", child.run, partial(self.shell.tell_ended, "Not merged", ()))
+        notes: list[str] = []
+        child = self._merging = Child(["merge", model.name, str(path)], "note: ")
+        self.query_one(ResultsSummary).merging = f"merging step {model.step:,} into {from_here(path)}"
+        self._show_work()
+        self.in_thread("merge", partial(child.run, notes.append), partial(self._merged, notes))
+
+    def _merged(self, notes: list[str], ended: Ended) -> None:
+        stopped = self._merging is not None and self._merging.cancelled()
+        self._merging, self.query_one(ResultsSummary).merging = None, ""
+        self._show_work()
+        if stopped and ended.code != 0:
+            self.app.notify("The merge was stopped, and nothing was written.")
+        else:
+            self.shell.tell_ended("Not merged", notes, ended)
 
     def action_results_delete(self) -> None:
         from grpo_tui.ui.screens.dialogs import DialogText, YesNo
@@ -736,7 +766,7 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
             self._pushing.ask()
 
     def on_unmount(self) -> None:
-        for work in (self._comparing, self._pushing):
+        for work in (self._comparing, self._merging, self._exporting, self._pushing):
             if work is not None:
                 work.cancel()
 
