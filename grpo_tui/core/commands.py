@@ -35,6 +35,10 @@ OF_THE_MOMENT = {"tokens": frozenset({"group", "index"})}
 """
 
 
+BY_COMPARISON = "compare"
+"""Who asks for the samples of a comparison. The history leaves them out: there are many of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
     """One request to a run, as stored in the run folder."""

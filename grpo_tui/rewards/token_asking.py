@@ -178,6 +178,7 @@ def ask_live(
     tell: Callable[[str], None],
     cancel: threading.Event,
     patience_s: float | None = None,
+    by: str = "you",
 ) -> dict[str, Any]:
     """Send a command to a live run and return what it answers at its next safe point.
 
@@ -186,7 +187,7 @@ def ask_live(
     """
     mailbox = Mailbox(RunFolder(root).commands)
     try:
-        command = mailbox.submit(kind, dict(args))
+        command = mailbox.submit(kind, dict(args), by=by)
     except OSError as error:
         raise GenerateError(f"cannot write a command into the run's folder: {error.strerror}") from error
     tell("waiting for the end of the step")

@@ -20,6 +20,7 @@ from typing import Any
 
 from grpo_tui.config.run_config import RunConfig, stamp, stamps_of
 from grpo_tui.core.closing import Closing
+from grpo_tui.core.commands import BY_COMPARISON
 from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.present.formatting import setting
 from grpo_tui.rewards.comparison import Answers, Asked, compared
@@ -243,7 +244,9 @@ class _Live(Closing):
         args = {"count": count, "temperature": float(setting("temperature"))}
         for at, row in enumerate(rows):
             given = {**args, "prompt": row.prompt, "seed": seed + at * count}
-            found = ask_live(policy.run, "sample", given, lambda what: None, threading.Event())
+            found = ask_live(
+                policy.run, "sample", given, lambda what: None, threading.Event(), by=BY_COMPARISON
+            )
             now = read_status(policy.run)
             if (now.state, now.step, now.started_at) != ("paused", policy.step, policy.live):
                 raise GenerateError(f"{policy.name} went on meanwhile. Pause it and compare again")
@@ -288,13 +291,16 @@ def _path(policy: Policy) -> str:
     return str(policy.run) if policy.live is not None else policy.adapter or policy.model
 
 
-def _changed(policy: Policy) -> str:
-    """Return which sampling settings a live run has changed, since it samples with these."""
+def _set_live(policy: Policy) -> dict[str, Any]:
+    """Return the sampling settings that a live run has changed, since it samples with these."""
     if policy.live is None or policy.run is None:
-        return ""
+        return {}
     with closing(RunReader(RunFolder(policy.run).database)) as reader:
-        changed = {one.name: one.new for one in reader.lasting_settings() if one.name in SAMPLING}
-    listed = ", ".join(f"{name} {setting(value)}" for name, value in changed.items())
+        return {one.name: one.new for one in reader.lasting_settings() if one.name in SAMPLING}
+
+
+def _changed(policy: Policy) -> str:
+    listed = ", ".join(f"{name} {setting(value)}" for name, value in _set_live(policy).items())
     return f"{policy.name} samples with {listed}, set while it trained" if listed else ""
 
 
@@ -366,7 +372,13 @@ def _header(config: RunConfig, policies: Sequence[Policy], options: CompareOptio
         "config": {**config.to_record(), "findings": []},
         "files": stamps_of(config),
         "policies": [
-            [p.model, p.adapter, p.tokenizer, _files(p), *([_path(p), p.live, p.step] if p.live else [])]
+            [
+                p.model,
+                p.adapter,
+                p.tokenizer,
+                _files(p),
+                *([_path(p), p.live, p.step, _set_live(p)] if p.live else []),
+            ]
             for p in policies
         ],
         "options": [options.rows, options.samples, _seed(config, options), options.held]

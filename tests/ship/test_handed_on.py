@@ -16,9 +16,10 @@ from huggingface_hub import constants
 
 from grpo_tui.config.resolve import load_config
 from grpo_tui.config.run_config import RunConfig
+from grpo_tui.core import records as r
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.rewards.comparison import Answers
-from grpo_tui.rewards.generating import Chatted, ChosenRows, DatasetRow, Generated
+from grpo_tui.rewards.generating import Chatted, ChosenRows, DatasetRow, Generated, GenerateError
 from grpo_tui.rewards.lab import Lab, LabError
 from grpo_tui.rewards.samples import Sample
 from grpo_tui.rewards.score_report import FunctionInfo, FunctionScore
@@ -28,7 +29,10 @@ from grpo_tui.ship.compare import CompareOptions
 from grpo_tui.ship.kept import KeptComparison
 from grpo_tui.ship.policies import Policy, config_for, resolve
 from grpo_tui.ship.push import PushError, Upload, upload
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.mailbox import Mailbox
 from tests.ship.folders import model
+from tests.ui.recorded_run import RecordedRun
 
 POLICIES = [Policy(name, f"models/{name}") for name in ("one", "two", "three")]
 
@@ -163,10 +167,33 @@ def test_the_answers_of_an_older_merge_or_of_other_live_weights_are_not_used(
     shutil.rmtree(merged)
     model(merged)
     assert key() != before, "also with files of the same size"
+    run = RecordedRun(tmp_path / "run")
     paused = [
-        {"run": tmp_path, "live": started, "step": step} for started, step in ((1.5, 4), (1.5, 5), (2.5, 4))
+        {"run": run.folder.root, "live": started, "step": step}
+        for started, step in ((1.5, 4), (1.5, 5), (2.5, 4))
     ]
-    assert len({key(**one) for one in paused}) == 3
+    assert len({before := key(**one) for one in paused}) == 3
+    run.write(r.SettingChanged(1, 2, run.at(2), "top_p", 1.0, 0.5))
+    run.close()
+    assert key(**paused[-1]) != before, "it samples in another way"
+
+
+def test_the_samples_of_a_comparison_are_not_told_in_the_history_of_its_run(
+    config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mailbox = Mailbox(RunFolder(tmp_path).commands)
+
+    def ask_live(root: Path, kind: str, args: Any, tell: Any, cancel: Any, by: str = "you") -> Any:
+        mailbox.submit(kind, args, by=by)
+        raise GenerateError("the run has ended")
+
+    monkeypatch.setattr(compare, "ask_live", ask_live)
+    policy = Policy("run@live", "m", run=tmp_path, live=1.5, step=4)
+    with pytest.raises(GenerateError):
+        compare._Live(policy, config, print).answers([DatasetRow(1, "a", {})], 4, 7)
+    assert [one.kind for one in mailbox.pending()] == ["sample"]
+    asked = mailbox.submit("sample", {"prompt": "b"})
+    assert [one.id for one, _ in mailbox.history(set())] == [asked.id]
 
 
 ANSWER = Answers(("2",), (1,), (False,), ((1.0,),))
