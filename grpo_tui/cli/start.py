@@ -346,7 +346,8 @@ def _resumed(parsed: Any, asked: str, *, by_key: bool = False) -> Start:
     if refusal:
         raise CommandError(refusal)
     _refuse_done(verdict, now, stage, marker, unchanged=given.run is not None and not parsed.overrides)
-    again = _unrecorded(folder, earlier) if into is given.run else ()
+    same = into is given.run and earlier.resume and Path(earlier.resume).name == verdict.path.name
+    again = _unrecorded(folder, earlier) if same else ()
     spec = RunSpec(
         now.to_json(),
         resume=str(verdict.path if into is folder else into.root / verdict.path.name),

@@ -18,6 +18,12 @@ COUNTS = ("--num_processes", "--num-processes", "--nproc_per_node", "--nproc-per
 MACHINES = ("--num_machines", "--num-machines", "--nnodes")
 PORTS = ("--main_process_port", "--main-process-port", "--master_port", "--master-port")
 _FILE = ("--config_file", "--config-file")
+_KINDS = {
+    "--multi_gpu": "MULTI_GPU",
+    "--tpu": "XLA",
+    "--use_fsdp": "FSDP",
+    "--use_megatron_lm": "MEGATRON_LM",
+}
 _PARSERS = {
     "accelerate": ("accelerate", "commands/launch.py"),
     "torchrun": ("torch", "distributed/run.py"),
@@ -55,8 +61,10 @@ def accelerate_settings(words: Sequence[str]) -> dict[str, Any] | None:
             if value is not None:
                 inner[name] = int(value) if value.isdigit() else value
         body |= {"distributed_type": "DEEPSPEED", "deepspeed_config": inner}
-    elif "--use_fsdp" in words or "--use-fsdp" in words:
-        body |= {"distributed_type": "FSDP"}
+    else:  # these win over the file
+        for flag, kind in _KINDS.items():
+            if flag in (underscored(word) for word in words):
+                body |= {"distributed_type": kind}
     return body or None
 
 

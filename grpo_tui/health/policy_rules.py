@@ -179,8 +179,8 @@ def _length_bought(state: RunState, limits: Limits) -> Found | None:
     gain, bought = reward.level(steps) - reward.start, slope * (level - length.start)
     if not state.gained(limits["gain"], steps) or not correlation >= limits["correlation"]:
         return None
-    correct = [one for name, _, one in state.used if CORRECT.search(name)]
-    others = [name for name, _, _ in state.used if not FORMAT.search(name)]
+    others = [(name, one) for name, _, one in state.used if not FORMAT.search(name)]
+    correct = [one for name, one in others if CORRECT.search(name)]
     if bought < (1 - limits["earned"]) * gain or any(one.rose(limits["correct"], steps) for one in correct):
         return None
     said = (
@@ -190,7 +190,7 @@ def _length_bought(state: RunState, limits: Limits) -> Found | None:
     )
     evidence = {"reward_start": reward.start, REWARD: reward.level(steps), "length_start": length.start,
                 "length": level, "correlation": correlation, "explained": bought / gain}  # fmt: skip
-    severity: Severity | None = None if correct or len(others) > 1 else "info"  # it may be of correctness
+    severity: Severity | None = None if correct or len(others) != 1 else "info"  # it may be of correctness
     return Found(said, evidence, severity=severity, changed=length)
 
 

@@ -55,7 +55,7 @@ _REASONS = (
     (("run.*", "*.log", "supervisor.*", "heartbeat*", "rank-*", "hardware.json"), "record of the run"),
 )
 _SECRET = re.compile(
-    rb"hf_[A-Za-z0-9]{24,}|sk-[A-Za-z0-9_-]{24,}|gh[pousr]_[A-Za-z0-9]{30,}|AKIA[0-9A-Z]{16}"
+    rb"(?<![A-Za-z0-9])(?:hf_[A-Za-z0-9]{24,}|sk-[A-Za-z0-9_-]{24,}|gh[pousr]_[A-Za-z0-9]{30,}|AKIA[0-9A-Z]{16})"
 )
 """Tokens of the Hub, OpenAI, GitHub and AWS."""
 _REPO = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)

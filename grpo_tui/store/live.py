@@ -242,19 +242,23 @@ def process_alive(pid: int | None, started: float | None) -> bool:
 PATIENCE_S = 3.0
 
 
-def write_error(folder: RunFolder, rank: int, error: Mapping[str, Any]) -> None:
-    """Write why this rank failed."""
-    body = {**error, "cause": f"rank {rank}: {error['cause']}", "at": time.time()}
+def write_error(folder: RunFolder, rank: int, error: Mapping[str, Any], *, follows: bool = False) -> None:
+    """Write why this rank failed. `follows` says that it only no longer reached another rank."""
+    body = {**error, "cause": f"rank {rank}: {error['cause']}", "at": time.time(), "follows": follows}
     write_json(folder.error(rank), body)
 
 
-def read_errors(folder: RunFolder) -> dict[str, Any] | None:
-    """Return the earliest error that another rank reported; None without one."""
+def read_errors(folder: RunFolder, *, causes: bool = False) -> dict[str, Any] | None:
+    """Return the earliest error that another rank reported; None without one.
+
+    Those that follow from the end of another rank come last; with `causes` they are left out.
+    """
     found = [read_object(path) for path in folder.root.glob("rank-*.error")]
     told = [error for error in found if error is not None and is_number(error.get("at"))]
+    told = [error for error in told if not (causes and error.get("follows"))]
     if not told:
         return None
-    first = min(told, key=lambda error: float(error["at"]))
+    first = min(told, key=lambda error: (bool(error.get("follows")), float(error["at"])))
     return {key: str(first.get(key, "")) for key in ("type", "message", "cause")}
 
 

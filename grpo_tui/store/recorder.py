@@ -225,7 +225,7 @@ class Drain(ABC):
 
     def _rest(self, seconds: float) -> None:
         """Wait before the next drain, unless a flush or the end is asked for."""
-        if not self._closing.is_set() and self._hurry.wait(seconds):
+        if not self._closing.is_set() and not self._flushes and self._hurry.wait(seconds):
             self._hurry.clear()
 
     def _try_again(self, reason: str) -> bool:

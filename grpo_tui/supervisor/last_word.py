@@ -19,7 +19,7 @@ from typing import Any
 from grpo_tui.core.records import AttemptEnded, AttemptStarted, Dropped, Fact
 from grpo_tui.store.connection import RunDatabaseError, open_writer
 from grpo_tui.store.layout import RunFolder, where
-from grpo_tui.store.live import RankState, lost_contact, read_errors, read_ranks
+from grpo_tui.store.live import RankState, read_errors, read_ranks
 from grpo_tui.store.log_lines import LogTail
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.reader import RunReader
@@ -134,7 +134,7 @@ def _how(ended: Ended, ranks: list[RankState], said: str) -> tuple[str, dict[str
             # It ended normally but could not write that, for example on a full disk.
             cause = first.ended_cause
             return first.ended, {"type": "", "message": cause, "cause": cause} if cause else None
-        if (told := read_errors(ended.folder)) is not None and not lost_contact(told):
+        if (told := read_errors(ended.folder, causes=True)) is not None:
             return "failed", told
     if ended.stopped_now:
         return "stopped", None

@@ -383,15 +383,15 @@ class Session:
             described["cause"] = self.memory_advice(described["message"], phase) or described["cause"]
         if function is None and not of_ours(error):
             described["cause"] += self._if_damaged()
+        # A rank often fails only because another one has left: its own error would hide that.
+        follows = function is None and lost_contact(described)
         if self.rank:
-            write_error(self.folder, self.rank, described)
+            write_error(self.folder, self.rank, described, follows=follows)
         elif world_size() > 1:
-            told = read_errors(self.folder)
-            # A rank often fails only because another one has left: its own error would hide that.
-            led = function is None and lost_contact(described) and (told is None or lost_contact(told))
-            lost = self._lost_ranks() if led and self.made_a_step else []
+            led = follows and self.made_a_step and read_errors(self.folder, causes=True) is None
+            lost = self._lost_ranks() if led else []
             gone = self._gone(lost[0]) if lost else None
-            described = gone or told or await_error(self.folder) or described
+            described = gone or await_error(self.folder) or described
         self.close("failed", described)
 
     def _lost_ranks(self) -> list[int]:
@@ -418,11 +418,11 @@ class Session:
     def another_rank_failed(self) -> bool:
         """Return whether another rank failed. If so, the first rank records why and ends the attempt."""
         told = read_errors(self.folder)
-        lost = [] if told else self._lost_ranks()
+        lost = [] if read_errors(self.folder, causes=True) else self._lost_ranks()
         if not told and not lost:
             return False
         if self.rank == 0:
-            self.close("failed", told or self._gone(lost[0]))
+            self.close("failed", self._gone(lost[0]) if lost else told)
         else:
             self._rank_file.update(ended="failed")
         return True

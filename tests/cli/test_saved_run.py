@@ -81,23 +81,33 @@ def test_what_a_resume_sets_wins_over_changes_while_training_however_it_is_space
 
 @pytest.mark.parametrize("before", [0, 1], ids=["a fork", "a resume"])
 @pytest.mark.parametrize(
-    ("rows", "kept"),
+    ("rows", "of", "kept"),
     [
-        ((), True),
-        ((MetricRow(2, 2, 0.0, {"evaluation/reward": 1.0}),), True),
-        ((SettingChanged(2, 2, 0.0, "temperature", 1.0, 0.5, "resume"),), True),
-        ((SettingChanged(2, 2, 0.0, "beta", 0.0, 0.1, "config"),), True),
-        ((SettingChanged(2, 3, 0.0, "temperature", 1.0, 0.5, "config"),), False),
-        ((SettingChanged(2, 3, 0.0, "temperature", 0.5, 0.7, "you"),), False),
+        ((), 2, True),
+        ((), 1, False),
+        ((MetricRow(2, 2, 0.0, {"evaluation/reward": 1.0}),), 2, True),
+        ((SettingChanged(2, 2, 0.0, "temperature", 1.0, 0.5, "resume"),), 2, True),
+        ((SettingChanged(2, 2, 0.0, "beta", 0.0, 0.1, "config"),), 2, True),
+        ((SettingChanged(2, 3, 0.0, "temperature", 1.0, 0.5, "config"),), 2, False),
+        ((SettingChanged(2, 3, 0.0, "temperature", 0.5, 0.7, "you"),), 2, False),
     ],
-    ids=["nothing", "an evaluation", "the resume", "another setting", "its step", "a change of it"],
+    ids=[
+        "nothing",
+        "another checkpoint",
+        "an evaluation",
+        "the resume",
+        "another setting",
+        "its step",
+        "a change of it",
+    ],
 )
 def test_what_a_start_sets_wins_at_the_next_one_until_it_has_recorded_it(
-    before: int, rows: tuple[Any, ...], kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    before: int, rows: tuple[Any, ...], of: int, kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "my.yaml").write_text(CONFIG)
     config = load_config(tmp_path / "my.yaml").to_json()
-    RunSpec(config, overridden=("temperature",), attempts_before=before).write(tmp_path / "run.json")
+    spec = RunSpec(config, resume=f"checkpoint-{of}", overridden=("temperature",), attempts_before=before)
+    spec.write(tmp_path / "run.json")
     writer = Writer(open_writer(tmp_path / "run.db"))
     if before:
         earlier = SettingChanged(1, 1, 0.0, "temperature", 1.0, 0.7, "you")

@@ -598,7 +598,13 @@ def test_length_that_grows_with_the_reward_counts_only_when_it_earns_it_within_g
 
 @pytest.mark.parametrize(
     ("names", "severity"),
-    [(("judge", "tag_format"), "info"), (("judge", "style"), "warning"), (("judge", "gsm8k"), "warning")],
+    [
+        (("judge", "tag_format"), "info"),
+        (("judge", "style"), "warning"),
+        (("judge", "gsm8k"), "warning"),
+        (("xml_count", "tag_format"), "warning"),
+        (("judge", "gsm8k_format"), "info"),
+    ],
 )
 def test_the_only_reward_of_answers_may_be_one_of_correctness_whatever_its_name(
     names: tuple[str, str], severity: str

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from grpo_tui.config.accelerate_file import (
+    accelerate_settings,
     meeting_port,
     on_a_port,
     options_of,
@@ -160,6 +161,21 @@ def test_the_file_that_accelerate_reads_unasked_counts_as_a_named_one(
     assert ranks_of(words) is None
     (tmp_path / "huggingface").symlink_to(tmp_path)
     assert ranks_of(words) == 4
+
+
+@pytest.mark.parametrize(
+    ("flag", "kind"),
+    [
+        ("--multi_gpu", "MULTI_GPU"),
+        ("--use-fsdp", "FSDP"),
+        ("--use_megatron_lm", "MEGATRON_LM"),
+        ("--tpu", "XLA"),
+    ],
+)
+def test_a_kind_on_the_command_line_wins_over_that_of_the_file(flag: str, kind: str, tmp_path: Path) -> None:
+    words = accelerate_file(tmp_path, distributed_type="DEEPSPEED").split()
+    assert (accelerate_settings([*words, flag]) or {})["distributed_type"] == kind
+    assert (accelerate_settings(words) or {})["distributed_type"] == "DEEPSPEED"
 
 
 @pytest.mark.parametrize("name", ["NNODES", "MASTER_ADDR", "MASTER_PORT", "RDZV_ENDPOINT", "STANDALONE"])

@@ -22,7 +22,7 @@ from grpo_tui.cli import main
 from grpo_tui.core import records as r
 from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.ship.policies import resolve
-from grpo_tui.ship.push import PushError, _left_out, plan
+from grpo_tui.ship.push import PushError, _left_out, plan, secret_in
 from tests import PATIENCE_S
 from tests.present.test_seed_sets import changed
 from tests.ui.recorded_run import recorded
@@ -240,6 +240,13 @@ def test_nothing_is_uploaded_without_a_yes_or_with_a_token_in_a_file(run: Path, 
     assert "generation_config.json:2 contains an access token" in done.stderr
     assert TOKEN not in done.stderr
     assert hub.calls == []
+
+
+def test_a_name_that_holds_the_start_of_a_token_is_none(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"base": "/models/multitask-instruct-qwen-1b-v2-merged"}')
+    assert secret_in(tmp_path / "a.json") == ""
+    (tmp_path / "a.json").write_text('{"key": "sk-instruct-qwen-1b-v2-merged-01"}')
+    assert secret_in(tmp_path / "a.json")
 
 
 def test_a_card_from_the_record_is_searched_for_tokens_too(run: Path) -> None:

@@ -105,6 +105,12 @@ def test_a_launcher_that_finds_its_port_taken_is_told_by_whom_and_another_port(t
         ("  exitcode  : 1 (pid: 7)", "", "crashed", SILENT),
         ("", "Connection closed by peer", "crashed", SILENT),
         ("", "my own", "failed", "rank 1: my own"),
+        (
+            "",
+            "reward function 'judge' failed: ConnectionError",
+            "failed",
+            "rank 1: reward function 'judge' failed",
+        ),
     ],
 )
 def test_of_a_first_rank_that_said_nothing_only_what_the_launcher_logged_is_told(
@@ -116,7 +122,9 @@ def test_of_a_first_rank_that_said_nothing_only_what_the_launcher_logged_is_told
     rank.update(phase="generate")
     rank.close()
     if told:
-        write_error(folder, 1, {"type": "RuntimeError", "message": told, "cause": told})
+        kind = told.rpartition(" ")[2] if told.endswith("Error") else "RuntimeError"
+        error = {"type": kind, "message": told, "cause": told}
+        write_error(folder, 1, error, follows=told.startswith("Connection"))
     last_word.conclude(last_word.Ended(folder, 1, False, 1.0, GONE + 1))
     (attempt,) = RunReader(folder.database).attempts()
     assert attempt.error is not None

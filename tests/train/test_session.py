@@ -104,9 +104,24 @@ def test_the_first_rank_names_a_killed_one_only_for_an_error_that_follows_from_i
     session = Session(folder)
     session._trainer = SimpleNamespace(state=SimpleNamespace(global_step=3))
     if told is not None:
-        write_error(folder, 1, describe(told, "generate"))
+        write_error(folder, 1, describe(told, "generate"), follows=told is CLOSED)
     session.failed(error)
     assert _cause(tmp_path).startswith(cause)
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_a_first_rank_told_to_stop_names_the_killed_one_and_not_who_lost_contact_with_it(
+    follows: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    folder = RunFolder(tmp_path)
+    RankFile(folder.rank(2), 2**22 + 1).update(phase="generate")
+    session = Session(folder)
+    session._trainer = SimpleNamespace(state=SimpleNamespace(global_step=3))
+    write_error(folder, 1, describe(CLOSED, "update"), follows=follows)
+    assert session.another_rank_failed()
+    assert _cause(tmp_path).startswith("rank 2 is gone" if follows else "rank 1: the update failed")
 
 
 def test_another_rank_always_writes_its_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
