@@ -105,7 +105,7 @@ def test_what_an_ended_run_lost_is_not_counted_twice(folder: RunFolder) -> None:
 
 
 STARTED = process_started(PID)
-STATE = RankState(0, PID, STARTED, "generate", phase_since=NOW)
+STATE = RankState(0, PID, STARTED, phase="generate", phase_since=NOW)
 ATTEMPT = Attempt(1, 1.0, socket.gethostname(), PID, None, None, None, None, None, None, None)
 BEAT = Heartbeat(PID, STARTED, socket.gethostname(), PID, STARTED)
 GONE = 2**22 - 3
