@@ -179,8 +179,9 @@ def _length_bought(state: RunState, limits: Limits) -> Found | None:
     gain, bought = reward.level(steps) - reward.start, slope * (level - length.start)
     if not state.gained(limits["gain"], steps) or not correlation >= limits["correlation"]:
         return None
-    others = [(name, one) for name, _, one in state.used if not FORMAT.search(name)]
-    correct = [one for name, one in others if CORRECT.search(name)]
+    used = [(name, one) for name, _, one in state.used]
+    others = [(name, one) for name, one in used if not FORMAT.search(name)]
+    correct = [one for name, one in others or used if CORRECT.search(name)]
     if bought < (1 - limits["earned"]) * gain or any(one.rose(limits["correct"], steps) for one in correct):
         return None
     said = (

@@ -226,6 +226,7 @@ class _Live(Closing):
     def __init__(self, policy: Policy, config: RunConfig, tell: Callable[[Progress], None]) -> None:
         self.tell = tell
         self._policy, self._config = policy, config
+        self._set = _set_live(policy)
 
     def close(self) -> None:
         """Leave the run as it is."""
@@ -250,6 +251,8 @@ class _Live(Closing):
             now = read_status(policy.run)
             if (now.state, now.step, now.started_at) != ("paused", policy.step, policy.live):
                 raise GenerateError(f"{policy.name} went on meanwhile. Pause it and compare again")
+            if _set_live(policy) != self._set:
+                raise GenerateError(f"a sampling setting of {policy.name} was set meanwhile. Compare again")
             for one in found["completions"]:
                 text = str(one["text"])
                 said = text if isinstance(row.prompt, str) else [{"role": "assistant", "content": text}]

@@ -55,9 +55,10 @@ _REASONS = (
     (("run.*", "*.log", "supervisor.*", "heartbeat*", "rank-*", "hardware.json"), "record of the run"),
 )
 _SECRET = re.compile(
-    rb"(?<![A-Za-z0-9])(?:hf_[A-Za-z0-9]{24,}|sk-[A-Za-z0-9_-]{24,}|gh[pousr]_[A-Za-z0-9]{30,}|AKIA[0-9A-Z]{16})"
+    rb"hf_[A-Za-z0-9]{24,}|(?:(?<![A-Za-z])|(?<=\\[nrtbf])|(?<=%[0-9A-Fa-f]{2}))sk-[A-Za-z0-9_-]{24,}"
+    rb"|gh[pousr]_[A-Za-z0-9]{30,}|AKIA[0-9A-Z]{16}"
 )
-"""Tokens of the Hub, OpenAI, GitHub and AWS."""
+"""Tokens of the Hub, OpenAI, GitHub and AWS. Names such as `task-…` hold the start of one."""
 _REPO = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 
 

@@ -243,7 +243,7 @@ PATIENCE_S = 3.0
 
 
 def write_error(folder: RunFolder, rank: int, error: Mapping[str, Any], *, follows: bool = False) -> None:
-    """Write why this rank failed. `follows` says that it only no longer reached another rank."""
+    """Write why this rank failed. `follows` means that it only lost contact with another."""
     body = {**error, "cause": f"rank {rank}: {error['cause']}", "at": time.time(), "follows": follows}
     write_json(folder.error(rank), body)
 

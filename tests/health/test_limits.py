@@ -614,8 +614,9 @@ def test_the_only_reward_of_answers_may_be_one_of_correctness_whatever_its_name(
     assert found.severity == severity
 
 
-def test_a_function_of_mathematics_that_rises_is_one_of_correctness() -> None:
-    settings = replace(JUDGED, names=("judge", "math_reward"))
+@pytest.mark.parametrize("names", [("judge", "math_reward"), ("tag_count", "percentage_correct")])
+def test_a_function_of_correctness_that_rises_is_known_by_its_name(names: tuple[str, str]) -> None:
+    settings = replace(JUDGED, names=names)
     rising = Scene(80, paid, lambda step: longer(step, correct=0.5), settings)
     assert rising.told("policy.length-bought") is None
 

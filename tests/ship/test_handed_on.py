@@ -188,12 +188,31 @@ def test_the_samples_of_a_comparison_are_not_told_in_the_history_of_its_run(
         raise GenerateError("the run has ended")
 
     monkeypatch.setattr(compare, "ask_live", ask_live)
+    monkeypatch.setattr(compare, "_set_live", lambda policy: {})
     policy = Policy("run@live", "m", run=tmp_path, live=1.5, step=4)
     with pytest.raises(GenerateError):
         compare._Live(policy, config, print).answers([DatasetRow(1, "a", {})], 4, 7)
     assert [one.kind for one in mailbox.pending()] == ["sample"]
     asked = mailbox.submit("sample", {"prompt": "b"})
     assert [one.id for one, _ in mailbox.history(set())] == [asked.id]
+
+
+def test_a_comparison_ends_when_the_paused_run_is_set_to_sample_in_another_way(
+    config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now: dict[str, float] = {}
+
+    def ask_live(*asked: Any, by: str) -> Any:
+        now["top_p"] = 0.5
+        return {"completions": []}
+
+    status = SimpleNamespace(state="paused", step=4, started_at=1.5)
+    monkeypatch.setattr(compare, "ask_live", ask_live)
+    monkeypatch.setattr(compare, "read_status", lambda run: status)
+    monkeypatch.setattr(compare, "_set_live", lambda policy: dict(now))
+    policy = Policy("run@live", "m", run=tmp_path, live=1.5, step=4)
+    with pytest.raises(GenerateError, match="a sampling setting of run@live was set meanwhile"):
+        compare._Live(policy, config, print).answers([DatasetRow(1, "a", {})], 4, 7)
 
 
 ANSWER = Answers(("2",), (1,), (False,), ((1.0,),))

@@ -245,8 +245,10 @@ def test_nothing_is_uploaded_without_a_yes_or_with_a_token_in_a_file(run: Path, 
 def test_a_name_that_holds_the_start_of_a_token_is_none(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"base": "/models/multitask-instruct-qwen-1b-v2-merged"}')
     assert secret_in(tmp_path / "a.json") == ""
-    (tmp_path / "a.json").write_text('{"key": "sk-instruct-qwen-1b-v2-merged-01"}')
-    assert secret_in(tmp_path / "a.json")
+    for before in ("", "\n", "\t", "key=", "%3D"):
+        for token in (TOKEN, "sk-instruct-qwen-1b-v2-merged-01"):
+            (tmp_path / "a.json").write_text(json.dumps(before + token))
+            assert secret_in(tmp_path / "a.json"), (before, token)
 
 
 def test_a_card_from_the_record_is_searched_for_tokens_too(run: Path) -> None:

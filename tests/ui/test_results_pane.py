@@ -554,6 +554,13 @@ async def test_a_run_is_exported_as_a_bundle_or_why_not_is_said(run: RecordedRun
         assert mentioned(app, "note: the run did not record its threads and processor")
         await export()
         await until(pilot, lambda: "already exists" in shown(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, ResultsScreen))
+        screen = app.screen
+        assert isinstance(screen, ResultsScreen)
+        screen._exporting = Child(["export"], "")
+        await pilot.press("E")
+        await until(pilot, partial(mentioned, app, "An export is running."))
 
 
 async def test_an_upload_shows_the_dry_run_first_and_then_uploads(

@@ -675,6 +675,9 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
         if root is None:
             self.app.notify("There is no run to export.", severity="warning")
             return
+        if self._exporting is not None:
+            self.app.notify("An export is running.")
+            return
         hint = "a new folder, or a file that ends in .zip"
         dialog = PathDialog("export a bundle to", f"{root.name}-bundle", not_bundle, hint)
         self.ask(dialog, lambda path: self._export(root, path))
@@ -683,11 +686,13 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
         from grpo_tui.ui.starting import Child
 
         notes: list[str] = []
-        child = self._exporting = Child(
-            ["export", str(root), "--format", "bundle", "-o", str(path)], "note: "
-        )
-        told = partial(self.shell.tell_ended, "Not exported", notes)
-        self.in_thread("export", partial(child.run, notes.append), told)
+        words = ["export", str(root), "--format", "bundle", "-o", str(path)]
+        child = self._exporting = Child(words, "note: ")
+        self.in_thread("export", partial(child.run, notes.append), partial(self._exported, notes))
+
+    def _exported(self, notes: list[str], ended: Ended) -> None:
+        self._exporting = None
+        self.shell.tell_ended("Not exported", notes, ended)
 
     # -- merging and deleting --------------------------------------------------------------------
 
