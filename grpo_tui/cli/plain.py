@@ -7,7 +7,6 @@ show the screen.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import signal
@@ -64,6 +63,8 @@ def print_lines(lines: Iterable[Iterable[tuple[str, str]]]) -> None:
 
 def print_json(body: Any, *, ascii_only: bool = False, indent: int | None = None) -> None:
     """Print a value as JSON. NaN and infinities are null."""
+    import json
+
     from grpo_tui.core.exchange import finite_json
 
     print(json.dumps(finite_json(body), ensure_ascii=ascii_only, indent=indent, default=str))

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from grpo_tui.core.stages import END
+END = "end_stage"
+"""Kind of the command that ends a stage early. Its argument `stage` is the place of that stage, from 0."""
 
 CONTROLLER_KINDS = frozenset(
     {"pause", "resume", "checkpoint", "stop", "sample", "evaluate", "tokens", "set", "undo", "reload", END}

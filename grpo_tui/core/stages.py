@@ -19,8 +19,6 @@ START = "lr_scheduler_start"
 """Setting that no config has: the step after which the schedule restarts. It ends with its stage."""
 DONE = "stage done"
 """State of an attempt that completed its stage, so that the next stage follows."""
-END = "end_stage"
-"""Kind of the command that ends a stage early. Its argument `stage` is the place of that stage, from 0."""
 
 
 @dataclass(frozen=True, slots=True)

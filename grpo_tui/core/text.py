@@ -7,7 +7,6 @@ result is plain text: never pass it on as markup.
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -217,6 +216,8 @@ def _call(call: Any) -> str:
     function = call.get("function", call) if isinstance(call, Mapping) else None
     if not isinstance(function, Mapping) or "name" not in function:
         return str(call)
+    import json  # not needed for the first paint
+
     arguments = function.get("arguments")
     told = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False, default=str)
     return f"{function['name']}({told})"

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from grpo_tui.core import probe_changes
-from grpo_tui.core.commands import BESIDE, Command, Outcome
+from grpo_tui.core.commands import BESIDE, END, Command, Outcome
 from grpo_tui.core.records import CheckpointSaved, SettingChanged
 from grpo_tui.core.schedule import FACT, Scheduled, scheduled_from
-from grpo_tui.core.stages import END, one_per_stage
+from grpo_tui.core.stages import one_per_stage
 from grpo_tui.core.text import one_line, prompt_text
 from grpo_tui.present.formatting import changed, plural, setting, size
 from grpo_tui.present.glyphs import state_sign

@@ -13,9 +13,9 @@ from typing import Any
 
 from grpo_tui.config.section import OnRule
 from grpo_tui.core import records as r
+from grpo_tui.core.commands import END
 from grpo_tui.core.conditions import ON, Watched, parse
 from grpo_tui.core.stages import BY as BY_STAGES
-from grpo_tui.core.stages import END
 from grpo_tui.core.text import one_line
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.mailbox import Mailbox

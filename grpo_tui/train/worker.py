@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grpo_tui.config.section import OnRule
-from grpo_tui.core.stages import DONE, END
+from grpo_tui.core.commands import END
+from grpo_tui.core.stages import DONE
 from grpo_tui.data.transformers_import import import_transformers
 from grpo_tui.present.formatting import plural
 from grpo_tui.store.checkpoints import reference_of
