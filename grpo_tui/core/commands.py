@@ -36,8 +36,8 @@ OF_THE_MOMENT = {"tokens": frozenset({"group", "index"})}
 """
 
 
-BY_COMPARISON = "compare"
-"""Who asks for the samples of a comparison. The history leaves them out: there are many of them."""
+BY_COMPARISON, BY_CHAT = "compare", "chat"
+"""Who asks for the samples of a comparison and for the answers of a chat. The history leaves them out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,10 @@ from typing import Any
 
 import yaml
 
-from grpo_tui.config.run_config import RunConfig
+from grpo_tui.config.run_config import ConfigError, RunConfig
 from grpo_tui.core.exchange import mapping
 from grpo_tui.core.schedule import BY_RESUME
+from grpo_tui.core.stages import SETTING, one_per_stage
 from grpo_tui.core.text import shell_word
 from grpo_tui.ship.bundle_files import Packing, sha256_of
 from grpo_tui.ship.push import secret_in
@@ -79,9 +80,10 @@ def write_bundle(
     """
     if os.path.lexists(target):
         raise BundleError(f"{target} already exists and was left unchanged. Choose another name")
-    if spec.stage is not None:
+    if spec.stage is not None and spec.forked_from:
         raise BundleError(
-            "this run has stages, and a bundle does not hold their files. Copy the run's folder"
+            "this run was forked within its stages, and a bundle trains all of them from the first. Export "
+            "the run that it was forked from"
         )
     started_from = _started_from(folder, spec)
     target = target.absolute()
@@ -100,6 +102,8 @@ def write_bundle(
             os.replace(_zipped(inside, files), target)
         else:
             os.rename(beside, target)
+    except ConfigError as error:
+        raise BundleError(str(error)) from error
     except OSError as error:
         raise BundleError(f"{error.filename or target}: {error.strerror or error}") from error
     finally:
@@ -166,8 +170,8 @@ def _fill(
         attempts = reader.attempts()
         changes = [
             {"step": one.step, "name": one.name, "old": one.old, "new": one.new, "by": one.by}
-            for one in reader.lasting_settings()
-            if one.by != BY_RESUME
+            for one in one_per_stage(reader.lasting_settings())
+            if one.by != BY_RESUME and one.name != SETTING
         ]
         with (inside / ROWS).open("w", encoding="utf-8") as rows:
             for step, values in all_metric_rows(reader):
@@ -188,7 +192,8 @@ def _fill(
     _write(inside / CONFIG, text)
     began = min((attempt.started_at for attempt in attempts), default=0.0)
     changed = sorted(name for name, file in packing.files.items() if file.stat().st_mtime > began > 0)
-    resumed = [one.resumed_from for one in attempts if one.resumed_from and one.resumed_from != first]
+    own = {0, first, *(spec.stage.starts if spec.stage is not None else ())}
+    resumed = [one.resumed_from for one in attempts if one.resumed_from and one.resumed_from not in own]
     if started_from is not None:  # it began there, with the settings of the fork
         changes = [one for one in changes if one["step"] > first]
     body = {

@@ -19,8 +19,11 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
 
+from grpo_tui.config.export_script import exportable
 from grpo_tui.config.paths import split_file_source
+from grpo_tui.config.resolve import inspect_stage
 from grpo_tui.config.run_config import RunConfig, is_secret
+from grpo_tui.config.yaml_edit import get_value, split_key
 from grpo_tui.store.layout import BUNDLE
 
 SMALL_MODEL_BYTES = 3_000_000
@@ -69,8 +72,14 @@ class Packing:
         """Fill the attributes.
 
         Raises:
+            ConfigError: A stage cannot train.
             OSError: A file cannot be read.
         """
+        self._name_files(launcher)
+        self._stages()
+        self.values = self._clean(self.values, "")
+
+    def _name_files(self, launcher: tuple[str, ...]) -> None:
         values = self.values
         for key in DROPPED:
             values.pop(key, None)
@@ -87,7 +96,19 @@ class Packing:
             self._source(str(source))
         self._mixture()
         self._section(launcher)
-        self.values = self._clean(values, "")
+
+    def _stages(self) -> None:
+        """Add the files that the settings of a stage name, and rewrite these settings."""
+        stages = self._config.section.stages
+        for place, (stage, written) in enumerate(
+            zip(stages, self.values["grpo_tui"]["stages"] if stages else (), strict=True)
+        ):
+            inner = copy.copy(self)  # with the same files and names
+            inner._config = exportable(inspect_stage(self._config, place, world_size=None))
+            inner.values = copy.deepcopy(inner._config.raw)
+            inner._name_files(())
+            values = {key: get_value(inner.values, split_key(key), None) for key in stage.set}
+            written["set"] = values
 
     def _mixture(self) -> None:
         entries = self._config.mixture.get("datasets") or ()

@@ -18,6 +18,7 @@ from grpo_tui.config.draft_file import DraftFileError
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.yaml_edit import EditError
 from grpo_tui.core.closing import Closing
+from grpo_tui.core.commands import BY_CHAT
 from grpo_tui.core.text import one_line
 from grpo_tui.rewards.cases import keep_case
 from grpo_tui.rewards.consent import left_alone, required
@@ -31,6 +32,7 @@ from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.status import is_live
 
 LIVE = "@live"
+OF_TRANSFORMERS = "use_vllm is set, but a chat generates with transformers. To ask vLLM, use `vllm serve`"
 Take = Callable[[int, str], None]
 """Called with a policy's place and its whole text so far."""
 Tell = Callable[[str, str], None]
@@ -150,7 +152,7 @@ class _Live(Closing):
         """Return one answer, as `Generator.chat` does."""
         start = time.monotonic()
         args = {"prompt": prompt, "count": 1, "seed": seed}
-        found = ask_live(self._run.root, "sample", args, self._at, self._cancel)
+        found = ask_live(self._run.root, "sample", args, self._at, self._cancel, by=BY_CHAT)
         one = found["completions"][0]
         text = str(one["text"])
         tell(text)
@@ -212,6 +214,8 @@ class Chat(Closing):
         self._lab, self._config, self._tell = lab, config, tell
         self._loaded = False
         self._stopped = False
+        self._notes = (OF_TRANSFORMERS,) if config.setting("use_vllm") else ()
+        """Notes for the first exchange."""
         self._opening: tuple[bool, list[dict[str, Any]]] | None = None
         self._speakers = [self._speaker(policy) for policy in policies]
         children = [one.child for one in self._speakers if isinstance(one.child, Generator)]
@@ -284,7 +288,8 @@ class Chat(Closing):
         self, text: str, prompts: Sequence[Any], row: Mapping[str, Any] | None, first: bool, take: Take
     ) -> Exchange:
         answers = tuple(self._answers(prompts, take))
-        found = Exchange(text, row, answers, first)
+        found = Exchange(text, row, answers, first, notes=self._notes)
+        self._notes = ()
         for said in answers:
             if not isinstance(said.prompt, str):
                 own = said.answer.completion
@@ -323,7 +328,7 @@ class Chat(Closing):
                 self._loaded = True
             scores = report(self._lab, samples, None, ScoreOptions(gold=False, repeat=False))
         except LabError as error:
-            return replace(found, notes=(f"not scored: {error}",))
+            return replace(found, notes=(*found.notes, f"not scored: {error}"))
         return replace(found, report=scores)
 
     def _speaker(self, policy: Policy | LiveRun) -> _Speaker:

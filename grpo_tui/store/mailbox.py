@@ -16,7 +16,7 @@ from json import loads
 from pathlib import Path
 from typing import Any
 
-from grpo_tui.core.commands import BY_COMPARISON, OF_THE_MOMENT, REPLAYED, Command, Outcome
+from grpo_tui.core.commands import BY_CHAT, BY_COMPARISON, OF_THE_MOMENT, REPLAYED, Command, Outcome
 from grpo_tui.core.statistics import finite
 from grpo_tui.store.json_file import LARGEST_BYTES, open_regular, read_object, write_json
 from grpo_tui.store.layout import RunFolder, is_known
@@ -109,7 +109,9 @@ class Mailbox:
             if name in seen:
                 continue
             command = self._read(name.replace(".out.json", ".json"))
-            if command is not None and (command.kind, command.by) != ("sample", BY_COMPARISON):
+            if command is not None and (
+                command.kind != "sample" or command.by not in (BY_CHAT, BY_COMPARISON)
+            ):
                 found.append(_told(command, self.outcome(command.id)))
             seen.add(name)
         return found

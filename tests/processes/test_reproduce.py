@@ -92,3 +92,26 @@ def test_a_fork_is_made_again_from_the_checkpoint_in_its_bundle(tmp_path: Path) 
     told = reproduced(tmp_path / "b.zip", tmp_path, "--steps", "1", "--trust")
     assert "stopped at step 3" in told
     assert re.search(r"equal bit for bit: \d{2,} values of 1 step", told)
+
+
+def test_a_run_with_stages_is_made_again_stage_by_stage(tmp_path: Path) -> None:
+    strict = tmp_path / "strict.py"
+    strict.write_text(
+        "def short(completions, **kwargs):\n    return [-len(one[0]['content']) for one in completions]\n"
+    )
+    hard = {"name": "hard", "steps": 3, "set": {"grpo_tui.rewards": [{"source": f"{strict}:short"}]}}
+    stages = json.dumps([{"name": "easy", "until": "reward > -9 over 2 steps", "at_most": 9}, hard])
+    words = [word for pair in (*SMALL, f"grpo_tui.stages={stages}") for word in ("--set", pair)]
+    run = tmp_path / "first"
+    grpo_tui("train", DEMO_CONFIG, "--run-dir", run, "--headless", *words, cwd=tmp_path)
+    grpo_tui("export", run, "--format", "bundle", "-o", "first.zip", cwd=tmp_path)
+    end(run)
+    shutil.rmtree(run)
+    strict.unlink()
+    shutil.copy(tmp_path / "first.zip", tmp_path / "away.zip")
+    told = reproduced(tmp_path / "away.zip", tmp_path, "--trust")
+    assert told.index("stage 1 of 2: easy") < told.index("stage 2 of 2: hard")
+    steps = re.search(r"finished at step (\d+)", told)
+    assert steps is not None, told
+    assert re.search(rf"equal bit for bit: \d{{2,}} values of {steps[1]} steps", told)
+    assert "compared up to step" not in told

@@ -12,6 +12,7 @@ import sys
 import zipfile
 from collections import namedtuple
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +25,9 @@ from grpo_tui.cli.main import main
 from grpo_tui.cli.reproduce import _name, _verified
 from grpo_tui.cli.start import Start
 from grpo_tui.config.resolve import inspect_config, load_config
+from grpo_tui.config.stages import stage_at
 from grpo_tui.core import records as r
+from grpo_tui.core.stages import SETTING
 from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.rewards.consent import needed
 from grpo_tui.ship.bundle import BundleError
@@ -375,6 +378,57 @@ def test_a_run_that_a_bundle_cannot_repeat_is_refused(run: Path, tmp_path: Path)
     RunSpec(load_config("c.yaml").to_json(), forked_from="/x/checkpoint-4").write(RunFolder(run).spec)
     assert export(run, tmp_path / "b") == 2
     assert not (tmp_path / "b").exists()
+
+
+STAGES = """\
+  stages:
+    - {name: easy, steps: 2}
+    - name: hard
+      steps: 3
+      set:
+        learning_rate: 1.0e-6
+        grpo_tui.dataset: data/hard.jsonl
+        grpo_tui.rewards: [{source: "../shared/strict.py:strict", params: {api_key: sk-mine, most: 2}}]
+"""
+
+
+def test_the_bundle_of_a_run_with_stages_holds_the_files_of_each(run: Path, tmp_path: Path) -> None:
+    Path("c.yaml").write_text(CONFIG + STAGES)
+    Path("data/hard.jsonl").write_text('{"prompt": "b"}\n')
+    Path("../shared/strict.py").write_text(
+        "import rules\ndef strict(completions, api_key, most, **kw): ...\n"
+    )
+    Path("../shared/rules.py").write_text("")
+    base = load_config("c.yaml")
+    first, now = stage_at(base)
+    assert now is not None
+    trains = replace(now, starts=(0, 2))
+    RunSpec(first.to_json(), stage=trains).write(RunFolder(run).spec)
+    writer = Writer(open_writer(RunFolder(run).database))
+    writer.write(
+        [
+            r.AttemptStarted(2, 9.0, "here", 1, resumed_from=2),
+            r.SettingChanged(2, 2, 9.0, SETTING, "easy", "hard", "config"),
+            r.SettingChanged(2, 2, 9.0, "max_steps", 2, 5, "config"),
+        ]
+    )
+    writer.close()
+    assert export(run, tmp_path / "b") == 0
+    text = (tmp_path / "b" / "config.yaml").read_text()
+    _, hard = yaml.safe_load(text)["grpo_tui"]["stages"]
+    assert hard["set"]["grpo_tui.dataset"] == "data/hard.jsonl"
+    (reward,) = hard["set"]["grpo_tui.rewards"]
+    assert (reward["source"], reward["params"]) == ("files/2/strict.py:strict", {"most": 2})
+    assert "mine" not in text
+    there = tmp_path / "b"
+    assert all(
+        (there / name).is_file() for name in ("data/hard.jsonl", "files/2/strict.py", "files/2/rules.py")
+    )
+    manifest = json.loads((there / BUNDLE).read_text())
+    assert manifest["resumed_at"] == []
+    assert [one["name"] for one in manifest["changes"]] == ["learning_rate"], "made by the user"
+    RunSpec(first.to_json(), stage=trains, forked_from="/x/checkpoint-2").write(RunFolder(run).spec)
+    assert export(run, tmp_path / "c") == 2
 
 
 def named(folder: Path) -> None:
