@@ -316,6 +316,9 @@ def _answered(shown: Comparison, judge: int, least: float) -> Iterable[PromptPai
             answers[line["policy"], line["row"]] = line
     for at, row in enumerate(rows):
         sides = []
+        given = [one for policy in (0, shown.at) for one in answers[policy, at]["scores"]]
+        if not row["columns"] and all(one[judge] is None for one in given):
+            continue  # a prompt without a reference answer
         for policy in (0, shown.at):
             one = answers[policy, at]
             right = [s[judge] is not None and s[judge] >= least - EPSILON for s in one["scores"]]

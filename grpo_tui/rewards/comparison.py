@@ -115,13 +115,17 @@ def measures_of(asked: Asked) -> list[Measure]:
     judge = asked.judge
     found: list[Measure] = []
 
-    def add(name: str, kind: str, value: Callable[[Answers], float | None], k: int | None = None) -> None:
-        found.append(Measure(name, kind, k, [[value(one) for one in policy] for policy in asked.answers]))
+    def add(name: str, kind: str, value: Callable[[Answers], float | None]) -> None:
+        found.append(Measure(name, kind, None, [[value(one) for one in policy] for policy in asked.answers]))
 
     if judge is not None:
+        judged = [_judged(asked, judge, at) for at in range(len(asked.rows))]
         for size in sizes_of(len(asked.answers[0][0].texts)):
-            kind = "pass@1" if size == 1 else "pass@k"
-            add(f"pass@{size}", kind, lambda one, k=size: _pass(one, judge, k), size)  # type: ignore[misc]
+            rates = [
+                [_pass(policy[at], judge, size) if known else None for at, known in enumerate(judged)]
+                for policy in asked.answers
+            ]
+            found.append(Measure(f"pass@{size}", "pass@1" if size == 1 else "pass@k", size, rates))
     add("total", "total", lambda one: mean(total_of(scores, asked.weights) for scores in one.scores))
     for index, name in enumerate(asked.rewards):
         add(name, "reward", lambda one, i=index: mean(scores[i] for scores in one.scores))  # type: ignore[misc]
@@ -138,6 +142,12 @@ def total_of(scores: Sequence[float | None], weights: Sequence[float]) -> float 
     """Return the weighted sum of a completion's scores as TRL computes it; None without scores."""
     known = [score * weight for score, weight in zip(scores, weights, strict=True) if score is not None]
     return math.fsum(known) if known else None
+
+
+def _judged(asked: Asked, judge: Judge, row: int) -> bool:
+    """Return whether a row's answers can be right. A prompt without columns may have no reference answer."""
+    scores = (scores[judge.index] for policy in asked.answers for scores in policy[row].scores)
+    return bool(asked.rows[row].columns) or any(score is not None for score in scores)
 
 
 def _pass(one: Answers, judge: Judge, k: int) -> float:

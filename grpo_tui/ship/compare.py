@@ -22,7 +22,7 @@ from grpo_tui.config.run_config import RunConfig, stamp, stamps_of
 from grpo_tui.core.closing import Closing
 from grpo_tui.core.commands import BY_COMPARISON
 from grpo_tui.core.text import one_line, shell_word
-from grpo_tui.present.formatting import setting
+from grpo_tui.present.formatting import plural, setting
 from grpo_tui.rewards.comparison import Answers, Asked, compared
 from grpo_tui.rewards.consent import required
 from grpo_tui.rewards.generate_child.policy import MOST_FOR_VLLM, at_once
@@ -189,7 +189,7 @@ class _Comparing:
             generator.tell = told
             rows = [chosen.rows[place] for place in places]
             generated = generator.answers(rows, samples, seed + before)
-            found = _scored(self.lab, generated)
+            found = scored(self.lab, generated, probes=self.options.probes)
             names = ("engine", "device", "temperature", "max_tokens")
             about = {name: getattr(generated, name) for name in names}
             kept.add(policy, dict(zip(places, found, strict=True)), about)
@@ -200,9 +200,10 @@ class _Comparing:
         places = range(len(rows))
         answers = [[kept.answers[number, at] for at in places] for number in range(len(self.policies))]
         every = [scores for policy in answers for one in policy for scores in one.scores]
-        column = gold_column_of(config, list(rows[0].columns))
+        complete = [row for row in rows if row.columns] or rows
+        column = gold_column_of(config, list(complete[0].columns))
         functions = [FunctionScore(f, tuple(scores[f.index] for scores in every)) for f in lab.functions]
-        measures = measured(lab, config, rows, column, [f.index for f in lab.functions])
+        measures = measured(lab, config, complete, column, [f.index for f in lab.functions])
         judge, forms = find_judge(measures, functions, self.options.correct), find_forms(measures)
         named = [policy.name for policy in self.policies]
         names, weights = [f.name for f in lab.functions], [f.weight for f in lab.functions]
@@ -216,7 +217,12 @@ class _Comparing:
             "policies": listed,
             **compared(Asked(named, rows, answers, names, weights, judge, forms)),
             "sampling": kept.about,
-            "notes": [*chosen.notes, *_notes(config, kept), *filter(None, map(_changed, self.policies))],
+            "notes": [
+                *chosen.notes,
+                *_notes(config, kept),
+                *filter(None, map(_changed, self.policies)),
+                *_abstained(rows, answers, names),
+            ],
         }
 
 
@@ -307,12 +313,26 @@ def _changed(policy: Policy) -> str:
     return f"{policy.name} samples with {listed}, set while it trained" if listed else ""
 
 
-def _scored(lab: Lab, generated: Generated) -> list[Answers]:
-    functions = lab.score(generated.samples, repeat_limit_s=0.0).functions
-    for function in functions:
-        if function.failure is not None:
-            raise GenerateError(f"the reward {function.info.name} gave no scores: {function.failure.text}")
-    scores = [tuple(map(_finite, one)) for one in zip(*(f.scores for f in functions), strict=True)]
+def scored(lab: Lab, generated: Generated, *, probes: bool) -> list[Answers]:
+    """Score the answers to each row.
+
+    Args:
+        probes: The rows are probe prompts. Those given as texts have no columns, and a reward that fails on
+            them gives no score, as in training.
+
+    Raises:
+        GenerateError: A reward fails on rows with columns, or every reward does.
+    """
+    scores: dict[int, tuple[float | None, ...]] = {}
+    for bare in sorted({probes and not sample.columns for sample in generated.samples}):
+        places = [at for at, one in enumerate(generated.samples) if bare is (probes and not one.columns)]
+        functions = lab.score([generated.samples[at] for at in places], repeat_limit_s=0.0).functions
+        failed = [f for f in functions if f.failure is not None]
+        if failed and (not bare or (len(failed) == len(functions) and not scores)):
+            name, failure = failed[0].info.name, failed[0].failure
+            raise GenerateError(f"the reward {name} gave no scores: {failure.text if failure else ''}")
+        each = zip(*(f.scores for f in functions), strict=True)
+        scores |= {at: tuple(map(_finite, one)) for at, one in zip(places, each, strict=True)}
     groups = range(0, len(generated.samples), generated.count)
     parts = [slice(start, start + generated.count) for start in groups]
     return [
@@ -320,10 +340,25 @@ def _scored(lab: Lab, generated: Generated) -> list[Answers]:
             tuple(sample.text for sample in generated.samples[part]),
             generated.tokens[part],
             tuple(sample.truncated for sample in generated.samples[part]),
-            tuple(scores[part]),
+            tuple(scores[at] for at in range(part.start, part.stop)),
         )
         for part in parts
     ]
+
+
+def _abstained(
+    rows: Sequence[DatasetRow], answers: Sequence[Sequence[Answers]], names: Sequence[str]
+) -> list[str]:
+    """Say which rewards gave no score to prompts without columns."""
+    bare = [at for at, row in enumerate(rows) if not row.columns]
+    silent = [
+        name
+        for index, name in enumerate(names)
+        if bare and all(scores[index] is None for one in answers for at in bare for scores in one[at].scores)
+    ]
+    if not silent:
+        return []
+    return [f"{', '.join(silent)}: no score on {plural(len(bare), 'prompt')} without the dataset's columns"]
 
 
 def _finite(score: float | None) -> float | None:

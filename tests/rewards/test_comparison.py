@@ -23,7 +23,9 @@ def _answers(*scores: tuple[float | None, ...]) -> Answers:
 
 
 def _asked(*policies: list[Answers], judge: Judge | None = JUDGE) -> Asked:
-    rows = [DatasetRow(number, f"prompt {number}", {}) for number in range(1, len(policies[0]) + 1)]
+    rows = [
+        DatasetRow(number, f"prompt {number}", {"answer": "1"}) for number in range(1, len(policies[0]) + 1)
+    ]
     names = ["base", "first", "second"][: len(policies)]
     return Asked(names, rows, policies, ["correct", "tidy"], [2.0, 0.5], judge, [])
 
@@ -68,6 +70,17 @@ def test_the_measures_of_two_policies() -> None:
         "    base   text 0: (1.0, None)",
         "    first  text 0: (0.0, 1.0)",
     ]
+
+
+def test_a_prompt_without_columns_counts_only_where_the_judge_gave_a_score() -> None:
+    unjudged = _answers((None, 0.5), (None, 0.5))
+    wrong, right = _answers((0.0, 0.5), (0.0, 0.5)), _answers((1.0, 0.5), (1.0, 0.5))
+    asked = _asked([unjudged, wrong], [unjudged, right])
+    bare = [replace(row, columns={}) for row in asked.rows]
+    found = compared(replace(asked, rows=bare))
+    assert found["measures"][0]["values"] == [0.0, 1.0]
+    assert found["wins"] == [{"policy": "first", "win": 1, "tie": 0, "loss": 0}]
+    assert compared(asked)["measures"][0]["values"] == [0.0, 0.5], "with columns it is a wrong answer"
 
 
 def test_without_a_judge_the_total_decides() -> None:

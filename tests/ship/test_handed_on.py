@@ -22,7 +22,7 @@ from grpo_tui.rewards.comparison import Answers
 from grpo_tui.rewards.generating import Chatted, ChosenRows, DatasetRow, Generated, GenerateError
 from grpo_tui.rewards.lab import Lab, LabError
 from grpo_tui.rewards.samples import Sample
-from grpo_tui.rewards.score_report import FunctionInfo, FunctionScore
+from grpo_tui.rewards.score_report import Failure, FunctionInfo, FunctionScore
 from grpo_tui.ship import chat, compare, push
 from grpo_tui.ship.chat import Chat, LiveRun
 from grpo_tui.ship.compare import CompareOptions
@@ -178,8 +178,22 @@ def test_the_answers_of_an_older_merge_or_of_other_live_weights_are_not_used(
     assert key(**paused[-1]) != before, "it samples in another way"
 
 
-def test_the_samples_of_a_comparison_are_not_told_in_the_history_of_its_run(
-    config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def _compare_live(root: Path, config: RunConfig) -> None:
+    policy = Policy("run@live", "m", run=root, live=1.5, step=4)
+    compare._Live(policy, config, print).answers([DatasetRow(1, "a", {})], 4, 7)
+
+
+def _chat_live(root: Path, config: RunConfig) -> None:
+    chat._Live(LiveRun("run@live", root), print).chat("a", 7, print)
+
+
+@pytest.mark.parametrize(("module", "ask"), [(compare, _compare_live), (chat, _chat_live)])
+def test_what_a_comparison_or_a_chat_asks_is_not_told_in_the_history_of_the_run(
+    module: Any,
+    ask: Callable[[Path, RunConfig], None],
+    config: RunConfig,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     mailbox = Mailbox(RunFolder(tmp_path).commands)
 
@@ -187,11 +201,10 @@ def test_the_samples_of_a_comparison_are_not_told_in_the_history_of_its_run(
         mailbox.submit(kind, args, by=by)
         raise GenerateError("the run has ended")
 
-    monkeypatch.setattr(compare, "ask_live", ask_live)
+    monkeypatch.setattr(module, "ask_live", ask_live)
     monkeypatch.setattr(compare, "_set_live", lambda policy: {})
-    policy = Policy("run@live", "m", run=tmp_path, live=1.5, step=4)
     with pytest.raises(GenerateError):
-        compare._Live(policy, config, print).answers([DatasetRow(1, "a", {})], 4, 7)
+        ask(tmp_path, config)
     assert [one.kind for one in mailbox.pending()] == ["sample"]
     asked = mailbox.submit("sample", {"prompt": "b"})
     assert [one.id for one, _ in mailbox.history(set())] == [asked.id]
@@ -228,7 +241,7 @@ def test_the_seed_of_a_block_is_that_of_its_place_whatever_was_answered_before(
         asked.append((tuple(row.number for row in rows), samples, seed))
         return SimpleNamespace(engine="e", device="cpu", temperature=1.0, max_tokens=9)
 
-    monkeypatch.setattr(compare, "_scored", lambda lab, generated: [ANSWER] * len(asked[-1][0]))
+    monkeypatch.setattr(compare, "scored", lambda lab, generated, probes: [ANSWER] * len(asked[-1][0]))
     generator: Any = SimpleNamespace(answers=answers, tell=None)
     options = CompareOptions(samples=3)
     lab: Any = None
@@ -266,11 +279,47 @@ def test_each_completion_keeps_its_own_scores() -> None:
         for at, scores in enumerate(((0.0, 1.0, 2.0, float("nan")), (None, 5.0, 6.0, 7.0)))
     ]
     lab: Any = SimpleNamespace(score=lambda samples, repeat_limit_s: SimpleNamespace(functions=functions))
-    assert compare._scored(lab, generated) == [
+    assert compare.scored(lab, generated, probes=False) == [
         Answers(("0", "1"), (5, 6), (False, False), ((0.0, None), (1.0, 5.0))),
         Answers(("2", "3"), (7, 8), (True, False), ((2.0, 6.0), (None, 7.0))),
     ]
     assert {"samples", "count", "tokens"} <= {field.name for field in fields(Generated)}
+
+
+def test_a_prompt_that_is_a_text_is_scored_by_the_rewards_that_can() -> None:
+    """The function `needs` fails on rows without columns, as a missing argument does."""
+    bare = [True, True, False, False, True, True]
+    samples = tuple(Sample("p", f"{n}", {} if one else {"answer": "1"}) for n, one in enumerate(bare))
+    generated: Any = SimpleNamespace(samples=samples, count=2, tokens=(1,) * 6)
+    asked: list[list[str]] = []
+
+    def score(given: list[Sample], repeat_limit_s: float) -> Any:
+        asked.append([one.text for one in given])
+        infos = [FunctionInfo(at, name, 1.0, "function", "") for at, name in enumerate(names)]
+        failure = None if given[0].columns else Failure("raised", "TypeError", "no answer")
+        needs = [FunctionScore(infos[0], tuple(None if failure else 1.0 for _ in given), failure=failure)]
+        others = [FunctionScore(info, tuple(float(one.text) for one in given)) for info in infos[1:]]
+        return SimpleNamespace(functions=[*needs, *others])
+
+    lab: Any = SimpleNamespace(score=score)
+    names = ["needs", "other"]
+    found = compare.scored(lab, generated, probes=True)
+    assert asked == [["2", "3"], ["0", "1", "4", "5"]]
+    assert [one.scores for one in found] == [
+        ((None, 0.0), (None, 1.0)),
+        ((1.0, 2.0), (1.0, 3.0)),
+        ((None, 4.0), (None, 5.0)),
+    ]
+    rows = [DatasetRow(n, "p", {} if bare[2 * n] else {"answer": "1"}) for n in range(3)]
+    said = compare._abstained(rows, [found, found], names)
+    assert said == ["needs: no score on 2 prompts without the dataset's columns"]
+    assert compare._abstained(rows[1:2], [found[1:2]], names) == []
+    with pytest.raises(GenerateError, match="the reward needs gave no scores: TypeError: no answer"):
+        compare.scored(lab, generated, probes=False)
+    names = ["needs"]
+    generated = SimpleNamespace(samples=samples[:2], count=2, tokens=(1,) * 2)
+    with pytest.raises(GenerateError, match="the reward needs gave no scores"):
+        compare.scored(lab, generated, probes=True)
 
 
 # -- chatting ---------------------------------------------------------------------------------------
@@ -346,12 +395,23 @@ def test_a_row_begins_a_conversation_and_a_question_continues_it(talk: Chat) -> 
         talk.ask_row(9)
 
 
+def test_that_vllm_does_not_answer_is_said_once(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chat, "Generator", Model)
+    for uses in (True, False):
+        asked = replace(config, grpo={**config.grpo, "use_vllm": uses})
+        lab: Any = SimpleNamespace(load=lambda config: pytest.fail("not scored"))
+        talk = Chat(lab, asked, [Policy("one", "models/one")])
+        talk.stop()  # so that nothing is scored
+        monkeypatch.setattr(talk, "_answers", lambda prompts, take: [])
+        assert [talk.ask("a").notes for _ in range(2)] == [(chat.OF_TRANSFORMERS,) * uses, ()]
+
+
 def test_a_live_run_is_asked_once_with_the_seed_and_answers_as_a_model_does(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     asked: list[Any] = []
 
-    def ask_live(root: Path, kind: str, args: Any, tell: Any, cancel: Any) -> Any:
+    def ask_live(root: Path, kind: str, args: Any, tell: Any, cancel: Any, by: str) -> Any:
         asked.append((root, kind, args))
         return {"completions": [{"text": "4", "tokens": 3, "truncated": True}], "temperature": 0.7}
 
