@@ -32,6 +32,7 @@ from grpo_tui.present.race_text import CONTROL, START, Branch, Race, report
 from grpo_tui.ship.compare import CompareOptions
 from grpo_tui.ship.policies import PolicyError, resolve
 from grpo_tui.store.checkpoints import TRAINER_STATE, Verdict, held, judge, newest_usable
+from grpo_tui.store.comparisons import kept_results
 from grpo_tui.store.json_file import read_object
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.mailbox import Mailbox
@@ -263,10 +264,30 @@ def _ended(series: Series, job: Job, one: Wanted) -> Branch:
     return Branch(one.name, one.settings, job.root, end, why)
 
 
+def _kept(parent: Path, named: Sequence[tuple[str, str]]) -> dict[str, Any] | None:
+    """Return the newest comparison of these models that is kept in the parent; None without one."""
+    for file, body in kept_results(parent):
+        listed = body["policies"] if len(body.get("policies", ())) == len(named) else []
+        if listed and all(map(_is_of, listed, named)):
+            return {**body, "file": str(file)}
+    return None
+
+
+def _is_of(policy: Mapping[str, Any], named: tuple[str, str]) -> bool:
+    """Return whether a policy of a kept comparison is the model with this name and `RUN@STEP`."""
+    name, (root, _, step) = named[0], named[1].rpartition("@")
+    known = (policy.get("name"), str(policy.get("step"))) == (name, step)
+    return known and Path(str(policy.get("path"))).is_relative_to(root)
+
+
 def _compared(parsed: Any, parent: Path, named: Sequence[tuple[str, str]]) -> dict[str, Any] | None:
     """Compare models, named with their `RUN@STEP`, with the first one on the parent's data and rewards."""
     config = wanted_config([str(parent)], (), None)
-    with reported(PolicyError):
+    try:
         policies = [replace(resolve(word), name=name) for name, word in named]
+    except PolicyError as error:  # a branch that went on may have removed its checkpoint
+        if (kept := _kept(parent, named)) is None:
+            raise CommandError(str(error)) from error
+        return {**kept, "notes": [*kept["notes"], f"shown as it was kept, because a model is gone: {error}"]}
     options = CompareOptions(parsed.rows, parsed.samples, correct=parsed.correct)
     return run_comparison(config, policies, options, parent, show_progress, parsed.timeout)

@@ -16,8 +16,9 @@ from grpo_tui.cli.series import Job, Places, Series
 from grpo_tui.config.resolve import load_config
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.present.race_text import Race
+from grpo_tui.ship.kept import KeptComparison
 from grpo_tui.store.checkpoints import TRAINER_STATE, Verdict, is_held
-from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.layout import RunFolder, remember
 from tests.cli.test_every_option import PARSER, options
 
 
@@ -93,6 +94,34 @@ def test_a_branch_is_a_fork_with_its_own_settings_whose_data_is_not_checked_agai
     }  # fmt: skip
     assert of_race._words(parsed, folder, verdict, ("beta=0.1",)).optimizer is None
     assert of_race._root(folder, verdict, "hot") == tmp_path / "r-4-hot"
+
+
+def test_a_kept_comparison_is_shown_though_a_branch_has_removed_its_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parent, names = tmp_path / "first", ("control", "hot")
+    (parent / "compare").mkdir(parents=True)
+    remember(parent)
+    for kept, step, known in (("mine", 4, names), ("later", 6, names), ("other", 4, ("control", "cold"))):
+        roots = [tmp_path / f"first-2-{name}" for name in known]
+        listed = [
+            {"name": name, "path": str(root / f"checkpoint-{step}"), "step": step}
+            for name, root in zip(known, roots, strict=True)
+        ]
+        with KeptComparison(parent / "compare" / f"{kept}.jsonl", {"key": kept}) as file:
+            file.finish("", {"policies": listed, "notes": ["a note"]})
+    monkeypatch.setattr(of_race, "wanted_config", lambda *given: None)
+
+    def shown(step: int) -> Any:
+        named = [(name, f"{tmp_path}/first-2-{name}@{step}") for name in names]
+        return of_race._compared(SimpleNamespace(), parent, named)
+
+    found = shown(4)
+    assert found["file"] == str(parent / "compare" / "mine.jsonl")
+    assert found["notes"][0] == "a note"
+    assert found["notes"][1].startswith("shown as it was kept, because a model is gone: ")
+    with pytest.raises(CommandError, match="no such run"):
+        shown(5)
 
 
 def test_the_race_in_the_background_is_the_one_that_was_typed(tmp_path: Path) -> None:
