@@ -14,7 +14,7 @@ from grpo_tui.core.text import safe
 from grpo_tui.present.document import html_page, markdown
 from grpo_tui.present.runs_view import run_names
 from grpo_tui.present.svg_chart import line_chart
-from grpo_tui.ship.card import CARD, card, charts_of, refusal, report, title
+from grpo_tui.ship.card import CARD, card, charts_of, marked, refusal, report, title
 from grpo_tui.ship.run_facts import read_facts
 
 
@@ -32,7 +32,8 @@ def show_card(parsed: Any) -> int:
             _refuse_existing(file)
     for file, one in zip(files, charts, strict=True):
         write_new(file, f"{line_chart(one.curves, one.label)}\n", replaces=parsed.write)
-    write_new(target, card(facts, charts), replaces=parsed.write)
+    text = card(facts, charts)
+    write_new(target, marked(text) if parsed.write else text, replaces=parsed.write)
     return OK
 
 

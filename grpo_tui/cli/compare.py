@@ -40,7 +40,7 @@ def compare(parsed: Any) -> int:
     options = ship.CompareOptions(
         parsed.rows, parsed.samples, parsed.seed, parsed.held, parsed.correct, prompts, parsed.probes
     )
-    say = _tell_progress if parsed.progress else show_progress
+    say = tell_progress if parsed.progress else show_progress
     body = run_comparison(config, policies, options, run, say, parsed.timeout)
     if body is None:
         return INTERRUPTED
@@ -82,7 +82,7 @@ def run_comparison(
         show_progress("")
 
 
-def _tell_progress(text: str) -> None:
+def tell_progress(text: str) -> None:
     """Print the progress as a line on stderr, for the program that started this one."""
     print(f"{PROGRESS}{one_line(text)}", file=sys.stderr, flush=True)
 

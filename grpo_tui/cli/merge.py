@@ -7,9 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from grpo_tui.cli.compare import tell_progress
 from grpo_tui.cli.errors import FAILED, OK, CommandError, reported
-from grpo_tui.cli.plain import print_json, print_text
-from grpo_tui.cli.score import told
+from grpo_tui.cli.plain import print_json, print_text, show_progress
 from grpo_tui.core.text import shell_word
 from grpo_tui.present.formatting import from_here, percent, plural, size
 from grpo_tui.ship.merging import DifferentError, Merged, MergeError
@@ -24,14 +24,15 @@ def merge(parsed: Any) -> int:
     """`grpo-tui merge POLICY DEST [--dtype D] [--json]`. Exit 1 when the merged model answers differently."""
     with reported(PolicyError):
         policy = resolve(parsed.policy)
+    say = tell_progress if parsed.progress else show_progress
     try:
         with reported(MergeError):
-            found = merged_model(policy, parsed.destination, parsed.dtype or "", lambda what: told("", what))
+            found = merged_model(policy, parsed.destination, parsed.dtype or "", say)
     except CommandError as error:
         failed = isinstance(error.__cause__, DifferentError)
         raise CommandError(str(error), FAILED if failed else error.code) from error
     finally:
-        told("", "")
+        show_progress("")
     if parsed.json:
         print_json(asdict(found))
     else:

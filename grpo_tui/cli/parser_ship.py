@@ -128,6 +128,7 @@ def _merge(commands: Commands) -> None:
         help="dtype of the merged weights (default: as the base is stored)",
     )
     shared(command, "--trust", "--json")
+    flag(command, "--progress", argparse.SUPPRESS)  # for the screen
 
 
 def _push(commands: Commands) -> None:
@@ -174,7 +175,7 @@ def _card(commands: Commands) -> None:
     shared(command, "run")
     where = command.add_mutually_exclusive_group()
     where.add_argument("-o", "--output", type=path, metavar="FILE", help="write to a new file")
-    flag(where, "--write", "write the run's README.md, replacing the one that TRL wrote")
+    flag(where, "--write", "write the run's README.md, replacing TRL's or an unedited earlier one")
 
 
 def _report(commands: Commands) -> None:

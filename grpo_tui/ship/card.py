@@ -6,6 +6,7 @@ model. It says nothing about what was not recorded.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -39,6 +40,8 @@ _ODD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, Sto
 _HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)
 _TRLS = (b"This model is a fine-tuned version of", b"It has been trained using [TRL](")
 """Sentences in TRL's own card."""
+_MARK = "<!-- written by grpo-tui card, sha256 of the text above: "
+"""Begins the last line of a card that may be replaced as long as nobody has edited it."""
 
 
 def card(facts: RunFacts, charts: Sequence[Chart] = ()) -> str:
@@ -73,7 +76,7 @@ def charts_of(facts: RunFacts, stem: str) -> tuple[Chart, ...]:
 def refusal(target: Path) -> str:
     """Return why the card may not be written to this file; empty when it may.
 
-    Only the card that TRL writes when it saves the model is replaced.
+    Only the card that TRL writes when it saves the model is replaced, and one that is as `marked` left it.
     """
     if not os.path.lexists(target):
         return ""
@@ -81,11 +84,18 @@ def refusal(target: Path) -> str:
         content = read_regular(target)
     except OSError as error:
         return f"{target} cannot be read: {error.strerror}"
-    if all(one in content for one in _TRLS):
+    text = content.decode(errors="replace")
+    if all(one in content for one in _TRLS) or marked(text.rpartition(f"\n{_MARK}")[0]) == text:
         return ""
     return (
-        f"{target} is not the card that TRL writes, and was left unchanged. Delete it first, or use -o FILE"
+        f"{target} is neither the card that TRL writes nor an unedited one of grpo-tui, and was left "
+        "unchanged. Delete it first, or use -o FILE"
     )
+
+
+def marked(text: str) -> str:
+    """Return a card with a last line by which `refusal` knows that nobody has edited it."""
+    return f"{text}\n{_MARK}{hashlib.sha256(text.encode()).hexdigest()} -->\n"
 
 
 def run_blocks(facts: RunFacts, level: int) -> Iterator[Block]:

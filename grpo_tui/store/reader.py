@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from grpo_tui.core.commands import Command, Outcome
+from grpo_tui.core.exchange import mapping
 from grpo_tui.core.records import (
     CheckpointSaved,
     Completion,
@@ -25,6 +26,7 @@ from grpo_tui.core.records import (
 from grpo_tui.core.schedule import FACT, scheduled_from, without_left
 from grpo_tui.core.statistics import Signal, mean, signal_of, std
 from grpo_tui.store.connection import DamagedError, RunDatabaseError, RunFile
+from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.schema import JSON_COLUMNS, TABLES
 from grpo_tui.store.values import from_column, from_json, messages_from, object_from, prompt_from
 
@@ -582,3 +584,18 @@ def wrong_types(database: Path) -> str | None:
         f"{database}: values of the wrong type in {', '.join(places[:3])}{more}. "
         "Another program changed this file; restore it from a copy."
     )
+
+
+def script_arguments(folder: RunFolder) -> Mapping[str, Any] | None:
+    """Return the trainer's arguments of a run that a script of the user trains; None for other runs.
+
+    Only `grpo-tui train` writes `run.json`. If that is lost, the record still has the path of the config.
+    """
+    if folder.spec.exists():
+        return None
+    try:
+        with closing(RunReader(folder.database)) as reader:
+            config = mapping(reader.config())
+    except RunDatabaseError:
+        return None
+    return mapping(config.get("grpo")) if config and "path" not in config else None

@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING
 
 from textual.binding import Binding, BindingType
 
-from grpo_tui.core.commands import REPLAYED
+from grpo_tui.ui.needs import Listed, refusal
 from grpo_tui.ui.panes import PANES
 
 if TYPE_CHECKING:
-    from grpo_tui.present.runs_view import RunRow
     from grpo_tui.present.train_view import TrainView
 
 COMMANDING = ("process", "live", "running", "paused", "reward")
@@ -100,14 +99,6 @@ class Action:
         """The key without its partner in the footer."""
         pair = self.key_shown.split()
         return self.key if self.key in pair else pair[-1] if pair else ""
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """The run under the cursor in Runs, and the number of marked runs."""
-
-    row: RunRow | None = None
-    marked: int = 0
 
 
 GO_TO_PANES: tuple[Action, ...] = (
@@ -648,6 +639,9 @@ RESULTS: tuple[Action, ...] = (
     Action("results.delete", "ctrl+d", "delete", "Delete the checkpoint",
            "Delete the selected checkpoint.", "results", "copy", needs="open", footer=8, part="models",
            dangerous=True),
+    Action("results.card", "W", "card", "Write the model card",
+           "Write README.md in the run folder from the run's record, with its charts.",
+           "results", "copy", needs="open"),
     Action("results.export", "E", "export", "Export a bundle",
            "Write what others need to train this run again, as a folder or a zip file.",
            "results", "copy", needs="open"),
@@ -690,8 +684,6 @@ MOVED: tuple[tuple[str, str, str], ...] = (
 )
 """Former steering keys of Train, as (old key, verb, new key). Pressing one only names its replacement."""
 
-__all__ = ["ACTIONS", "MOVED", "Action", "Listed", "action", "bindings", "for_footer", "on_pane", "refusal"]
-
 ACTIONS: tuple[Action, ...] = (
     *GO_TO_PANES,
     *TRAIN,
@@ -729,56 +721,6 @@ def on_pane(pane: str) -> list[Action]:
     """Return the actions of a pane, followed by the global ones."""
     own = (pane, "zoom") if pane in ("chart", "overlay") else (pane,)
     return [a for a in ACTIONS if a.pane in (*own, "all")]
-
-
-def refusal(a: Action, view: TrainView | None, listed: Listed | None = None) -> str | None:
-    """Return a sentence that says why an action is unavailable; None when it is available."""
-    if view is not None and view.replay is not None and a.acts:
-        return REPLAYED
-    if not a.needs:
-        return None
-    if a.pane == "runs":
-        return _refusal_in_list(a.needs, listed or Listed())
-    if view is None:
-        return "No run is open. Press 1 for the list of runs, then enter to open one."
-    if a.needs == "open":
-        return None
-    if a.needs == "replay":
-        return None if view.replay is not None else "This is not a replay."
-    if view.state == "broken":
-        return f"The run cannot be read, so nothing is sent to it: {view.trouble}"
-    if view.state == "finished":
-        return "The run is finished and takes no commands."
-    if not view.live:
-        return f"The run is {view.state}: it takes no commands. {view.way_on}"
-    if view.state == "starting" and a.needs != "process":
-        return "The model is still loading. Try again after the first step. S stops immediately."
-    if a.needs == "running" and view.state == "paused":
-        return "The run is already paused. Press P to resume it."
-    if a.needs == "paused" and view.state != "paused":
-        return "The run is not paused."
-    if a.needs == "reward" and view.phase != "reward":
-        return f"No reward call is running. Current phase: {view.phase}."
-    return None
-
-
-def _refusal_in_list(needs: str, listed: Listed) -> str | None:
-    row = listed.row
-    if needs == "marked":
-        return None if listed.marked >= 2 else "Mark at least two runs with space first."
-    if row is None:
-        return "No run is listed."
-    if needs == "chosen":
-        return None
-    if row.trouble:
-        return f"The run cannot be read: {row.trouble}"
-    if row.state == "paused":
-        return "The run is paused. Press enter to open it, then P to resume it."
-    if not row.ended:
-        return f"The run is {row.state}: only an ended run can be resumed."
-    if row.state == "finished":
-        return "The run is finished. `grpo-tui train RUN --resume --set max_steps=N` adds steps."
-    return None
 
 
 def for_footer(

@@ -22,7 +22,8 @@ from textual.worker import Worker, WorkerState
 from grpo_tui.core.commands import REPLAYED, Outcome
 from grpo_tui.core.text import one_line, safe
 from grpo_tui.present.glyphs import few_glyphs
-from grpo_tui.ui.actions import ACTING, Action, bindings, on_pane, refusal
+from grpo_tui.ui.actions import ACTING, Action, bindings, on_pane
+from grpo_tui.ui.needs import refusal
 from grpo_tui.ui.paint import COMPONENTS
 from grpo_tui.ui.panes import PANES
 from grpo_tui.ui.preferences import PreferenceFile

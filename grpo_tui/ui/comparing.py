@@ -1,12 +1,12 @@
-"""Compare a model of a run with its base by running `grpo-tui compare` in a child process.
+"""Run `grpo-tui compare` or `grpo-tui merge` in a child process, and say how far it is.
 
-Answers are saved as they are generated, so a stopped comparison continues when started again.
+Answers of a comparison are saved as they are generated, so a stopped one continues when started again.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from grpo_tui.present.results_view import MALFORMED
 from grpo_tui.rewards.consent import Code, needed, unanswered
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.spec import read_spec
-from grpo_tui.ui.starting import Child, read_object
+from grpo_tui.ui.starting import Child, Ended, read_object
 
 
 def code_to_compare(root: Path, model: Path) -> tuple[Code, ...]:
@@ -30,35 +30,56 @@ def code_to_compare(root: Path, model: Path) -> tuple[Code, ...]:
     return unanswered([*needed(config), *needed(replace(config, model=str(model.absolute())))])
 
 
-class Comparing:
-    """One comparison of `name` as `grpo-tui compare` accepts it. Call `run` in a thread."""
+class Work:
+    """A command under way. Call `follow` in a thread.
 
-    def __init__(self, name: str) -> None:
-        self.name, self.stage = name, "starting"
+    Args:
+        what: What it does, for the user.
+        words: The command, without the option `--progress`, by which it tells its stages.
+    """
+
+    def __init__(self, what: str, words: Sequence[str]) -> None:
+        self._what, self.stage = what, "starting"
         self._began = time.monotonic()
-        self._child = Child(["compare", name, "--json", "--progress"], PROGRESS)
+        self._child = Child([*words, "--progress"], PROGRESS)
 
     @property
     def line(self) -> str:
         """Current stage and elapsed time, for the user."""
         doing = "stopping" if self.cancelled else self.stage
-        return f"comparing {Path(self.name).name}, {duration(time.monotonic() - self._began)}: {doing}"
+        return f"{self._what}, {duration(time.monotonic() - self._began)}: {doing}"
 
     @property
     def cancelled(self) -> bool:
         return self._child.cancelled()
 
-    def run(self, tell: Callable[[], object]) -> tuple[bool, str]:
-        """Wait for the comparison to end. `tell` is called after each change of stage, from this thread.
-
-        Return whether it has a result, and the verdict or what went wrong.
-        """
+    def follow(self, tell: Callable[[], object]) -> Ended:
+        """Wait for the command to end. `tell` is called after each change of stage, from this thread."""
 
         def told(line: str) -> None:
             self.stage = line.removeprefix(PROGRESS)
             tell()
 
-        done = self._child.run(told)
+        return self._child.run(told)
+
+    def cancel(self) -> None:
+        """Stop it as ctrl+c does. Safe from any thread."""
+        self._child.cancel()
+
+
+class Comparing(Work):
+    """One comparison of `name` as `grpo-tui compare` accepts it. Call `run` in a thread."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"comparing {Path(name).name}", ["compare", name, "--json"])
+        self.name = name
+
+    def run(self, tell: Callable[[], object]) -> tuple[bool, str]:
+        """Wait for the comparison to end, as `follow` does.
+
+        Return whether it has a result, and the verdict or what went wrong.
+        """
+        done = self.follow(tell)
         if done.code in (0, 1):
             try:
                 body = read_object(done.printed) or {}
@@ -68,7 +89,3 @@ class Comparing:
         if self.cancelled:
             return False, "Stopped. What was generated is kept: D continues."
         return False, done.trouble
-
-    def cancel(self) -> None:
-        """Stop it as ctrl+c does. Safe from any thread."""
-        self._child.cancel()

@@ -50,7 +50,6 @@ from grpo_tui.rewards.what_if import recorded_report
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.ui.kit.jobs import Jobs, job
-from grpo_tui.ui.messages import ConsentAsked
 
 if TYPE_CHECKING:
     from grpo_tui.ui.screens.rewards import RewardsScreen
@@ -185,7 +184,7 @@ class LabWorker:
                 except ConsentError as error:
                     again = partial(self.jobs.ask, "consent", doing)
                     self._show_trouble(f"ctrl+l asks again. {error}")
-                    self._screen.post_message(ConsentAsked(error.codes, again))
+                    self._screen.asks_consent(error.codes, again)
                 except (LabError, GenerateError, RunDatabaseError, OSError, ValueError) as error:
                     self._failed(error)
                 finally:

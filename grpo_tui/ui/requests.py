@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from grpo_tui.config.run_config import RunConfig
@@ -59,21 +58,6 @@ def recorded_path(root: Path) -> Path | None:
     return Path(named) if isinstance(named, str) and named else None
 
 
-def script_arguments(root: Path) -> Mapping[str, Any] | None:
-    """Return the trainer's arguments of a run that the user's own script started; None for other runs."""
-    from grpo_tui.core.exchange import mapping
-    from grpo_tui.store.connection import RunDatabaseError
-    from grpo_tui.store.layout import RunFolder
-    from grpo_tui.store.reader import RunReader
-
-    try:
-        with closing(RunReader(RunFolder(root).database)) as reader:
-            config = mapping(reader.config())
-    except RunDatabaseError:
-        return None
-    return mapping(config.get("grpo")) if config and "path" not in config else None
-
-
 @dataclass(frozen=True, slots=True)
 class RewardsRequest:
     """Rewards to load and samples to score.
@@ -103,12 +87,15 @@ def rewards_of_run(root: Path, group: int | None = None) -> RewardsRequest:
         from grpo_tui.config.section import Section
         from grpo_tui.rewards.samples import weighed_as_now
         from grpo_tui.store.layout import RunFolder
+        from grpo_tui.store.reader import script_arguments
         from grpo_tui.store.spec import read_spec
 
         try:
             config = RunConfig.from_json(read_spec(RunFolder(root).spec).config, root)
         except (OSError, ValueError) as error:
-            if (arguments := script_arguments(root)) is not None:  # only the script has its rewards
+            if (
+                arguments := script_arguments(RunFolder(root))
+            ) is not None:  # only the script has its rewards
                 return RunConfig(None, "", dict(arguments), {}, {}, {}, Section(), origin=root)
             reason = getattr(error, "strerror", None) or error
             raise ValueError(

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from grpo_tui.ui.messages import ConsentAsked
+
 if TYPE_CHECKING:
     from textual.screen import Screen
 
+    from grpo_tui.rewards.consent import Code
     from grpo_tui.ui.app import GrpoApp
 
 T = TypeVar("T")
@@ -28,6 +31,20 @@ class Shell:
                 then(answer)
 
         self.shell.push_screen(dialog, answered)
+
+    def asks_consent(
+        self,
+        codes: tuple[Code, ...],
+        again: Callable[[], object],
+        otherwise: Callable[[], object] = lambda: None,
+    ) -> bool:
+        """Ask about code that is not the user's own. Return whether there is any. Safe from any thread.
+
+        `again` is called after a yes, and `otherwise` after a no.
+        """
+        if codes:
+            cast("Screen[Any]", self).post_message(ConsentAsked(codes, again, otherwise))
+        return bool(codes)
 
     def in_thread(self, group: str, job: Callable[[], T], then: Callable[[T], object] | None = None) -> None:
         """Run a job in a thread. The app reports its failure by the name of the group.

@@ -19,7 +19,7 @@ from grpo_tui.cli import main
 from grpo_tui.config.resolve import load_config
 from grpo_tui.core import records as r
 from grpo_tui.demo import DEMO_CONFIG
-from grpo_tui.ship.card import card, charts_of
+from grpo_tui.ship.card import card, charts_of, marked
 from grpo_tui.ship.kept import KeptComparison
 from grpo_tui.ship.run_facts import Measured, read_facts
 from tests.rewards.test_comparison import RIGHT, WRONG, _asked, _body
@@ -181,8 +181,27 @@ def test_only_the_card_of_trl_is_replaced(
     readme.unlink()
     readme.write_bytes(TRLS_CARD.read_bytes())
     assert main(["card", str(root / "run.db"), "--write"]) == 0
-    assert readme.read_text() == out.read_text().replace("(card-", "(README-")
-    assert "is not the card that TRL writes" in capsys.readouterr().err
+    assert readme.read_text() == marked(out.read_text().replace("(card-", "(README-"))
+    assert "is neither the card that TRL writes nor an unedited one of grpo-tui" in capsys.readouterr().err
+
+
+def test_a_card_is_written_again_until_somebody_edits_it(
+    run: RecordedRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = run.folder.root
+    readme, words = root / "README.md", ["card", str(root), "--write"]
+    assert main(words) == 0
+    before = readme.read_text()
+    assert before.endswith(" -->\n")
+    run.write(r.SettingChanged(1, 9, run.at(9), "temperature", 1.0, 0.5))
+    assert main(words) == 0
+    again = readme.read_text()
+    assert again != before
+    for edited in (again.replace("GRPO", "PPO", 1), f"{again}More.\n", again.rpartition("\n<!--")[0], ""):
+        readme.write_text(edited)
+        assert main(words) == 2
+        assert readme.read_text() == edited
+    capsys.readouterr()
 
 
 def test_charts_are_replaced_with_the_card_of_trl_but_no_link_is_followed(

@@ -22,6 +22,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 from grpo_tui.cli import main
 from grpo_tui.config.resolve import load_config
 from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL
+from grpo_tui.present.baseline_text import PROGRESS
 from grpo_tui.rewards.consent import ConsentError
 from grpo_tui.ship import merge_child
 from grpo_tui.ship.merge_child import Child, Difference, refuse_different
@@ -67,8 +68,12 @@ def test_the_merged_model_is_whole_and_answers_as_the_adapter(
     adapter: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     destination = tmp_path / "new" / "merged"
-    assert main(["merge", str(adapter), str(destination), "--dtype", "float32", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    words = ["merge", str(adapter), str(destination), "--dtype", "float32", "--json", "--progress"]
+    assert main(words) == 0
+    printed = capsys.readouterr()
+    told, base = json.loads(printed.out), DEMO_MODEL.name
+    stages = [f"looking at {base}", f"loading {base}", "merging", "writing", "checking"]
+    assert [line.removeprefix(PROGRESS) for line in printed.err.splitlines()] == stages
     assert told["dtype"] == "float32"
     assert told["max_difference"] < 1e-3
     assert told["rounded_away"] is None

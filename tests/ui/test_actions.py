@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from grpo_tui.present.train_view import ReplayView, TrainView
-from grpo_tui.ui.actions import ACTIONS, Action, for_footer, on_pane, refusal
+from grpo_tui.ui.actions import ACTIONS, Action, for_footer, on_pane
 from grpo_tui.ui.app import GrpoApp
+from grpo_tui.ui.needs import refusal
 from grpo_tui.ui.screens.chart import ChartScreen, OverlayScreen, ZoomScreen
 from grpo_tui.ui.screens.chat import ChatScreen
 from grpo_tui.ui.screens.config import ConfigScreen

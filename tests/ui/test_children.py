@@ -16,7 +16,7 @@ from grpo_tui.ui.comparing import Comparing
 from grpo_tui.ui.paint import width_of
 from grpo_tui.ui.replaying import SPEEDS, ReplayPoller
 from grpo_tui.ui.screens.chat import Chatting, Turn
-from grpo_tui.ui.screens.results import ResultsSummary
+from grpo_tui.ui.widgets.results import ResultsSummary
 
 RESULT = {"verdict": [{"policy": "mine", "word": "worse"}]}
 
@@ -163,7 +163,7 @@ def test_the_speed_changes_to_the_next_in_the_list(speed: float, up: bool, then:
 @pytest.mark.parametrize("width", [60, 80, 120, 200])
 def test_a_comparison_under_way_fills_its_line_beside_the_key_that_stops_it(width: int) -> None:
     summary = ResultsSummary()
-    summary.comparing = SimpleNamespace(line="x" * 300)  # type: ignore[assignment]
+    summary.work = SimpleNamespace(line="x" * 300)  # type: ignore[assignment]
     line = summary.lines(width, 9)[0]
     assert width_of(line) == width
     assert any(span.action for span in line) == (width >= 100)

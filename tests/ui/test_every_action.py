@@ -30,7 +30,7 @@ from grpo_tui.ui.screens.generations_dialogs import AuditScreen, CourseScreen, P
 from grpo_tui.ui.screens.hardware import HardwareScreen
 from grpo_tui.ui.screens.metrics import MetricPicker
 from grpo_tui.ui.screens.reading import HelpScreen, TextScreen
-from grpo_tui.ui.screens.results import ModelList, ResultsScreen
+from grpo_tui.ui.screens.results import ResultsScreen
 from grpo_tui.ui.screens.runs import RunsScreen, RunsTable
 from grpo_tui.ui.screens.tokens import TokensScreen
 from grpo_tui.ui.screens.train import TrainScreen
@@ -40,6 +40,7 @@ from grpo_tui.ui.widgets.card_table import CardTable
 from grpo_tui.ui.widgets.group_table import GroupTable
 from grpo_tui.ui.widgets.groups import GroupList
 from grpo_tui.ui.widgets.log_list import LogList
+from grpo_tui.ui.widgets.results import ModelList
 from tests.ship.folders import checkpoint
 from tests.ui import machines
 from tests.ui.acts import Acts
@@ -415,6 +416,7 @@ async def test_of_results(run: RecordedRun, monkeypatch: pytest.MonkeyPatch) -> 
         await closed(pilot, screen)
         await act("results.export", on_top(app, PathDialog))
         await closed(pilot, screen)
+        await act("results.card", lambda: (run.folder.root / "README.md").exists())
         await act.said("results.merge", "Only a LoRA adapter can be merged.")
         await act("results.delete", on_top(app, YesNo))
         await closed(pilot, screen)
@@ -548,6 +550,7 @@ WITHOUT_A_RUN = {
     "results.chat": "No model to chat with yet.",
     "results.stop": "No comparison or merge is running.",
     "results.export": "There is no run to export.",
+    "results.card": "There is no run to describe.",
     "results.push": "No model to upload yet.",
     "results.merge": "No model to merge yet.",
     "results.delete": "Select a checkpoint in the list of models first.",

@@ -113,7 +113,7 @@ ACTS = {
     *("runs.resume", "config.start", "config.trial", "config.drills", "config.baseline", "rewards.baseline"),
     *("config.save", "config.save_text", "config.save_as", "config.new", "config.export", "rewards.keep"),
     *("rewards.write", "rewards.next", "rewards.new", "generations.export"),
-    *("results.compare", "results.stop", "results.fork", "results.race", "results.export"),
+    *("results.compare", "results.stop", "results.fork", "results.race", "results.export", "results.card"),
     *("results.push", "results.merge", "results.delete"),
     *("chat.stop", "chat.new", "chat.keep"),
 }

@@ -19,8 +19,9 @@ from grpo_tui.store.layout import own_folder, remember
 from grpo_tui.store.spec import RunSpec
 from grpo_tui.ui.screens.answers import AnswersScreen
 from grpo_tui.ui.screens.reading import TextScreen
-from grpo_tui.ui.screens.results import ModelList, PromptList, ResultsScreen
+from grpo_tui.ui.screens.results import ResultsScreen
 from grpo_tui.ui.starting import Child, Ended
+from grpo_tui.ui.widgets.results import ModelList, PromptList
 from tests.foreign import foreign_run
 from tests.ship.folders import checkpoint, model
 from tests.ui.conftest import app_on, opened, shown, until
@@ -626,7 +627,7 @@ async def test_a_merge_is_stopped_by_its_key_and_by_leaving(
         made.append(waiting_child(words, stages))
         return made[-1]
 
-    monkeypatch.setattr("grpo_tui.ui.starting.Child", waits)
+    monkeypatch.setattr("grpo_tui.ui.comparing.Child", waits)
     root = recorded(Path("runs") / "done", "finished").folder.root
     checkpoint(root, 20, lora=True)
     app = app_on(root)
@@ -635,7 +636,10 @@ async def test_a_merge_is_stopped_by_its_key_and_by_leaving(
         await pilot.press("M")
         await until(pilot, lambda: "merge step 20 into" in shown(app))
         await pilot.press("enter")
-        await until(pilot, lambda: "merging step 20 into runs/done-20-merged" in shown(app))
+        await until(pilot, lambda: "merging step 20 into done-20-merged" in shown(app))
+        await until(
+            pilot, lambda: ": base (1 of 2): generating" in shown(app)
+        )  # the stage that the child tells
         assert "S stop" in shown(app).splitlines()[-1]
         await pilot.press("M")
         await until(pilot, lambda: said(app, "A merge is running. S stops it."))
@@ -650,7 +654,7 @@ async def test_a_merge_is_stopped_by_its_key_and_by_leaving(
 async def test_a_merge_beside_training_is_asked_about(
     run: RecordedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("grpo_tui.ui.starting.Child", lambda *_: pytest.fail("was started"))
+    monkeypatch.setattr("grpo_tui.ui.comparing.Child", lambda *_: pytest.fail("was started"))
     checkpoint(run.folder.root, 20, lora=True)
     app = app_on(run.folder.root)
     async with app.run_test(size=SIZE) as pilot:
@@ -674,7 +678,7 @@ async def test_an_adapter_is_merged_and_a_checkpoint_deleted_after_asking(
     class Merges(Child):
         def run(self, tell: Any = None) -> Ended:
             asked.append(self.words[3:])
-            return Ended(2, "", "no room") if "full" in self.words[-1] else Ended(0, "merged it\n", "")
+            return Ended(2, "", "no room") if "full" in self.words else Ended(0, "merged it\n", "")
 
     app = app_on(root)
     async with app.run_test(size=SIZE) as pilot:
@@ -686,7 +690,7 @@ async def test_an_adapter_is_merged_and_a_checkpoint_deleted_after_asking(
         await pilot.press("G")
         await until(pilot, lambda: "ctrl+d delete" in shown(app) and "M merge" in shown(app))
         with monkeypatch.context() as patch:
-            patch.setattr("grpo_tui.ui.starting.Child", Merges)
+            patch.setattr("grpo_tui.ui.comparing.Child", Merges)
             for name, end in (("full", "Not merged: no room"), ("whole", "merged it")):
                 await pilot.press("M")
                 await until(pilot, lambda: "merge step 20 into" in shown(app))
@@ -695,7 +699,7 @@ async def test_an_adapter_is_merged_and_a_checkpoint_deleted_after_asking(
                 await until(pilot, lambda: "merge now?" in shown(app))
                 await pilot.press("y")
                 await until(pilot, partial(mentioned, app, end))
-        assert asked == [["merge", "runs/demo-add@20", name] for name in ("full", "whole")]
+        assert asked == [["merge", "runs/demo-add@20", name, "--progress"] for name in ("full", "whole")]
         await pilot.press("ctrl+d")
         await until(pilot, lambda: "delete step 20?" in shown(app))
         await pilot.press("n")

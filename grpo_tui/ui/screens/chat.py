@@ -26,7 +26,6 @@ from grpo_tui.present.config_yaml import from_edit
 from grpo_tui.present.formatting import duration
 from grpo_tui.present.reading import laid_out
 from grpo_tui.ui.actions import bindings
-from grpo_tui.ui.messages import ConsentAsked
 from grpo_tui.ui.paint import Line, LineScroll, Span, ruled, spans
 from grpo_tui.ui.screens.answers import column, joined
 from grpo_tui.ui.screens.dialogs import Choice, MenuDialog
@@ -205,8 +204,7 @@ class ChatScreen(LeftOnce, Screen[None], Shell):
         from grpo_tui.ui.comparing import code_to_compare
 
         if self._chatting is None:
-            if codes := code_to_compare(self._root, self._model):
-                self.post_message(ConsentAsked(codes, self.action_chat_send))
+            if self.asks_consent(code_to_compare(self._root, self._model), self.action_chat_send):
                 return False
             chatting = self._chatting = Chatting([self._policy, "--with", BASE, "--config", str(self._root)])
 

@@ -33,7 +33,7 @@ from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.config_worker import ConfigWorker
 from grpo_tui.ui.messages import ConfigEvaluated, DiskChanged
 from grpo_tui.ui.paint import Line, Span
-from grpo_tui.ui.requests import ConfigRequest, config_of_run, recorded_path, script_arguments
+from grpo_tui.ui.requests import ConfigRequest, config_of_run, recorded_path
 from grpo_tui.ui.screens.config_dialogs import FindingsScreen, ValueDialog
 from grpo_tui.ui.screens.config_files import ConfigFiles
 from grpo_tui.ui.screens.config_start import ConfigStart
@@ -138,6 +138,8 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
 
     def on_screen_resume(self) -> None:
         """Open what the app was asked for. If nothing is open, open the config of the open run."""
+        from grpo_tui.store.reader import script_arguments
+
         self._on_view(self.shell.view)
         request, folder = self.shell.take_config_request(), self.shell.run_folder
         self._gone = []
@@ -146,7 +148,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
             request = ConfigRequest(of_run, of_run=True) if of_run is not None else None
             if of_run is None and (path := recorded_path(folder.root)) is not None:
                 self._gone = gone_lines(folder.root, path)
-            elif of_run is None and script_arguments(folder.root) is not None:
+            elif of_run is None and script_arguments(folder) is not None:
                 self._gone = OF_SCRIPT
         self._asked = True
         if request is not None:

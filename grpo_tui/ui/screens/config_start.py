@@ -14,7 +14,6 @@ from grpo_tui.present.formatting import clock, duration, path_text, plural
 from grpo_tui.rewards.consent import needed, needed_to_start
 from grpo_tui.ui import starting
 from grpo_tui.ui.config_worker import ConfigCheck
-from grpo_tui.ui.messages import ConsentAsked
 from grpo_tui.ui.paint import Line, Span, spans
 from grpo_tui.ui.screens.config_dialogs import CheckScreen
 from grpo_tui.ui.screens.dialogs import Choice, MenuDialog, SeedsDialog
@@ -107,9 +106,8 @@ class ConfigStart:
         """Check model, tokenizer, data, rewards and servers. Only one check runs at a time."""
         config = self.screen.state.inspected.config if self.screen.state is not None else None
         codes = needed(config) if config is not None and not self._busy else ()
-        if codes:  # after a no, whatever needs no such code is still checked
-            self.screen.post_message(ConsentAsked(codes, self._start_check, self._start_check))
-        else:
+        # After a no, whatever needs no such code is still checked.
+        if not self.screen.asks_consent(codes, self._start_check, self._start_check):
             self._start_check()
 
     def _start_check(self) -> None:
@@ -295,9 +293,7 @@ class ConfigStart:
             return False
         launcher = [] if request.launcher is not None else [config.section.launcher or ""]
         codes = needed_to_start(config, self.run_folder_of(config).absolute(), launcher)
-        if codes:
-            self.screen.post_message(ConsentAsked(codes, again))
-        return bool(codes)
+        return self.screen.asks_consent(codes, again)
 
     def _train_words(self, request: ConfigRequest) -> list[str]:
         words = [str(request.path)]

@@ -25,7 +25,6 @@ from grpo_tui.present.reading import laid_out
 from grpo_tui.rewards.consent import Code
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.kit.jobs import Jobs, job
-from grpo_tui.ui.messages import ConsentAsked
 from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, fitting, pad, ruled, spread
 from grpo_tui.ui.shell import Shell
 from grpo_tui.ui.textual_private import LeftOnce
@@ -324,7 +323,7 @@ class DataScreen(LeftOnce, Screen[None], Shell):
         """Ask about each code once while this view is open."""
         if set(codes) - self._asked_about:
             self._asked_about |= set(codes)
-            self.post_message(ConsentAsked(codes, self._again))
+            self.asks_consent(codes, self._again)
 
     def _again(self) -> None:
         self._worker.stop()

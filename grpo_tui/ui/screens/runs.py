@@ -18,8 +18,9 @@ from grpo_tui.core.text import one_line, shell_word, wrapped
 from grpo_tui.present.formatting import DOING, IN_SCRIPT, figure, from_here, moment, plural
 from grpo_tui.present.glyphs import spark, state_sign
 from grpo_tui.present.runs_filter import SYNTAX, branch, read_filter, with_forks
-from grpo_tui.ui.actions import Action, Listed, action, bindings, refusal
+from grpo_tui.ui.actions import Action, action, bindings
 from grpo_tui.ui.kit.table import Column, Table, cells, fit, heading
+from grpo_tui.ui.needs import Listed, refusal
 from grpo_tui.ui.paint import Line, LinePane, Span, fitting, pad, ruled, spread
 from grpo_tui.ui.shell import Shell
 from grpo_tui.ui.textual_private import KeepsStyles
@@ -291,10 +292,8 @@ class RunsScreen(KeepsStyles, Screen[None], Shell):
 
     def _start(self, offer: ResumeOffer) -> None:
         from grpo_tui.rewards.consent import needed_to_resume
-        from grpo_tui.ui.messages import ConsentAsked
 
-        if codes := needed_to_resume(offer.path):
-            self.post_message(ConsentAsked(codes, partial(self._start, offer)))
+        if self.asks_consent(needed_to_resume(offer.path), partial(self._start, offer)):
             return
         self._resuming = offer.path
         self.app.notify(f"{offer.name}: starting from {offer.checkpoint} …")

@@ -23,7 +23,6 @@ from grpo_tui.present.formatting import duration, plural
 from grpo_tui.present.reading import laid_out
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.kit.table import CursorList
-from grpo_tui.ui.messages import ConsentAsked
 from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, ruled, spans
 from grpo_tui.ui.screens.dialogs import Choice, MenuDialog
 from grpo_tui.ui.shell import Shell
@@ -236,7 +235,7 @@ class TokensScreen(LeftOnce, Screen[None], Shell):
                 found = self._asker.ask(row, policy, base=base)
             except ConsentError as error:
                 found = f"p asks again. {error}"
-                self.post_message(ConsentAsked(error.codes, self._start))
+                self.asks_consent(error.codes, self._start)
             except CancelledError:
                 found = "canceled. Press p to ask again"
             except (GenerateError, RunDatabaseError, LookupError, OSError) as error:

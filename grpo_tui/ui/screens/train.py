@@ -16,8 +16,9 @@ from grpo_tui.core.commands import Outcome
 from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.present.formatting import from_here
 from grpo_tui.present.train_view import ChartView, TrainView
-from grpo_tui.ui.actions import MOVED, action, bindings, refusal
+from grpo_tui.ui.actions import MOVED, action, bindings
 from grpo_tui.ui.kit.table import CursorList
+from grpo_tui.ui.needs import refusal
 from grpo_tui.ui.pages import Pages
 from grpo_tui.ui.paint import LineScroll
 from grpo_tui.ui.shell import Shell

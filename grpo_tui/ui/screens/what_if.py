@@ -19,7 +19,6 @@ from grpo_tui.rewards.lab import Lab
 from grpo_tui.rewards.what_if import WhatIf
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.kit.reading import FullReadingScreen
-from grpo_tui.ui.messages import ConsentAsked
 from grpo_tui.ui.paint import Line, Span, ruled, spans
 from grpo_tui.ui.requests import rewards_of_run
 from grpo_tui.ui.screens.dialogs import WordsDialog
@@ -135,7 +134,7 @@ class WhatIfScreen(FullReadingScreen):
                     tell=lambda name, what: self._tell(attempt, f"{name}: {what}" if name else what),
                 )
         except ConsentError as error:
-            self.post_message(ConsentAsked(error.codes, self.action_what_if_again))
+            self.asks_consent(error.codes, self.action_what_if_again)
             return f"ctrl+l asks again. {error}"
         except (LabError, RunDatabaseError, OSError, ValueError) as error:
             return str(error) or type(error).__name__

@@ -9,7 +9,8 @@ from rich.cells import cell_len
 from grpo_tui.core.text import shorten
 from grpo_tui.present.formatting import step_time
 from grpo_tui.present.glyphs import state_sign
-from grpo_tui.ui.actions import Listed, for_footer
+from grpo_tui.ui.actions import for_footer
+from grpo_tui.ui.needs import Listed
 from grpo_tui.ui.paint import Line, LinePane, Span, spread, width_of
 from grpo_tui.ui.panes import PANES
 
