@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 import itertools
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from difflib import unified_diff
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,24 @@ def pytest_collection_finish() -> None:
     """Leave what is loaded out of the search for garbage."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture
+def stored(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compare a text with a file in `stored/` beside the test. `--snapshot-update` writes the file."""
+
+    def compare(name: str, text: str) -> None:
+        file = request.path.parent / "stored" / f"{name}.txt"
+        if request.config.getoption("update_snapshots"):
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        told = file.read_text(encoding="utf-8") if file.exists() else ""
+        changed = "\n".join(
+            unified_diff(told.splitlines(), text.splitlines(), "stored", "now", lineterm="", n=1)
+        )
+        assert not changed, f"{file.name} (--snapshot-update renews it):\n{changed[:6000]}"
+
+    return compare
 
 
 PRINTING = ("cli", "rewards")
