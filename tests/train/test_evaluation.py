@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from grpo_tui.config.resolve import load_config
 from grpo_tui.config.section import Evaluate, OnRule
@@ -29,6 +30,8 @@ from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import RunReader
+from grpo_tui.train import compat
+from grpo_tui.train.evaluation import Evaluator
 from grpo_tui.train.session import Session
 from tests.train.test_steering_changes_nothing import CYCLE
 from tests.train.tiny import run_plain, run_recorded
@@ -185,6 +188,38 @@ def test_a_policy_that_does_not_change_answers_the_same_each_time(tmp_path: Path
     assert [one.step for one in found.done] == [0, 2, 4]
     assert len({row["evaluate/length"] for row in logged(folder).values()}) == 1
     assert {one.by_prompt for one in found.done} == {found.done[0].by_prompt}
+
+
+def test_vllm_answers_from_the_same_seed_each_time_and_no_later_number_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine that draws from the random state of this process, as colocated vLLM does."""
+    asked: list[tuple[int, int]] = []
+    answers = Evaluator._answers
+
+    def generate(trainer: Any, prompts: list[list[int]], count: int) -> list[list[int]]:
+        asked.append((len(prompts), count))
+        found: list[list[int]] = torch.randint(5, 60, (len(prompts) * count, 7)).tolist()
+        return found
+
+    def with_vllm(self: Evaluator, prompts: list[list[int]], config: Any) -> Any:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(self._trainer, "use_vllm", True)
+            return answers(self, prompts, config)
+
+    monkeypatch.setattr(compat, "generate_with_vllm", generate)
+    monkeypatch.setattr(Evaluator, "_answers", with_vllm)
+    plain_rows, plain_weights = run_plain(tmp_path / "plain", max_steps=4)
+    rows, weights, _ = run_recorded(tmp_path / "run", before_train=evaluating(), max_steps=4)
+    assert (repr(rows), weights) == (repr(plain_rows), plain_weights)
+    assert asked == [(5, 4)] * 3
+    with closing(RunReader(RunFolder(tmp_path / "run").database)) as reader:
+        groups = reader.groups(mode="probe", limit=100)
+    texts = {
+        step: [one.text for g in groups if g.step == step for one in g.completions] for step in (0, 2, 4)
+    }
+    assert len(set(texts[0])) > 10
+    assert texts[0] == texts[2] == texts[4]
 
 
 def _stop_at(folder: Path, step: int) -> Any:

@@ -298,6 +298,11 @@ async def test_a_comparison_goes_on_in_other_panes_and_is_stopped_by_its_key(
         await pilot.press("S")
         await until(pilot, lambda: said(app, "Stopped. What was generated is kept: D continues."))
         assert "comparing done@60" not in shown(app)
+        app.clear_notifications()
+        await until(pilot, lambda: "◌ Stopped. What was generated is kept: D continues." in shown(app))
+        await pilot.press("D")
+        await until(pilot, lambda: "generating: 40 of 160" in shown(app))
+        assert "Stopped." not in shown(app)
 
 
 DONE = 'print(open("body.json").read())'

@@ -113,7 +113,7 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
         root = folder.root if folder is not None else None
         if root != self._root:
             self._root, self._mark, self._wanted, self.results = root, None, None, None
-            self.query_one(ResultsSummary).failure = ""
+            self._forget_end()
             self._show("")
         self._look()
 
@@ -316,9 +316,13 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
         if self.asks_consent(code_to_compare(self._root, model.path), partial(self._begin, model)):
             return
         comparing = self._comparing = Comparing(model.name)
-        self.query_one(ResultsSummary).failure = ""
+        self._forget_end()
         self._show_work()
         self.in_thread("comparison", partial(comparing.run, self._tell_stage), self._compared)
+
+    def _forget_end(self) -> None:
+        summary = self.query_one(ResultsSummary)
+        summary.failure = summary.stopped = ""
 
     def _tell_stage(self) -> None:
         """Show the stage of the work under way. Safe from any thread."""
@@ -339,6 +343,7 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
             self._wanted = None
             self.app.notify(f"{ended.name}: {said}", timeout=20)
         elif ended.cancelled:
+            self.query_one(ResultsSummary).stopped = said
             self.app.notify(said)
         else:
             self.query_one(ResultsSummary).failure = said

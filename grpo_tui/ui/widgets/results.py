@@ -34,7 +34,8 @@ class ResultsSummary(LinePane):
     trouble = ""
     work: Work | None = None
     """The comparison or merge under way."""
-    failure = ""
+    failure = stopped = ""
+    """Why the last comparison failed, or what is left of it. Empty once another one begins."""
 
     def lines(self, width: int, height: int) -> list[Line]:
         return [*self._work(width), *self._known(width)]
@@ -45,8 +46,9 @@ class ResultsSummary(LinePane):
             stop = stop if width >= ROOMY else []  # the footer shows the key too
             text = one_line(self.work.line, max(20, width - 3 - width_of(stop)))
             return [[Span(f" ◌ {text}", "attention"), *stop]]
-        said = f"The comparison failed: {self.failure}" if self.failure else ""
-        return [[Span(f" ✗ {row}", "bad")] for row in wrapped(said, width - 4) if row]
+        said = f"The comparison failed: {self.failure}" if self.failure else self.stopped
+        sign, role = ("✗", "bad") if self.failure else ("◌", "attention")
+        return [[Span(f" {sign} {row}", role)] for row in wrapped(said, width - 4) if row]
 
     def _known(self, width: int) -> list[Line]:
         if not self.run:
