@@ -23,6 +23,7 @@ from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.store import layout
 from grpo_tui.store.saved_views import SavedView, SavedViews
 from grpo_tui.store.spec import RunSpec
+from tests.cli.test_every_option import COMMANDS, options
 from tests.preflight.machines import machine
 from tests.ship.folders import checkpoint
 from tests.stable import as_lines, stable
@@ -262,3 +263,17 @@ def test_a_look_prints_what_is_stored(
         error = f"stderr:\n{err}" if err else ""
         told.append(f"$ grpo-tui {line}\n{out}{error}exit {code}\n")
     stored(name, stable("\n".join(told), place))
+
+
+def test_every_command_takes_what_is_stored(stored: Callable[[str, str], None]) -> None:
+    told = []
+    for words, parser in COMMANDS.items():
+        told.append(f"grpo-tui {' '.join(words)}: {parser.description}\n{parser.epilog or ''}".rstrip())
+        for action in options(words):
+            name = ", ".join(action.option_strings) or action.dest
+            kind = getattr(action.type, "__name__", action.type)
+            given = f"nargs {action.nargs}, const {action.const}, default {action.default}, {kind}"
+            said = f"{action.choices or ''} {'required ' * action.required}{action.help}"
+            told.append(f"  {name} {action.metavar}: {given} {said}")
+        told.append("")
+    stored("options", stable("\n".join(told)))

@@ -387,9 +387,8 @@ def as_trl_takes_them(name: str, values: Any, count: int) -> list[float | None]:
 def place_of(error: BaseException, is_own: Callable[[str], bool]) -> tuple[str | None, int | None]:
     """Return file and line of the innermost frame in the user's code, or else outside this package."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if is_own(f.filename)]
     outside = [f for f in frames if "/grpo_tui/rewards/" not in f.filename]
-    chosen = own or outside
+    chosen = [f for f in outside if is_own(f.filename)] or outside
     return (chosen[-1].filename, chosen[-1].lineno) if chosen else (None, None)
 
 
