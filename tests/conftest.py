@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import forked
+
 # A shell without job control starts what it puts in the background deaf to ctrl+c, and every program that is
 # started from there stays so: the tests that press it would wait for ever.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -83,6 +85,14 @@ def wide_lines(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     """What a command prints is as wide as without a terminal, wherever the tests run."""
     if request.path.parent.name in PRINTING:
         monkeypatch.setenv("COLUMNS", "120")
+
+
+@pytest.fixture(scope="module")
+def forked_commands() -> Iterator[None]:
+    """Commands of `tests.processes.runs` are forks of a process that has imported TRL."""
+    forked.wanted = True
+    yield
+    forked.wanted = False
 
 
 @pytest.fixture

@@ -9,6 +9,16 @@ import pytest
 
 from tests.processes.runs import end
 
+STARTED_ANEW = ("test_after_training", "test_failures", "test_odd_moments", "test_user_code")
+"""Files about starting, ending or the environment of processes, whose commands are new processes."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def commands(request: pytest.FixtureRequest) -> None:
+    """Commands are forked, but in `STARTED_ANEW`."""
+    if request.path.stem not in STARTED_ANEW:
+        request.getfixturevalue("forked_commands")
+
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Path]:

@@ -20,7 +20,7 @@ from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import read_heartbeat
 from grpo_tui.store.status import Status, read_status
 from grpo_tui.supervisor import take_lock
-from tests import PATIENCE_S
+from tests import PATIENCE_S, forked
 
 _BATCHES = ("per_device_train_batch_size=16", "num_generations=4", "save_steps=1000")
 SMALL = (*_BATCHES, "max_completion_length=20")
@@ -47,15 +47,7 @@ def grpo_tui(
         said += ["--wait", f"{PATIENCE_S:g}"]
     if said[:1] == ["train"] and not full_check:
         said.append("--quick-check")
-    done = subprocess.run(
-        [sys.executable, "-m", "grpo_tui", *said],
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        stdin=subprocess.DEVNULL,
-        cwd=cwd,
-        check=False,
-    )
+    done = forked.run(["-m", "grpo_tui", *said], cwd, timeout_s)
     if check is not None:
         assert done.returncode == check, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done

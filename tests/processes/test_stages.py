@@ -6,8 +6,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -27,13 +25,13 @@ from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import read_spec
 from grpo_tui.store.status import read_status
+from tests import forked
 from tests.processes.runs import SMALL, at_step, command, end, grpo_tui, kill_all, left, state, until
 
 pytestmark = pytest.mark.slow
 
 FORMAT = [{"name": "format", "source": "rewards.py:format_reward"}]
 RATE = 1e-4
-ONE_BY_ONE = "import runpy, sys\nfor script in sys.argv[1:]: runpy.run_path(script, run_name='__main__')"
 ADAPTER = ("use_peft=true", "lora_target_modules=[all-linear]", "lora_dropout=0.0")
 
 
@@ -110,8 +108,10 @@ def test_a_killed_run_goes_on_in_the_stage_it_was_in(run: Path) -> None:
     assert starts(run) == (0, 3)
 
     again = grpo_tui("train", run, "--resume", "2", "--headless")
-    assert again.stdout.index("stage 1 of 2: format") < again.stdout.index("stage 2 of 2: correctness")
     assert "finished at step 12" in again.stdout
+    with closing(RunReader(run / "run.db")) as reader:
+        last = [(one.state, one.step, one.resumed_from) for one in reader.attempts()[-2:]]
+    assert last == [(DONE, 3, 2), ("finished", 12, 3)]
     over = grpo_tui("train", run, "--resume", check=2)
     assert "--set grpo_tui.stages.1.steps=18" in over.stderr
 
@@ -235,9 +235,8 @@ def test_the_scripts_of_the_stages_train_as_the_run_does(
     given = [word for pair in pairs for word in ("--set", pair)]
     grpo_tui("export", DEMO_CONFIG, *given, "--set", f"output_dir={theirs}", "-o", tmp_path / "train.py")
     scripts = [str(tmp_path / f"train_{number}.py") for number in (1, 2, 3)]
-    # Each by itself with an adapter, and without one by one in a process, which imports TRL once.
-    for words in [[script] for script in scripts] if adapter else [["-c", ONE_BY_ONE, *scripts]]:
-        done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
+    for script in scripts:
+        done = forked.run([script])
         assert done.returncode == 0, done.stderr[-3000:]
     logged = [
         json.loads((theirs / f"stage-{number}" / f"checkpoint-{step}" / "trainer_state.json").read_text())

@@ -31,6 +31,7 @@ from tests.foreign import foreign_run
 from tests.processes.runs import command, end, grpo_tui, start, state, until
 from tests.ship.adapters import make_adapter
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
 QUESTION = "What is 7 + 15?"
 MESSAGES = [{"role": "user", "content": QUESTION}]
 ENDLESS = ("max_completion_length=100000", "generation_kwargs={min_new_tokens: 99999}")

@@ -35,6 +35,7 @@ from grpo_tui.store.spec import RunSpec
 from tests.foreign import foreign_run
 from tests.processes.runs import grpo_tui, until
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
 ROWS, SAMPLES, BLOCK = 40, 2, 32
 
 
