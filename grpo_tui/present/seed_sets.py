@@ -22,6 +22,8 @@ from grpo_tui.core.exchange import mapping
 from grpo_tui.core.records import SettingChanged
 from grpo_tui.core.schedule import BY_RESUME
 from grpo_tui.core.seed_noise import FEWEST_SEEDS, SeedDifference, interval, seed_difference
+from grpo_tui.core.stages import SETTING as STAGE
+from grpo_tui.core.stages import START
 from grpo_tui.core.statistics import is_number
 from grpo_tui.core.text import one_line
 from grpo_tui.present.big_chart import ChartBucket, ChartLine, reaching
@@ -40,6 +42,8 @@ SEEDS = frozenset({"seed", "data_seed"})
 PLACES = frozenset({"output_dir", "run_name", "logging_dir"})
 """Settings that differ in every run and say nothing about it."""
 _ASIDE = SEEDS | PLACES | {"resume_from_checkpoint"}
+_OF_STAGES = ("max_steps", START)
+"""Settings whose values follow from the step at which a stage begins."""
 _PLACEMENT = frozenset({"gpus", "notify"})
 """Keys of the section that change no number."""
 _STEM = re.compile(r"[-_. /]*(seeds?)?[-_. =]*\d*$", re.IGNORECASE)
@@ -150,11 +154,19 @@ def _read(root: Path, name: str, reader: RunReader) -> SeedRun:
     )
 
 
-def _changes(history: Sequence[SettingChanged]) -> list[tuple[int, str, Any]]:
-    """Return the changes, without those that only continue an earlier one after a resume."""
+def _changes(history: Sequence[SettingChanged]) -> list[tuple[int | None, str, Any]]:
+    """Return the changes, without those that only continue an earlier one after a resume.
+
+    Those of a stage that begins have no step, because the same stage can begin at another step.
+    """
     last: dict[str, int] = {}
-    found = []
+    began = {(one.attempt, one.step) for one in history if one.name == STAGE}
+    found: list[tuple[int | None, str, Any]] = []
     for one in history:
+        if (one.attempt, one.step) in began and one.by == "config":
+            if one.name not in (STAGE, *_OF_STAGES):
+                found.append((None, one.name, [one.old, one.new]))
+            continue
         if one.by != BY_RESUME:
             last[one.name] = one.step
         elif one.name in last and last[one.name] <= one.step:
@@ -184,7 +196,9 @@ def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _settings(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    grpo = {k: v for k, v in mapping(config.get("grpo")).items() if k not in _ASIDE}
+    stages = mapping(config.get("section")).get("stages")
+    aside = _ASIDE.union(_OF_STAGES if stages else ())
+    grpo = {k: v for k, v in mapping(config.get("grpo")).items() if k not in aside}
     section = {k: v for k, v in mapping(config.get("section")).items() if k not in _PLACEMENT}
     rest = {part: config.get(part) for part in ("model", "model_args", "script", "mixture")}
     return {**rest, "grpo": grpo, "section": section}

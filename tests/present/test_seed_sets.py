@@ -16,6 +16,7 @@ from grpo_tui.core.commands import Command, Outcome
 from grpo_tui.core.evaluations import FACT, Evaluation, Evaluations
 from grpo_tui.core.schedule import BY_RESUME, BY_SCHEDULE, Scheduled, to_json
 from grpo_tui.core.schedule import FACT as SCHEDULED
+from grpo_tui.core.stages import SETTING, START
 from grpo_tui.present.seed_sets import SeedSet, compared, measures_of, read_seed_run, sentences, sets_of
 from grpo_tui.present.window_load import RunSource
 from grpo_tui.ship.run_facts import read_facts
@@ -250,3 +251,20 @@ def test_a_resume_that_continues_a_change_does_not_part_a_set(tmp_path: Path) ->
     )
     assert [one.seeds for one in sets(whole, later)] == [(1, 8)]
     assert [one.seeds for one in sets(whole, earlier)] == [(1,), (3,)]  # it had the value from step 3 on
+
+
+def test_a_stage_may_begin_at_another_step_for_each_seed(tmp_path: Path) -> None:
+    section = {"gpus": [], "stages": [{"name": "one", "until": "reward > 1"}, {"name": "two", "steps": 5}]}
+
+    def staged(seed: int, begins: int, rate: float) -> Path:
+        return changed(
+            made(tmp_path / f"a-seed-{seed}", seed, 0.5, section=section, max_steps=begins + 5),
+            r.SettingChanged(1, begins, 1.0, SETTING, "one", "two", "config"),
+            r.SettingChanged(1, begins, 1.0, START, 0, begins, "config"),
+            r.SettingChanged(1, begins, 1.0, "learning_rate", rate, 1e-6, "config"),
+        )
+
+    assert [one.seeds for one in sets(staged(1, 10, 1e-4), staged(2, 12, 1e-4))] == [(1, 2)]
+    assert [one.seeds for one in sets(tmp_path / "a-seed-1", staged(3, 10, 2e-4))] == [(1,), (3,)]
+    without = [made(tmp_path / f"b-seed-{seed}", seed, 0.5, max_steps=seed) for seed in (1, 2)]
+    assert [one.seeds for one in sets(*without)] == [(1,), (2,)]

@@ -48,7 +48,8 @@ class ResultsSummary(LinePane):
             return [[Span(f" ◌ {text}", "attention"), *stop]]
         said = f"The comparison failed: {self.failure}" if self.failure else self.stopped
         sign, role = ("✗", "bad") if self.failure else ("◌", "attention")
-        return [[Span(f" {sign} {row}", role)] for row in wrapped(said, width - 4) if row]
+        rows = [row for row in wrapped(said, width - 4) if row]
+        return [[Span(f" {' ' if number else sign} {row}", role)] for number, row in enumerate(rows)]
 
     def _known(self, width: int) -> list[Line]:
         if not self.run:
