@@ -17,6 +17,7 @@ time.sleep(0.2)
 os.kill(os.getpid(), 9)
 """
 STAYS = "import os, sys, time\nprint('bye', flush=True)\nos.close(int(sys.argv[3]))\ntime.sleep(600)\n"
+FORKER_FAILS = "import sys\nprint('x' * 9000)\nprint('no torch here', flush=True)\nsys.exit(1)\n"
 FORKER_CLOSES = """
 import os, socket, sys, time
 control = socket.socket(fileno=int(sys.argv[1]))
@@ -32,6 +33,7 @@ os._exit(3)
 def _module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "child_that_closes.py").write_text(CLOSES)
     (tmp_path / "child_that_stays.py").write_text(STAYS)
+    (tmp_path / "forker_that_fails.py").write_text(FORKER_FAILS)
     (tmp_path / "forker_that_closes.py").write_text(FORKER_CLOSES)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     for module in (pipe, forker):
@@ -67,3 +69,8 @@ def test_a_forker_that_ends_after_its_socket_was_closed_is_told_with_its_code(tm
             gone.exit_code(1)
     finally:
         gone.release()
+
+
+def test_of_a_forker_that_ends_before_it_is_ready_the_last_line_is_told_however_much_it_printed() -> None:
+    with pytest.raises(StartError, match=r"^no torch here$"):
+        Forker.acquire("forker_that_fails", 60)

@@ -102,6 +102,7 @@ def test_why_it_stands_still_is_said_once_and_again_when_it_changes(
         "paused at step 2",
         "paused at step 3",
     ]
+    assert "" not in lines, "nothing is said of a run that trains again"
 
 
 @pytest.mark.parametrize(

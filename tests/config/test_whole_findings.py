@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from grpo_tui.config.fields import default_in_words, field_values, group_of, kind_in_words
 from grpo_tui.config.resolve import inspect_config
 from grpo_tui.core.findings import Finding
 from grpo_tui.demo import DEMO_MODEL
@@ -38,6 +39,27 @@ def settings() -> Iterator[tuple[str, list[Finding]]]:
 
 def test_what_the_rules_say_of_settings_is_what_is_stored(stored: Stored) -> None:
     stored("rules", stable(table(settings())))
+
+
+def test_the_fields_of_a_config_are_what_is_stored(stored: Stored, tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    lines = [
+        "model_name_or_path: a",
+        "learning_rate: 1e-5",
+        "beta: 0",
+        "use_peft: false",
+        "lora_target_modules: []",
+    ]
+    file.write_text(
+        "\n".join([*lines, "report_to: none", "max_steps: x", "grpo_tui: {dataset: a, chat: true}", ""])
+    )
+    preset = {"learning_rate": 1e-5, "max_steps": 3}
+    told = []
+    for name, field in field_values(inspect_config(file, ["seed=7"]), ["seed=7"], preset).items():
+        where = f"{field.origin} {field.line or ''} differs {field.differs}"
+        usual = f"{kind_in_words(field.info.annotation)}, {default_in_words(field.info)}, {group_of(name)}"
+        told.append(f"{name} {field.value!r} ({where}; {usual}; {field.choices})")
+    stored("fields", "\n".join(told) + "\n")
 
 
 BODY = f"model_name_or_path: {DEMO_MODEL}\nreward_funcs: [accuracy_reward]\n"

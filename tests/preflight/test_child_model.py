@@ -312,7 +312,7 @@ def no_config(folder: Path) -> None:
 
 
 def unknown_type(folder: Path) -> None:
-    (folder / "config.json").write_text('{"model_type": "nothing\\u001b[31m", "architectures": ["X"]}')
+    (folder / "config.json").write_text('{"model_type": "nothing\\u001b[31m", "architectures": ["X", "Y"]}')
 
 
 def is_adapter(folder: Path) -> None:

@@ -241,6 +241,11 @@ def test_an_interrupt_from_another_thread_ends_the_call_and_the_next_one_works(
         lab.score(SAMPLES, tell=lambda name, what: begun.set())
     thread.join()
     until(lambda: not everywhere("sleep", LASTS), "the end of what it started")
+    monkeypatch.setattr(lab, "limit_s", 0.5)
+    hung = lab.score(SAMPLES, only=[0]).functions[0].failure
+    assert hung is not None
+    assert hung.kind == "hung", "what ends now is not taken for the interrupt before"
+    monkeypatch.setattr(lab, "limit_s", 60)
     lab.load(config_of_functions([f"{file}:fine"]))
     assert lab.score(SAMPLES).functions[0].scores == (0.5, 0.2, 0.5)
 

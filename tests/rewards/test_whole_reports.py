@@ -18,6 +18,7 @@ from grpo_tui.rewards.comparison import Answers
 from grpo_tui.rewards.lab import Lab
 from grpo_tui.rewards.probes import ProbeRow, by_kind, judge, make_probes, measures
 from grpo_tui.rewards.samples import Sample
+from grpo_tui.rewards.scoring import config_of_functions
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.reader import RunReader
@@ -158,6 +159,15 @@ def test_the_form_and_the_answers_that_are_read_are_what_is_stored(stored: Store
         [""],
     )
     said += [f"{group}: {wrong_answers(group)}" for group in groups]
+    named = (
+        "accuracy_reward",
+        "trl:think_format_reward",
+        "acme/judge-1/",
+        "a.b.reward",
+        "rewards.py:Judge.score",
+        "/",
+    )
+    said += [f"{one}: {config_of_functions([one]).section.rewards[0].name}" for one in named]
     stored("forms", "\n".join(said) + "\n")
 
 
@@ -211,6 +221,9 @@ def bare(prompts, completions):
 
 def messages(completions, **kwargs):
     return [float(len(c[0]["content"])) for c in completions]
+
+def first_word(completions, **kwargs):
+    return [float(len(str(c[0]))) for c in completions]
 
 def counted(completions, **kwargs):
     counted.calls = getattr(counted, "calls", 0) + 1

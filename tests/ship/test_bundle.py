@@ -258,6 +258,18 @@ def test_a_zip_keeps_scripts_executable(run: Path, tmp_path: Path) -> None:
     assert not os.access(root / "helper.py", os.X_OK)
 
 
+def test_a_small_zip_of_up_to_64_mebibytes_is_unpacked_and_a_larger_one_is_not(tmp_path: Path) -> None:
+    for size, said in (
+        ((64 << 20) - 4096, "is not a bundle"),
+        (64 << 20, "more than 100 times the zip file"),
+    ):
+        with zipfile.ZipFile(tmp_path / "b.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr(f"b/{BUNDLE}", "{}")
+            archive.writestr("b/zeros", bytes(size))
+        with pytest.raises(BundleError, match=said):
+            open_bundle(tmp_path / "b.zip")
+
+
 def test_a_zip_that_would_fill_the_disk_is_refused_before_anything_is_written(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

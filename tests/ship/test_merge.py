@@ -232,7 +232,8 @@ def test_refusals_say_why_and_leave_everything_as_it_was(
     (taken / "mine").write_text("")
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     assert "exists and is not empty" in refused(capsys, adapter, taken)
-    assert "exists and is not a folder" in refused(capsys, adapter, taken / "mine")
+    assert "exists and is not a folder. Name another one" in refused(capsys, adapter, taken / "mine")
+    assert (taken / "mine").read_text() == ""
     assert "exists and is not a folder" in refused(capsys, adapter, tmp_path / "link")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "run.json").write_text("{}")

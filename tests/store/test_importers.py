@@ -417,6 +417,12 @@ def test_what_is_no_log_is_none(tmp_path: Path) -> None:
     assert source_at(tmp_path) is None
     assert source_at(tmp_path / "nowhere") is None
     assert find_sources([tmp_path]) == []
+    write_lines(tmp_path / "1.jsonl", [{"input": "p"}])
+    assert source_at(tmp_path) is None
+    write_lines(tmp_path / "1.jsonl", [{"input": "p", "output": "c"}])
+    least = source_at(tmp_path)
+    assert least is not None
+    assert least.kind == "verl"
 
 
 def test_a_parquet_file_that_cannot_be_read_yet_is_told_and_tried_again(tmp_path: Path) -> None:

@@ -10,12 +10,76 @@ import pytest
 from grpo_tui.config.resolve import load_config
 from grpo_tui.core.evaluations import Evaluation, Evaluations
 from grpo_tui.demo import DEMO_CONFIG
-from grpo_tui.train import compat, worker
+from grpo_tui.train import compat, sampling, worker
+from grpo_tui.train.capture import Capture
 from grpo_tui.train.controller import Controller
 from grpo_tui.train.evaluation import Evaluator
 from grpo_tui.train.rate_schedule import counted_from, schedule_from
 
 STAND: Any = SimpleNamespace()
+
+
+def test_what_replaced_a_method_since_is_left_when_a_trainer_gets_its_own_back() -> None:
+    def later() -> str:
+        return "of other code"
+
+    class Trainer:
+        def log(self) -> str:
+            return "own"
+
+        def save(self) -> str:
+            return "own"
+
+    trainer = Trainer()
+    trainer.stop = before = lambda: "before"  # type: ignore[attr-defined]
+    for name in ("log", "save", "stop"):
+        assert compat.wrap(trainer, name, lambda original: lambda: f"around {original()}")
+    assert not compat.wrap(trainer, "absent", lambda original: original)
+    assert [trainer.log(), trainer.save(), trainer.stop()] == ["around own", "around own", "around before"]  # type: ignore[attr-defined]
+    trainer.save = later  # type: ignore[method-assign]
+    compat.unwrap(trainer)
+    assert (trainer.log(), trainer.save, vars(trainer)["stop"]) == ("own", later, before)
+    assert vars(trainer).keys() == {"save", "stop"}
+
+
+def test_a_look_samples_as_the_run_does_and_with_vllm_by_the_runs_own_values() -> None:
+    from transformers import GenerationConfig
+
+    tokenizer = SimpleNamespace(pad_token_id=1, eos_token_id=2)
+    own = GenerationConfig(max_new_tokens=5)
+    trainer: Any = SimpleNamespace(
+        _tokenizer=tokenizer,
+        generation_config=own,
+        max_completion_length=9,
+        temperature=0.5,
+        top_p=0.8,
+        top_k=3,
+    )
+    found = sampling.generation_config(trainer)
+    assert (found.max_new_tokens, found is own) == (5, False)
+    trainer.generation_config = None
+    found = sampling.generation_config(trainer)
+    assert (found.max_new_tokens, found.do_sample, found.temperature, found.top_p, found.top_k) == (
+        9, True, 0.5, 0.8, 3,
+    )  # fmt: skip
+    assert (found.pad_token_id, found.eos_token_id, found.disable_compile) == (1, 2, True)
+
+
+def test_a_message_between_the_models_tokens_has_no_special_tokens() -> None:
+    def decode(ids: list[int], skip_special_tokens: bool) -> str:
+        return " ".join(str(i) for i in ids if not skip_special_tokens or i < 90)
+
+    holder: Any = SimpleNamespace(_trainer=SimpleNamespace(_tokenizer=SimpleNamespace(decode=decode)))
+    text, parts = Capture._parted(holder, ("1 2 3", None), [1, 99, 2, 3], [True, True, False, True])
+    assert parts == [
+        {"role": "assistant", "content": "1"},
+        {"role": "tool", "content": "2"},
+        {"role": "assistant", "content": "3"},
+    ]
+    assert Capture._parted(holder, ("1", None), [1], [True]) == ("1", None)
+    several = [{"role": "assistant", "content": "a"}] * 2
+    assert Capture._parted(holder, ("1", several), [1, 2], [True, False]) == ("1", several)
+    assert text
 
 
 def evaluations(*steps: int) -> Evaluations:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from grpo_tui.rewards.library.base import Reward, require
@@ -230,7 +229,6 @@ def inner_reward(reward: Inner) -> Callable[..., Any]:
 
 
 def _loaded(entry: Mapping[str, Any]) -> Callable[..., Any]:
-    from grpo_tui.config.paths import split_file_source
     from grpo_tui.config.section import RewardEntry
     from grpo_tui.rewards.loading import RewardLoadError, load_entry
 
@@ -238,9 +236,6 @@ def _loaded(entry: Mapping[str, Any]) -> Callable[..., Any]:
     source = entry.get("source")
     if unknown or not isinstance(source, str):
         raise TypeError("a reward inside a wrapper is {source: …, params: {…}, name: …}")
-    parts = split_file_source(source)
-    if parts is not None:
-        source = f"{Path(parts[0]).resolve()}:{parts[1]}"
     name = str(entry.get("name") or source.rpartition(":")[2].rpartition(".")[2])
     loaded = load_entry(RewardEntry(name, source, params=dict(entry.get("params") or {})))
     if isinstance(loaded.func, str):
