@@ -115,6 +115,7 @@ def _server() -> _Server:
 
 
 def _serve(control: socket.socket) -> None:
+    subprocess.Popen = _Forking  # type: ignore[misc] # before torch takes it from its module
     gc.disable()
     from grpo_tui.data.transformers_import import import_transformers
 
@@ -125,7 +126,6 @@ def _serve(control: socket.socket) -> None:
     gc.enable()
     assert len(os.listdir("/proc/self/task")) == 1, "a thread would not be in the forks"
     sys.path[:] = [path for path in sys.path if path not in ("", str(ROOT))] + [str(ROOT)]
-    subprocess.Popen = _Forking  # type: ignore[misc]
     atexit.register = _register_here  # type: ignore[assignment]
     control.send(b"ready")
     while True:
@@ -183,7 +183,7 @@ class _Forking(subprocess.Popen):  # type: ignore[type-arg]
 
 def _can_fork(args: Any, environment: Mapping[str, str]) -> bool:
     """Return whether a program is one of this package's, and this process such that its fork works."""
-    words = list(map(str, args)) if isinstance(args, list) else []
+    words = list(map(str, args)) if isinstance(args, list | tuple) else []
     at = words.index("-m") if "-m" in words else 0
     if words[:1] != [sys.executable] or not at or any(not word.startswith("-") for word in words[1:at]):
         return False

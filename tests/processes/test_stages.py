@@ -40,7 +40,8 @@ def settings(first: dict[str, Any], second: dict[str, Any]) -> list[str]:
         {"name": "format", "set": {"grpo_tui.rewards": FORMAT}, **first},
         {"name": "correctness", "set": {"learning_rate": RATE}, **second},
     ]
-    words = (*SMALL, "lr_scheduler_type=linear", f"grpo_tui.stages={json.dumps(stages)}")
+    short = ("max_completion_length=8", "lr_scheduler_type=linear")
+    words = (*SMALL, *short, f"grpo_tui.stages={json.dumps(stages)}")
     return [word for pair in words for word in ("--set", pair)]
 
 

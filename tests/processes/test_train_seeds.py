@@ -14,7 +14,7 @@ from grpo_tui.present.seed_sets import read_seed_run, sets_of
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.spec import read_spec
 from tests import PATIENCE_S
-from tests.processes.runs import SMALL, grpo_tui, state, until
+from tests.processes.runs import PACED, SMALL, grpo_tui, state, until
 
 pytestmark = pytest.mark.slow
 
@@ -79,7 +79,8 @@ def test_ctrl_c_starts_no_other_seed_and_the_same_command_goes_on_in_the_backgro
     tmp_path: Path,
 ) -> None:
     run = tmp_path / "first"
-    long = [word for pair in (*SMALL, "max_steps=40", "save_steps=5") for word in ("--set", pair)]
+    paced = (*SMALL, "max_steps=20", "save_steps=5", f"grpo_tui.rewards.0.source={PACED}")
+    long = [word for pair in paced for word in ("--set", pair)]
     words = [str(word) for word in ("train", DEMO_CONFIG, "--run-dir", run, "--quick-check", *long)]
     command = [sys.executable, "-m", "grpo_tui", *words, "--seeds", "1,2"]
     queue = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -97,4 +98,4 @@ def test_ctrl_c_starts_no_other_seed_and_the_same_command_goes_on_in_the_backgro
     grpo_tui(*words, "--seeds", "1,2", "--detach")
     until(lambda: "seed 2: complete" in run.with_name("first-seeds.log").read_text(), "the end of the queue")
     both = [read_seed_run(seed(run, number), str(number)) for number in (1, 2)]
-    assert [(one.state, one.step) for one in both] == [("finished", 40)] * 2
+    assert [(one.state, one.step) for one in both] == [("finished", 20)] * 2
