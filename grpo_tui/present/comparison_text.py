@@ -126,10 +126,13 @@ def sentence(body: Body, verdict: Body) -> str:
     if found is None:
         return f"{who}not shown: no prompt was scored for both"
     words = interval_words(found["mean"], found["low"], found["high"])
-    by = f"{body['deciding']} {words} on {_prompts(body)}"
+    wins = next(one for one in body["wins"] if one["policy"] == name)
+    counted = int(wins["win"] + wins["tie"] + wins["loss"])
+    some = f"{counted:,} of " if counted < body["rows"] else ""  # the others have no score
+    by = f"{body['deciding']} {words} on {some}{_prompts(body)}"
     if word != "not shown":
         return f"{who}{word} than {_called(body['policies'][0]['name'])}: {by}"
-    if body["rows"] < FEWEST_PROMPTS:
+    if counted < FEWEST_PROMPTS:
         return f"{who}not shown: at least {FEWEST_PROMPTS} prompts are needed. {by}"
     if found["low"] == found["high"]:
         return f"{who}not shown: the difference is the same on every prompt. {by}"

@@ -81,6 +81,11 @@ def test_a_prompt_without_columns_counts_only_where_the_judge_gave_a_score() -> 
     assert found["measures"][0]["values"] == [0.0, 1.0]
     assert found["wins"] == [{"policy": "first", "win": 1, "tie": 0, "loss": 0}]
     assert compared(asked)["measures"][0]["values"] == [0.0, 0.5], "with columns it is a wrong answer"
+    many = _asked([unjudged] * 9 + [wrong, right] * 14, [unjudged] * 9 + [right] * 28)
+    body = _body(replace(many, rows=[replace(row, columns={}) for row in many.rows]))
+    said = sentence(body, body["verdict"][0])
+    assert said.startswith("not shown: at least 30 prompts are needed. pass@1 +0.500")
+    assert said.endswith("on 28 of 37 held-out prompts")
 
 
 def test_without_a_judge_the_total_decides() -> None:
