@@ -49,6 +49,8 @@ HARMLESS = (
 """Beginnings of names in the environment that nothing reads while it is imported."""
 WITHOUT_THREADS = {"JE_ARROW_MALLOC_CONF": "background_thread:false"}
 """Keeps pyarrow from starting a thread, which would not be in a fork."""
+HOLDING_NOTHING = {"MainThread", "hardware"}
+"""Threads beside which a fork works: a supervisor's samples hold no lock that a trainer takes."""
 _BYTES = 1 << 20
 wanted = False
 """Whether `run` forks."""
@@ -194,7 +196,7 @@ def _can_fork(args: Any, environment: Mapping[str, str]) -> bool:
     return (
         words[at + 1].startswith(PROGRAMS)
         and alike(environment, _BEGAN)
-        and threading.active_count() == 1
+        and {thread.name for thread in threading.enumerate()} <= HOLDING_NOTHING
         and not any(".db" in name for name in open_files)
     )
 
