@@ -132,6 +132,10 @@ LINES = {
         config fields learning_rate --json
         config fields
         new --list
+        new config made/small.yaml --preset small_gpu
+        new config made/small.yaml --preset smal
+        new rewards made/first.py
+        new rewards made/first.py --next
         plan my.yaml
         plan my.yaml --gpu 24GB --set use_cpu=false --set bf16=true --rows 640 --prompt-tokens 30
         plan my.yaml --gpu 24GB --set use_cpu=false --set bf16=true --json

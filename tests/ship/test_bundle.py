@@ -106,9 +106,11 @@ def export(run: Path, target: Path | str, *words: str) -> int:
 
 
 def test_a_bundle_holds_the_files_with_hashes_and_names_them_by_where_they_are_in_it(
-    run: Path, tmp_path: Path
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert export(run, tmp_path / "b") == 0
+    whole = [path for path in (tmp_path / "b").rglob("*") if path.is_file()]
+    assert f"{tmp_path / 'b'}: {len(whole)} files, " in capsys.readouterr().out
     config = yaml.safe_load((tmp_path / "b" / "config.yaml").read_text())
     section = config["grpo_tui"]
     assert section["dataset"] == "data/train.jsonl"
