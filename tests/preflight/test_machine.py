@@ -48,6 +48,15 @@ def test_an_account_is_known_by_its_being_there(
     assert accounts({"HOME": str(tmp_path), **environment}) == expected
 
 
+def test_every_service_is_known_by_the_token_of_its_own() -> None:
+    tokens = {
+        "WANDB_API_KEY": "wandb", "HF_TOKEN": "huggingface", "HUGGING_FACE_HUB_TOKEN": "huggingface",
+        "COMET_API_KEY": "comet_ml", "NEPTUNE_API_TOKEN": "neptune",
+    }  # fmt: skip
+    for name, service in tokens.items():
+        assert accounts({"HOME": "/nowhere", name: "x"}) == {service}
+
+
 @pytest.mark.parametrize(
     ("named", "indices"),
     [
