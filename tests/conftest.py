@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import signal
+import time
 from collections.abc import Callable, Iterator
 from difflib import unified_diff
 from pathlib import Path
@@ -85,6 +86,16 @@ def wide_lines(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     """What a command prints is as wide as without a terminal, wherever the tests run."""
     if request.path.parent.name in PRINTING:
         monkeypatch.setenv("COLUMNS", "120")
+
+
+@pytest.fixture
+def utc() -> Iterator[None]:
+    """The time zone is the same everywhere, for the length of a test."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", "UTC")
+        time.tzset()
+        yield
+    time.tzset()
 
 
 @pytest.fixture(scope="module")

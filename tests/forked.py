@@ -47,7 +47,7 @@ HARMLESS = (
     "TORCH_NCCL_", "MASTER_", "WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_", "ROLE_",
 )  # fmt: skip
 """Beginnings of names in the environment that nothing reads while it is imported."""
-WITHOUT_THREADS = {"JE_ARROW_MALLOC_CONF": "background_thread:false"}
+WITHOUT_THREADS = {"JE_ARROW_MALLOC_CONF": "background_thread:false", "OPENBLAS_NUM_THREADS": "1"}
 """Keeps pyarrow from starting a thread, which would not be in a fork."""
 HOLDING_NOTHING = {"MainThread", "hardware"}
 """Threads beside which a fork works: a supervisor's samples hold no lock that a trainer takes."""

@@ -20,9 +20,9 @@ def stable(text: str, here: Path | None = None) -> str:
     for path, name in ((here, "<here>"), (PACKAGE, "<package>"), (PACKAGE.parent, "<source>")):
         if path is not None:
             text = text.replace(str(path), name)
-    text = re.sub(r"(?<![\w.])-?\d+\.\d{6,}(?:e[-+]?\d+)?", lambda m: f"{float(m[0]):.7g}", text)
+    text = re.sub(r"(?<![\w.])-?\d+\.\d{6,}(?:e[-+]?\d+)?", lambda m: str(float(f"{float(m[0]):.7g}")), text)
     text = re.sub(r"\b(trl|transformers|datasets|torch|peft) \d[\w.+]*", r"\1 <version>", text)
-    return re.sub(rf"\b{os.getpid()}\b", "<pid>", text)
+    return re.sub(rf'("pid": ){os.getpid()}\b', r"\1<pid>", text)
 
 
 def as_lines(value: Any) -> str:

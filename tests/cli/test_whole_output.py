@@ -192,7 +192,7 @@ def _spec(run: RecordedRun, **changed: object) -> RecordedRun:
 
 
 def _runs(root: Path) -> None:
-    first = RecordedRun(root / "first", total=60, pid=4_000_001)
+    first = RecordedRun(root / "first", total=60, pid=5_000_001)
     first.advance(60, missing=(20, 21, 22))
     first.events()
     first.log()
@@ -201,13 +201,13 @@ def _runs(root: Path) -> None:
     _spec(first).close()
     checkpoint(first.folder.root, 40)
     checkpoint(first.folder.root, 50, whole=False)
-    failed = RecordedRun(root / "failed", pid=4_000_002)
+    failed = RecordedRun(root / "failed", pid=5_000_002)
     failed.advance(57)
     failed.log(3)
     cause = "reward function 'correctness' failed (rewards.py:12): KeyError: 'answer'"
     failed.end("failed", {"type": "KeyError", "message": "'answer'", "cause": cause})
     _spec(failed).close()
-    lost = RecordedRun(root / "lost", pid=4_000_003)
+    lost = RecordedRun(root / "lost", pid=5_000_003)
     lost.advance(5)
     _spec(lost).close()
     live = RecordedRun(root / "live")
@@ -216,13 +216,13 @@ def _runs(root: Path) -> None:
     live.now("reward", since=4.0, reward_function="correctness")
     _spec(live)
     for name, seed in product("ab", (1, 2, 3)):
-        run = RecordedRun(root / "seeds" / name / str(seed), total=30, pid=4_000_003 + seed)
+        run = RecordedRun(root / "seeds" / name / str(seed), total=30, pid=5_000_003 + seed)
         run._random = random.Random(f"{name}{seed}")
         run.advance(30 - seed)
         run.write(*evaluated((0, 30), (900, 910)))
         run.end("finished")
         _spec(run, seed=seed, **({"beta": 0.04} if name == "b" else {})).close()
-    bad = RecordedRun(root / "bad", total=60, pid=4_000_009)
+    bad = RecordedRun(root / "bad", total=60, pid=5_000_009)
     bad.advance(40)
     for step in range(41, 61):
         values = {"reward": 0.1, "entropy": 0.001, "grad_norm": float("nan"), "learning_rate": 5e-4,
@@ -235,11 +235,9 @@ def _runs(root: Path) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _at_one_moment(place: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _at_one_moment(place: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, utc: None) -> None:
     monkeypatch.chdir(place)
     monkeypatch.setattr(time, "time", lambda: NOW)
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("LC_ALL", "C.UTF-8")
     monkeypatch.setenv("GRPO_TUI_CACHE_DIR", str(tmp_path))

@@ -20,14 +20,12 @@ from tests.ui.recorded_run import NOW, RecordedRun, recorded
 
 
 @pytest.fixture(autouse=True)
-def plain_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def plain_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, utc: None) -> None:
     """Relative paths and one set of colours, whatever the machine."""
     monkeypatch.chdir(tmp_path)
     for name in ("NO_COLOR", "COLORFGBG", "LC_ALL", "LC_CTYPE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("LANG", "C.UTF-8")
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
 
 
 @pytest.fixture(scope="session", autouse=True)
