@@ -25,10 +25,27 @@ def stable(text: str, here: Path | None = None) -> str:
     return re.sub(rf'("pid": ){os.getpid()}\b', r"\1<pid>", text)
 
 
-def as_lines(value: Any) -> str:
-    """Return a value of JSON as lines, lists of plain values on one."""
-    text = json.dumps(value, indent=1, ensure_ascii=False, default=str)
-    return re.sub(r"\[[^\[\]{}]*\]", lambda m: " ".join(m[0].split()), text)
+FEW = 12
+"""How many plain values of a mapping are on one line."""
+
+
+def as_lines(value: Any, indent: str = "") -> str:
+    """Return a value of JSON as lines: lists of plain values, and mappings of a few, on one.
+
+    How lines break is a matter of the structure alone: a folder of another length changes nothing.
+    """
+    parts = list(
+        value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    )
+    plain = not any(part and isinstance(part, dict | list | tuple) for part in parts)
+    if plain and not (isinstance(value, dict) and len(parts) > FEW):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    names = [f"{json.dumps(name)}: " for name in value] if isinstance(value, dict) else [""] * len(parts)
+    inner = [
+        f"{indent} {name}{as_lines(part, indent + ' ')}" for name, part in zip(names, parts, strict=True)
+    ]
+    first, last = "{}" if isinstance(value, dict) else "[]"
+    return f"{first}\n" + ",\n".join(inner) + f"\n{indent}{last}"
 
 
 def told(found: Finding) -> str:
