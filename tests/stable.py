@@ -26,19 +26,16 @@ def stable(text: str, here: Path | None = None) -> str:
 
 
 FEW = 12
-"""How many plain values of a mapping are on one line."""
+"""How many values are on one line."""
 
 
 def as_lines(value: Any, indent: str = "") -> str:
-    """Return a value of JSON as lines: lists of plain values, and mappings of a few, on one.
+    """Return a value of JSON as lines: lists of plain values on one, and all else that has few.
 
     How lines break is a matter of the structure alone: a folder of another length changes nothing.
     """
-    parts = list(
-        value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
-    )
-    plain = not any(part and isinstance(part, dict | list | tuple) for part in parts)
-    if plain and not (isinstance(value, dict) and len(parts) > FEW):
+    parts = _parts(value)
+    if _count(value) <= FEW or (isinstance(value, list | tuple) and not any(map(_parts, parts))):
         return json.dumps(value, ensure_ascii=False, default=str)
     names = [f"{json.dumps(name)}: " for name in value] if isinstance(value, dict) else [""] * len(parts)
     inner = [
@@ -46,6 +43,24 @@ def as_lines(value: Any, indent: str = "") -> str:
     ]
     first, last = "{}" if isinstance(value, dict) else "[]"
     return f"{first}\n" + ",\n".join(inner) + f"\n{indent}{last}"
+
+
+def _parts(value: Any) -> list[Any]:
+    return list(
+        value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    )
+
+
+def _count(value: Any) -> int:
+    return sum(map(_count, parts)) if (parts := _parts(value)) else 1
+
+
+def beside(first: list[str], lines: list[str]) -> list[str]:
+    """Return the lines that a first text does not have, and how many it has."""
+    return [
+        *(line for line in lines if line not in first),
+        f"and {sum(one in first for one in lines)} as above",
+    ]
 
 
 def told(found: Finding) -> str:

@@ -11,7 +11,7 @@ from grpo_tui.config.plan.model import published_shapes, read_shape
 from grpo_tui.config.plan.time import Rate
 from grpo_tui.present.plan_text import PlanLine, memory_bar, plan_lines, plan_list
 from tests.config.plan_settings import settings_of
-from tests.stable import stable
+from tests.stable import beside, stable
 
 Stored = Callable[[str, str], None]
 SMALL, LARGE = "Qwen/Qwen2.5-0.5B-Instruct", "Qwen/Qwen2.5-7B-Instruct"
@@ -79,22 +79,23 @@ def in_words(line: PlanLine) -> str:
     )
 
 
+def lines_of(made: Plan, unread: set[str]) -> list[str]:
+    """All that is said and known of a plan."""
+    said = [*plan_list(made), *map(in_words, plan_lines(made))]
+    if made.memory is not None:
+        said += [memory_bar(made.memory, 40)]
+        said += [f"{part.name} {part.bytes} {part.moments} {part.movable}" for part in made.memory.parts]
+    return [*said, *(f"{key}: {value}" for key, value in made.to_json().items() if key not in unread)]
+
+
 def test_a_plan_is_what_is_stored(stored: Stored) -> None:
+    first: dict[str, list[str]] = {}
     said = []
     for name, words in PLANS.items():
-        made = planned(*words)
-        said += [f"== {name}", *plan_list(made), *map(in_words, plan_lines(made))]
-        said += [memory_bar(made.memory, 40)] if made.memory is not None else []
-        said += (
-            [f"{part.name} {part.bytes} {part.moments} {part.movable}" for part in made.memory.parts]
-            if made.memory
-            else []
-        )
-        rates = {"learning_rate"} if "lr_scheduler_type" not in words[1] else set()
-        said += [
-            str({name: value for name, value in made.to_json().items() if name not in {"memory", *rates}}),
-            "",
-        ]
+        unread = {"memory"} if "lr_scheduler_type" in words[1] else {"memory", "learning_rate"}
+        lines = lines_of(planned(*words), unread)
+        said += [f"== {name}", *beside(first.get(words[0], []), lines), ""]
+        first.setdefault(words[0], lines)
     stored("plans", stable("\n".join(said)))
 
 

@@ -27,7 +27,7 @@ from tests.rewards import test_audit as audits
 from tests.rewards import test_baseline_figures as baselines
 from tests.rewards.labs import scored, write
 from tests.rewards.test_comparison import _asked, _body
-from tests.stable import as_lines, stable, told
+from tests.stable import as_lines, beside, stable, told
 
 Stored = Callable[[str, str], None]
 FORMS = {
@@ -340,8 +340,8 @@ def test_what_is_said_of_a_comparison_is_what_is_stored(stored: Stored) -> None:
             _asked(answers(base), answers(other), answers(base[::-1]), judge=None),
         ):
             body = _body(asked)
-            for width in (70, 110):
-                said += [f"{name}, {width}", *comparison_text.report(body, width), ""]
+            narrow, wide = (list(comparison_text.report(body, width)) for width in (70, 110))
+            said += [f"{name}, 70", *narrow, "", f"{name}, 110", *beside(narrow, wide), ""]
             said += [as_lines(body), ""]
     stored("comparisons", stable("\n".join(said)))
 
