@@ -12,9 +12,9 @@ import json
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,8 @@ VERSION = 1
 PROBES = "grpo_tui.probe_prompts"
 SAMPLING = ("top_p", "top_k", "min_p", "repetition_penalty", "max_completion_length")
 """Settings that a live run samples with as they are now. Its temperature is set to the config's."""
+ABSTAINS = ("raised", "returned")
+"""Kinds of failure of a reward that cannot score a prompt without columns."""
 Tell = Callable[[str, Progress], None]
 """Called with the policy's name and the progress."""
 
@@ -134,6 +136,8 @@ class _Comparing:
     options: CompareOptions
     kept: KeptComparison
     tell: Tell
+    failures: dict[str, str] = field(default_factory=dict)
+    """Why a reward gave no score to probe prompts, by its name."""
 
     def answer_all(self) -> ChosenRows:
         """Have every policy answer the rows that are not answered yet, and return all rows."""
@@ -189,7 +193,8 @@ class _Comparing:
             generator.tell = told
             rows = [chosen.rows[place] for place in places]
             generated = generator.answers(rows, samples, seed + before)
-            found = scored(self.lab, generated, probes=self.options.probes)
+            failures = self.failures if self.options.probes else None
+            found = scored(self.lab, generated, failures, others=any(row.columns for row in chosen.rows))
             names = ("engine", "device", "temperature", "max_tokens")
             about = {name: getattr(generated, name) for name in names}
             kept.add(policy, dict(zip(places, found, strict=True)), about)
@@ -221,7 +226,7 @@ class _Comparing:
                 *chosen.notes,
                 *_notes(config, kept),
                 *filter(None, map(_changed, self.policies)),
-                *_abstained(rows, answers, names),
+                *(_abstained(rows, answers, names, self.failures) if self.options.probes else ()),
             ],
         }
 
@@ -313,24 +318,30 @@ def _changed(policy: Policy) -> str:
     return f"{policy.name} samples with {listed}, set while it trained" if listed else ""
 
 
-def scored(lab: Lab, generated: Generated, *, probes: bool) -> list[Answers]:
+def scored(
+    lab: Lab, generated: Generated, failures: dict[str, str] | None = None, *, others: bool = False
+) -> list[Answers]:
     """Score the answers to each row.
 
     Args:
-        probes: The rows are probe prompts. Those given as texts have no columns, and a reward that fails on
-            them gives no score, as in training.
+        failures: Given if the rows are probe prompts. Those given as texts have no columns, and a reward that
+            fails on them gives no score, as in training. The reason is added here, by the reward's name.
+        others: Whether some probe prompts have columns, so that texts that no reward can score do not matter.
 
     Raises:
-        GenerateError: A reward fails on rows with columns, or every reward does.
+        GenerateError: A reward fails on rows with columns, hangs or ends its process, or every reward fails.
     """
     scores: dict[int, tuple[float | None, ...]] = {}
-    for bare in sorted({probes and not sample.columns for sample in generated.samples}):
-        places = [at for at, one in enumerate(generated.samples) if bare is (probes and not one.columns)]
+    without = [failures is not None and not sample.columns for sample in generated.samples]
+    for bare in sorted(set(without)):
+        places = [at for at, one in enumerate(without) if one is bare]
         functions = lab.score([generated.samples[at] for at in places], repeat_limit_s=0.0).functions
-        failed = [f for f in functions if f.failure is not None]
-        if failed and (not bare or (len(failed) == len(functions) and not scores)):
-            name, failure = failed[0].info.name, failed[0].failure
-            raise GenerateError(f"the reward {name} gave no scores: {failure.text if failure else ''}")
+        failed = [(f.info.name, f.failure) for f in functions if f.failure is not None]
+        every = len(failed) == len(functions) and not others
+        for name, failure in failed:
+            if failures is None or not bare or every or failure.kind not in ABSTAINS:
+                raise GenerateError(f"the reward {name} gave no scores: {failure.text}")
+            failures[name] = failure.text
         each = zip(*(f.scores for f in functions), strict=True)
         scores |= {at: tuple(map(_finite, one)) for at, one in zip(places, each, strict=True)}
     groups = range(0, len(generated.samples), generated.count)
@@ -347,18 +358,19 @@ def scored(lab: Lab, generated: Generated, *, probes: bool) -> list[Answers]:
 
 
 def _abstained(
-    rows: Sequence[DatasetRow], answers: Sequence[Sequence[Answers]], names: Sequence[str]
-) -> list[str]:
-    """Say which rewards gave no score to prompts without columns."""
+    rows: Sequence[DatasetRow],
+    answers: Sequence[Sequence[Answers]],
+    names: Sequence[str],
+    failures: Mapping[str, str],
+) -> Iterator[str]:
+    """Say which rewards left answers to prompts without columns unscored, and why if they failed."""
     bare = [at for at, row in enumerate(rows) if not row.columns]
-    silent = [
-        name
-        for index, name in enumerate(names)
-        if bare and all(scores[index] is None for one in answers for at in bare for scores in one[at].scores)
-    ]
-    if not silent:
-        return []
-    return [f"{', '.join(silent)}: no score on {plural(len(bare), 'prompt')} without the dataset's columns"]
+    for index, name in enumerate(names):
+        count = sum(any(s[index] is None for one in answers for s in one[at].scores) for at in bare)
+        if count:
+            why = f" ({failures[name]})" if name in failures else ""
+            asked = f"{plural(count, 'prompt')} without the dataset's columns"
+            yield f"{name}: answers to {asked} have no score{why}"
 
 
 def _finite(score: float | None) -> float | None:

@@ -241,7 +241,9 @@ def test_the_seed_of_a_block_is_that_of_its_place_whatever_was_answered_before(
         asked.append((tuple(row.number for row in rows), samples, seed))
         return SimpleNamespace(engine="e", device="cpu", temperature=1.0, max_tokens=9)
 
-    monkeypatch.setattr(compare, "scored", lambda lab, generated, probes: [ANSWER] * len(asked[-1][0]))
+    monkeypatch.setattr(
+        compare, "scored", lambda lab, generated, failures, others: [ANSWER] * len(asked[-1][0])
+    )
     generator: Any = SimpleNamespace(answers=answers, tell=None)
     options = CompareOptions(samples=3)
     lab: Any = None
@@ -279,7 +281,7 @@ def test_each_completion_keeps_its_own_scores() -> None:
         for at, scores in enumerate(((0.0, 1.0, 2.0, float("nan")), (None, 5.0, 6.0, 7.0)))
     ]
     lab: Any = SimpleNamespace(score=lambda samples, repeat_limit_s: SimpleNamespace(functions=functions))
-    assert compare.scored(lab, generated, probes=False) == [
+    assert compare.scored(lab, generated) == [
         Answers(("0", "1"), (5, 6), (False, False), ((0.0, None), (1.0, 5.0))),
         Answers(("2", "3"), (7, 8), (True, False), ((2.0, 6.0), (None, 7.0))),
     ]
@@ -292,34 +294,43 @@ def test_a_prompt_that_is_a_text_is_scored_by_the_rewards_that_can() -> None:
     samples = tuple(Sample("p", f"{n}", {} if one else {"answer": "1"}) for n, one in enumerate(bare))
     generated: Any = SimpleNamespace(samples=samples, count=2, tokens=(1,) * 6)
     asked: list[list[str]] = []
+    kind, says = "raised", [float(n) if n != 5 else None for n in range(6)]
 
     def score(given: list[Sample], repeat_limit_s: float) -> Any:
         asked.append([one.text for one in given])
         infos = [FunctionInfo(at, name, 1.0, "function", "") for at, name in enumerate(names)]
-        failure = None if given[0].columns else Failure("raised", "TypeError", "no answer")
+        failure = None if given[0].columns else Failure(kind, "TypeError", "no answer")
         needs = [FunctionScore(infos[0], tuple(None if failure else 1.0 for _ in given), failure=failure)]
-        others = [FunctionScore(info, tuple(float(one.text) for one in given)) for info in infos[1:]]
+        others = [FunctionScore(info, tuple(says[int(one.text)] for one in given)) for info in infos[1:]]
         return SimpleNamespace(functions=[*needs, *others])
 
     lab: Any = SimpleNamespace(score=score)
-    names = ["needs", "other"]
-    found = compare.scored(lab, generated, probes=True)
+    names, failures = ["needs", "other", "always"], dict[str, str]()
+    found = compare.scored(lab, generated, failures)
     assert asked == [["2", "3"], ["0", "1", "4", "5"]]
     assert [one.scores for one in found] == [
-        ((None, 0.0), (None, 1.0)),
-        ((1.0, 2.0), (1.0, 3.0)),
-        ((None, 4.0), (None, 5.0)),
+        ((None, 0.0, 0.0), (None, 1.0, 1.0)),
+        ((1.0, 2.0, 2.0), (1.0, 3.0, 3.0)),
+        ((None, 4.0, 4.0), (None, None, None)),
     ]
     rows = [DatasetRow(n, "p", {} if bare[2 * n] else {"answer": "1"}) for n in range(3)]
-    said = compare._abstained(rows, [found, found], names)
-    assert said == ["needs: no score on 2 prompts without the dataset's columns"]
-    assert compare._abstained(rows[1:2], [found[1:2]], names) == []
+    columns = "without the dataset's columns have no score"
+    assert list(compare._abstained(rows, [found, found], names[:2], failures)) == [
+        f"needs: answers to 2 prompts {columns} (TypeError: no answer)",
+        f"other: answers to 1 prompt {columns}",
+    ]
+    assert list(compare._abstained(rows[1:2], [found[1:2]], names, failures)) == []
     with pytest.raises(GenerateError, match="the reward needs gave no scores: TypeError: no answer"):
-        compare.scored(lab, generated, probes=False)
-    names = ["needs"]
+        compare.scored(lab, generated)
+    for one in ("hung", "died"):
+        kind = one
+        with pytest.raises(GenerateError, match="the reward needs gave no scores: no answer"):
+            compare.scored(lab, generated, {})
+    kind, names = "raised", ["needs"]
     generated = SimpleNamespace(samples=samples[:2], count=2, tokens=(1,) * 2)
     with pytest.raises(GenerateError, match="the reward needs gave no scores"):
-        compare.scored(lab, generated, probes=True)
+        compare.scored(lab, generated, {})
+    assert compare.scored(lab, generated, {}, others=True)[0].scores == ((None,), (None,))
 
 
 # -- chatting ---------------------------------------------------------------------------------------
