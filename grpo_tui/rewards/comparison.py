@@ -115,22 +115,29 @@ def measures_of(asked: Asked) -> list[Measure]:
     judge = asked.judge
     found: list[Measure] = []
 
-    def add(name: str, kind: str, value: Callable[[Answers], float | None]) -> None:
-        found.append(Measure(name, kind, None, [[value(one) for one in policy] for policy in asked.answers]))
+    def add(
+        name: str,
+        kind: str,
+        value: Callable[[Answers], float | None],
+        judges: Sequence[Judge] = (),
+        k: int | None = None,
+    ) -> None:
+        known = [_can_judge(judges, asked, row) for row in range(len(asked.rows))]
+        values = [
+            [value(one) if judged else None for one, judged in zip(policy, known, strict=True)]
+            for policy in asked.answers
+        ]
+        found.append(Measure(name, kind, k, values))
 
     if judge is not None:
-        judged = [_judged(asked, judge, at) for at in range(len(asked.rows))]
         for size in sizes_of(len(asked.answers[0][0].texts)):
-            rates = [
-                [_pass(policy[at], judge, size) if known else None for at, known in enumerate(judged)]
-                for policy in asked.answers
-            ]
-            found.append(Measure(f"pass@{size}", "pass@1" if size == 1 else "pass@k", size, rates))
+            kind = "pass@1" if size == 1 else "pass@k"
+            add(f"pass@{size}", kind, lambda one, k=size: _pass(one, judge, k), [judge], size)  # type: ignore[misc]
     add("total", "total", lambda one: mean(total_of(scores, asked.weights) for scores in one.scores))
     for index, name in enumerate(asked.rewards):
         add(name, "reward", lambda one, i=index: mean(scores[i] for scores in one.scores))  # type: ignore[misc]
     if asked.forms:
-        add("answer format", "format", lambda one: _formed(one, asked.forms))
+        add("answer format", "format", lambda one: _formed(one, asked.forms), asked.forms)
         if any(one.by_prompt == found[-1].by_prompt for one in found[:-1]):
             del found[-1]
     add("length", "length", lambda one: sum(one.tokens) / len(one.tokens))
@@ -144,10 +151,11 @@ def total_of(scores: Sequence[float | None], weights: Sequence[float]) -> float 
     return math.fsum(known) if known else None
 
 
-def _judged(asked: Asked, judge: Judge, row: int) -> bool:
-    """Return whether a row's answers can be right. A prompt without columns may have no reference answer."""
-    scores = (scores[judge.index] for policy in asked.answers for scores in policy[row].scores)
-    return bool(asked.rows[row].columns) or any(score is not None for score in scores)
+def _can_judge(judges: Sequence[Judge], asked: Asked, row: int) -> bool:
+    """Return whether a row's answers can be judged. A prompt without columns may lack what a reward needs."""
+    scores = [scores for policy in asked.answers for scores in policy[row].scores]
+    silent = (all(one[judge.index] is None for one in scores) for judge in judges)
+    return bool(asked.rows[row].columns) or not any(silent)
 
 
 def _pass(one: Answers, judge: Judge, k: int) -> float:

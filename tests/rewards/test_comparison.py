@@ -10,7 +10,7 @@ import pytest
 
 from grpo_tui.present.comparison_text import asked as what_was_asked
 from grpo_tui.present.comparison_text import chosen_columns, digits_of, report, sentence
-from grpo_tui.rewards.comparison import Answers, Asked, compared
+from grpo_tui.rewards.comparison import Answers, Asked, compared, measures_of
 from grpo_tui.rewards.generating import DatasetRow
 from grpo_tui.rewards.right_answers import Judge
 
@@ -81,6 +81,8 @@ def test_a_prompt_without_columns_counts_only_where_the_judge_gave_a_score() -> 
     assert found["measures"][0]["values"] == [0.0, 1.0]
     assert found["wins"] == [{"policy": "first", "win": 1, "tie": 0, "loss": 0}]
     assert compared(asked)["measures"][0]["values"] == [0.0, 0.5], "with columns it is a wrong answer"
+    formed = replace(asked, judge=None, forms=[replace(JUDGE, index=1), JUDGE], rows=bare)
+    assert [one.by_prompt for one in measures_of(formed) if one.kind == "format"] == [[[None, 0.0]] * 2]
     many = _asked([unjudged] * 9 + [wrong, right] * 14, [unjudged] * 9 + [right] * 28)
     body = _body(replace(many, rows=[replace(row, columns={}) for row in many.rows]))
     said = sentence(body, body["verdict"][0])

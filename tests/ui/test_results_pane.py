@@ -305,6 +305,33 @@ async def test_a_comparison_goes_on_in_other_panes_and_is_stopped_by_its_key(
         assert "Stopped." not in shown(app)
 
 
+async def test_how_a_comparison_ended_is_only_shown_in_its_own_run(
+    run: RecordedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("grpo_tui.ui.comparing.Child", waiting_child)
+    first = recorded(Path("runs") / "done", "finished")
+    first.close()
+    remember(first.folder.root)
+    checkpoint(first.folder.root, 60)
+    keep_comparison(run.folder.root, "older", at=NOW - 200)
+    keep_comparison(run.folder.root, "newer", at=NOW - 100)
+    app = app_on(first.folder.root)
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await results(pilot)
+        await pilot.press("D")
+        await until(pilot, lambda: "generating: 40 of 160" in shown(app))
+        app.open_run(run.folder.root.resolve())
+        await results(pilot)
+        await pilot.press("right_square_bracket")
+        await until(pilot, lambda: "comparison 2 of 2, newest first" in shown(app))
+        assert "comparing done@60" in shown(app)
+        await pilot.press("S")
+        await until(pilot, lambda: said(app, "Stopped. What was generated is kept: D continues."))
+        app.clear_notifications()
+        await until(pilot, lambda: screen._comparing is None and "generating" not in shown(app))
+        assert "◌ Stopped." not in shown(app)
+
+
 DONE = 'print(open("body.json").read())'
 WORSE = f"print('Fetching'); {DONE}; raise SystemExit(1)"
 """How the command ends when a policy is worse than the first."""

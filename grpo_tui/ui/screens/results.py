@@ -318,7 +318,9 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
         comparing = self._comparing = Comparing(model.name)
         self._forget_end()
         self._show_work()
-        self.in_thread("comparison", partial(comparing.run, self._tell_stage), self._compared)
+        self.in_thread(
+            "comparison", partial(comparing.run, self._tell_stage), partial(self._compared, self._root)
+        )
 
     def _forget_end(self) -> None:
         summary = self.query_one(ResultsSummary)
@@ -334,19 +336,20 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
         summary.changed(layout=True)
         self._name_keys()
 
-    def _compared(self, result: tuple[bool, str]) -> None:
-        """Show the new comparison, or why it failed. Notifies in any pane."""
+    def _compared(self, root: Path, result: tuple[bool, str]) -> None:
+        """Notify in any pane, and show the new comparison, or why it failed, if its run is still open."""
         (done, said), ended, self._comparing = result, self._comparing, None
         if ended is None:
             return
+        summary, is_open = self.query_one(ResultsSummary), root == self._root
         if done:
-            self._wanted = None
+            self._wanted = None if is_open else self._wanted
             self.app.notify(f"{ended.name}: {said}", timeout=20)
         elif ended.cancelled:
-            self.query_one(ResultsSummary).stopped = said
+            summary.stopped = said if is_open else ""
             self.app.notify(said)
         else:
-            self.query_one(ResultsSummary).failure = said
+            summary.failure = said if is_open else ""
             self.app.notify(f"The comparison failed: {said}", severity="error", timeout=20)
         self._show_work()
         self._look()
