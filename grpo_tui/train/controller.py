@@ -86,7 +86,8 @@ class Controller:
             if int(self._trainer.state.global_step) != self._phases.step:
                 self._phases.step_ended(int(self._trainer.state.global_step))
             if self.stop_after is not None and self._phases.step >= self.stop_after:
-                self.stop_wanted = self.stop_wanted or self._phases.step < self._trainer.state.max_steps
+                goes_on = self._phases.step < self._trainer.state.max_steps or self.more_stages
+                self.stop_wanted = self.stop_wanted or goes_on
             self.safe_point()
             over = self.stage_ended is not None or self._phases.step >= self._trainer.state.max_steps
             if self.more_stages and over:

@@ -117,18 +117,28 @@ def test_a_start_evaluates_only_what_is_missing(
 
 
 @pytest.mark.parametrize(
-    ("stop_after", "step", "stops"),
-    [(None, 8, False), (4, 3, False), (4, 4, True), (4, 5, True), (8, 8, False), (9, 8, False)],
+    ("stop_after", "step", "more", "stops"),
+    [
+        (None, 8, False, False),
+        (4, 3, False, False),
+        (4, 4, False, True),
+        (4, 5, False, True),
+        (8, 8, False, False),
+        (9, 8, False, False),
+        (8, 8, True, True),
+        (9, 8, True, False),
+    ],
 )
-def test_a_run_that_stops_after_a_step_finishes_if_it_is_the_last(
-    stop_after: int | None, step: int, stops: bool
+def test_a_run_that_stops_after_a_step_finishes_if_it_is_the_last_of_the_last_stage(
+    stop_after: int | None, step: int, more: bool, stops: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of 8 steps."""
+    """Of 8 steps, with `more` stages after them."""
     state = SimpleNamespace(global_step=step, max_steps=8)
     phases = SimpleNamespace(step=step - 1, step_ended=lambda now: setattr(phases, "step", now))
     trainer = SimpleNamespace(state=state)
     controller = Controller(trainer, STAND, phases, STAND, STAND, STAND, STAND)  # type: ignore[arg-type]
-    controller.stop_after, controller.closed = stop_after, True
+    controller.stop_after, controller.closed, controller.more_stages = stop_after, True, more
+    monkeypatch.setattr(controller, "until_written", lambda write, what: None)
     assert controller._around_step_end(lambda: "logged")() == "logged"
     assert (controller.stop_wanted, phases.step) == (stops, step)
 
