@@ -1,43 +1,31 @@
-"""Commands that read runs: attach, runs, status. Also how every command finds its run folder.
+"""Commands that read one run: attach, status. Also how every command finds its run folder.
 
 What other tools logged is accepted as run folders, but cannot be steered.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from grpo_tui.cli.errors import OK, CommandError, reported
-from grpo_tui.cli.plain import has_screen, print_json, show_progress
-from grpo_tui.cli.screen import default_roots, show
+from grpo_tui.cli.plain import has_screen, print_json
+from grpo_tui.cli.screen import show
 from grpo_tui.core.text import one_line
 from grpo_tui.present.events import changes_words
-from grpo_tui.present.formatting import from_here, plural, stage_words
-from grpo_tui.present.glyphs import ascii_locale, to_ascii
-from grpo_tui.present.runs_filter import RunsFilter, branch, in_families, listed_parents, read_filter
-from grpo_tui.present.runs_view import read_run, run_names
-from grpo_tui.store.importers.copies import (
-    LogFolderError,
-    LogSource,
-    find_sources,
-    follow,
-    open_copy,
-    source_at,
-)
-from grpo_tui.store.layout import RunFolder, find_runs
+from grpo_tui.present.formatting import stage_words
+from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.mailbox import Mailbox
-from grpo_tui.store.spec import RunSpec, checkpoint_forked, spec_or_none
+from grpo_tui.store.spec import RunSpec, spec_or_none
 from grpo_tui.store.status import MASKED, Status, read_status
 from grpo_tui.supervisor import adopt
 
-PROGRESS_S = 0.5
-"""Interval of the progress line of `runs`."""
+if TYPE_CHECKING:
+    from grpo_tui.store.importers.copies import LogSource
 
 
 def attach(parsed: Any) -> int:
@@ -57,77 +45,6 @@ def _watch(root: Path) -> int:
     from grpo_tui.cli.headless import follow
 
     return follow(root)
-
-
-def runs(parsed: Any) -> int:
-    """`grpo-tui runs [ROOT…] [--filter WORDS] [--json]`."""
-    roots = getattr(parsed, "roots", None) or default_roots()
-    for root in roots:
-        if not root.is_dir():
-            raise CommandError(f"{root}: {'this is a file' if root.exists() else 'no such folder'}")
-    wanted = read_filter(parsed.filter if getattr(parsed, "filter", None) else "")
-    if wanted.trouble:
-        raise CommandError(f"--filter: {wanted.trouble}")
-    paths = find_runs(roots)
-    as_json = bool(getattr(parsed, "json", False))
-    forks = {path: fork for path in paths if (fork := checkpoint_forked(RunFolder(path))) is not None}
-    generations: dict[Path | None, int] = {}
-    forked = {path: checkpoint.parent for path, checkpoint in forks.items()}
-    parents = listed_parents(paths, forked)
-    order = paths if as_json else [path for path, _ in in_families(paths, forked)]
-    found = []
-    for path, look in _looks(order, wanted):
-        found.append((path, look))
-        if not as_json:
-            generations[path] = generations.get(parents.get(path), -1) + 1
-            _print_run(path, look, generations[path])
-    # Logs of TRL and verl have no state or reward, so they never match a filter on these.
-    newest = [] if wanted.tests else [(source, source.files()) for source in find_sources(roots)]
-    logs = [(source, files[-1][0]) for source, files in newest if files]
-    if as_json:
-        found += [(source.root, Status(state="logs", step=step)) for source, step in logs]
-        rows = [
-            {"path": str(path), **look.to_json(), "forked_from": str(forks[path]) if path in forks else None}
-            for path, look in found
-        ]
-        print_json(rows, ascii_only=True, indent=1)
-        return OK
-    if not found and paths:
-        print(f"no match in {plural(len(paths), 'run')}. Leave out --filter to see all")
-    elif not found and not logs:
-        print(
-            "no runs here yet. Try one with `grpo-tui demo`, or start your own with `grpo-tui train CONFIG`"
-        )
-    for source, step in logs:
-        tool, name = NAMES.get(source.kind, source.kind), one_line(from_here(source.root))
-        print(f"{'logs':9} {f'step {step}' if step else '':11}  read-only, of {tool:>4}  {name}")
-    return OK
-
-
-def _looks(paths: Sequence[Path], wanted: RunsFilter) -> Iterator[tuple[Path, Status]]:
-    """Yield each matching run with its status. Print progress, and an error for an unreadable run."""
-    names, now, told_at, told = run_names(paths), time.time(), time.monotonic(), False
-    for number, path in enumerate(paths):
-        if time.monotonic() - told_at > PROGRESS_S:
-            told_at, told = time.monotonic(), True
-            show_progress(f"read {number} of {plural(len(paths), 'run')}")
-        row, look = read_run(path, names[path])
-        shown = look is None or wanted.holds(row, now)
-        if told and (shown or path == paths[-1]):
-            show_progress("")
-            told = False
-        if look is None:
-            where = "" if row.trouble.startswith(str(path)) else f"{one_line(from_here(path))}: "
-            print(f"grpo-tui: {where}{row.trouble}", file=sys.stderr)
-        elif shown:
-            yield path, look
-
-
-def _print_run(path: Path, look: Status, generation: int) -> None:
-    total = f"/{look.total_steps}" if look.total_steps else ""
-    mark = to_ascii(branch(generation)) if ascii_locale(os.environ) else branch(generation)
-    reward, name = look.metrics.get("reward"), mark + one_line(from_here(path))
-    print(f"{look.state:9} step {look.step}{total:6}  reward {_number(reward):>7}  {name}")
 
 
 def status(parsed: Any) -> int:
@@ -178,7 +95,7 @@ def describe(look: Status, now: float | None = None) -> list[str]:
         if one.id != "signal.masked" or not any(alert["id"] == MASKED for alert in look.alerts)
     ]
     if look.metrics:
-        parts = [f"{key} {_number(look.metrics[key])}" for key in _SHOWN if key in look.metrics]
+        parts = [f"{key} {number_or_dash(look.metrics[key])}" for key in _SHOWN if key in look.metrics]
         lines.append("  ".join(parts))
     lines += [f"scheduled {changes_words(one['changes'])} at step {one['step']:,}" for one in look.scheduled]
     lines += _machine_lines(look)
@@ -237,6 +154,8 @@ def readable_folder(path: Path) -> Path:
     source = log_source(path)
     if source is None:
         return run_folder(path)
+    from grpo_tui.store.importers.copies import LogFolderError, open_copy
+
     with reported(LogFolderError):
         return open_copy(source)
 
@@ -250,6 +169,8 @@ def run_folder(path: Path) -> Path:
         what = "this is a file, not a run folder" if root.exists() else "no such folder"
         raise CommandError(f"{path}: {what}; `grpo-tui runs` lists the runs it can find")
     if not RunFolder(root).exists():
+        from grpo_tui.store.importers.copies import source_at
+
         if (source := source_at(root)) is not None:
             raise CommandError(
                 f"{what_it_is(source)} can only be read (attach, status, metrics, completions, course, "
@@ -261,7 +182,8 @@ def run_folder(path: Path) -> Path:
     return root
 
 
-def _number(value: Any) -> str:
+def number_or_dash(value: Any) -> str:
+    """Return a number with four digits, text as it is, and `-` for None."""
     return f"{value:.4g}" if isinstance(value, int | float) else "-" if value is None else str(value)
 
 
@@ -273,6 +195,8 @@ def log_source(path: Path) -> LogSource | None:
     """Return the logged completions at a path, or in the only subfolder with any, else None."""
     if RunFolder(path).exists():
         return None
+    from grpo_tui.store.importers.copies import find_sources, source_at  # not for a run's first numbers
+
     own = source_at(path)
     if own is not None or not path.is_dir():
         return own
@@ -289,6 +213,8 @@ def log_source(path: Path) -> LogSource | None:
 @contextmanager
 def followed(source: LogSource) -> Iterator[Path]:
     """Copy logged completions to a run folder and keep it up to date. Say on stderr that it is read-only."""
+    from grpo_tui.store.importers.copies import LogFolderError, follow
+
     with reported(LogFolderError), follow(source) as root:
         print(f"grpo-tui: {what_it_is(source)}; read-only", file=sys.stderr)
         yield root

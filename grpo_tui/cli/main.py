@@ -145,7 +145,7 @@ def _no_command(word: str, target: Path) -> str:
 
 
 ELSEWHERE = {
-    "demo": "start", "train": "start", "open": "start:open_config", "attach": "look", "runs": "look",
+    "demo": "start", "train": "start", "open": "start:open_config", "attach": "look",
     "status": "look", "course": "completions:show_course", "whatif": "what_if:show_what_if",
     "plan": "plan:plan_config", "prompts": "doctor", "baseline": "rewards", "probe": "rewards:probe_rewards",
     "cases": "rewards:run_cases", "seeds": "seeds:show_seeds", "card": "card:show_card",

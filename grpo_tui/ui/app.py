@@ -447,8 +447,9 @@ class GrpoApp(TunedApp, Shell):
         """Publish the newest view. Ignore one that belongs to a previously open run."""
         if message.source is self._poller:
             self.view = message.view
-            self._viewed.set()
             self.view_signal.publish(message.view)
+            if not self._viewed.is_set():
+                self.call_after_refresh(self._viewed.set)
 
     @property
     def run_folder(self) -> RunFolder | None:
