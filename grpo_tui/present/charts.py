@@ -35,7 +35,6 @@ from grpo_tui.present.train_view import ChartView, Span
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.read_health import resume_options
 from grpo_tui.store.read_series import TOKENS_PER_SECOND, SeriesBucket
-from grpo_tui.store.reader import script_arguments
 from grpo_tui.store.status import ENDED, MASKED, Status
 
 WINDOW = 20
@@ -114,7 +113,7 @@ def way_on(status: Status, folder: str) -> str:
     run = shell_word(from_here(Path(folder)))
     fresh = f"`grpo-tui train {run} --run-dir NEW` starts a new run."
     saved = any(checkpoint.complete for checkpoint in status.checkpoints)
-    if script_arguments(RunFolder(Path(folder))) is not None:
+    if RunFolder(Path(folder)).of_script:
         return f"Start its script again{f' with `{IN_SCRIPT}`' if saved else ''} to continue."
     if saved:
         for first, options in ((one.first_step, resume_options(one)) for one in status.findings):

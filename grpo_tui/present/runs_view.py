@@ -16,7 +16,7 @@ from grpo_tui.store.connection import DamagedError, RunDatabaseError
 from grpo_tui.store.layout import RunFolder, last_written_at
 from grpo_tui.store.read_health import resume_options
 from grpo_tui.store.read_series import sample_series
-from grpo_tui.store.reader import RunReader, script_arguments, wrong_types
+from grpo_tui.store.reader import RunReader, wrong_types
 from grpo_tui.store.spec import checkpoint_forked
 from grpo_tui.store.status import ENDED, Status, read_status
 
@@ -194,7 +194,7 @@ class ResumeOffer:
 
 def read_offer(row: RunRow) -> ResumeOffer:
     """Find the checkpoint from which a run would continue."""
-    if script_arguments(RunFolder(row.path)) is not None:
+    if RunFolder(row.path).of_script:
         why = f"{row.name} was trained by a script. Start the script again with {IN_SCRIPT}."
         return ResumeOffer(row.path, row.name, refusal=one_line(why, 300))
     best, passed = newest_usable(RunFolder(row.path))
@@ -247,6 +247,6 @@ def _written_at(path: Path) -> float | None:
 
 def resume_command(path: Path | str) -> str:
     """Return the command that resumes a run, or the call with which its script does."""
-    if script_arguments(RunFolder(Path(path))) is not None:
+    if RunFolder(Path(path)).of_script:
         return IN_SCRIPT
     return f"grpo-tui train {shell_word(path)} --resume"

@@ -87,6 +87,11 @@ class RunFolder:
         """Return whether the folder holds a run."""
         return self.database.exists() or self.spec.exists()
 
+    @property
+    def of_script(self) -> bool:
+        """Whether a script of the user trains the run. Only `grpo-tui train` writes `run.json`."""
+        return self.database.exists() and not self.spec.exists()
+
     def checkpoints(self) -> list[Path]:
         """Return checkpoint folders by step, oldest first. Links and other names are ignored."""
         named = [p for p in self.root.glob("checkpoint-*") if p.name.removeprefix("checkpoint-").isdecimal()]

@@ -587,12 +587,10 @@ def wrong_types(database: Path) -> str | None:
 
 
 def script_arguments(folder: RunFolder) -> Mapping[str, Any] | None:
-    """Return the trainer's arguments of a run that a script of the user trains; None for other runs.
+    """Return the trainer's arguments that a run of a script recorded; None for other runs.
 
-    Only `grpo-tui train` writes `run.json`. If that is lost, the record still has the path of the config.
+    A run of `grpo-tui train` records the path of its config, also when its `run.json` is lost.
     """
-    if folder.spec.exists():
-        return None
     try:
         with closing(RunReader(folder.database)) as reader:
             config = mapping(reader.config())

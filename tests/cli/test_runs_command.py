@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_tui.cli import look
+from grpo_tui.cli import runs
 from grpo_tui.cli.main import main
 from grpo_tui.store.connection import RunDatabaseError, open_reader, open_writer
 from grpo_tui.store.spec import RunSpec
@@ -65,7 +65,7 @@ def test_a_filter_chooses_among_the_runs(roots: Path, capsys: pytest.CaptureFixt
 
 
 def test_how_far_it_is_is_said_on_a_terminal_alone(roots: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(look, "PROGRESS_S", -1.0)
+    monkeypatch.setattr(runs, "PROGRESS_S", -1.0)
     assert b"read 3 of 4 runs" in _printed("runs", roots)[1]
     assert b"read " not in _printed("runs", roots, terminal=False)[1]
 

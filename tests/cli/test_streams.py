@@ -17,6 +17,7 @@ import pytest
 from grpo_tui.cli import look
 from grpo_tui.cli.chat import _Events
 from grpo_tui.cli.plain import SafeTerminal, guard_terminals
+from grpo_tui.store.importers import copies
 from grpo_tui.store.importers.copies import LogSource
 from tests import PATIENCE_S
 from tests.processes.hostile import HostileRun, Weaver
@@ -127,7 +128,7 @@ def test_what_a_chat_tells_the_screen_is_there_at_once(monkeypatch: pytest.Monke
 def test_that_a_log_is_only_read_is_no_part_of_the_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(look, "follow", lambda source: nullcontext(tmp_path / "copy"))
+    monkeypatch.setattr(copies, "follow", lambda source: nullcontext(tmp_path / "copy"))
     with look.followed(LogSource("trl", tmp_path, tmp_path)) as root:
         assert root == tmp_path / "copy"
     said = capsys.readouterr()
