@@ -25,6 +25,7 @@ import sys
 import tempfile
 import threading
 import traceback
+import warnings
 import weakref
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -117,6 +118,7 @@ def _server() -> _Server:
 
 
 def _serve(control: socket.socket) -> None:
+    warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
     subprocess.Popen = _Forking  # type: ignore[misc] # before torch takes it from its module
     gc.disable()
     from grpo_tui.data.transformers_import import import_transformers

@@ -36,7 +36,7 @@ from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import read_spec
 from grpo_tui.store.status import read_status
-from tests import PATIENCE_S
+from tests import PATIENCE_S, forked
 from tests.family import gone
 from tests.processes.runs import at_step, command, grpo_tui, left, state, until
 from tests.train.tiny import without_times
@@ -173,7 +173,10 @@ def _comparable(rows: list[Any]) -> list[Any]:
     return [(step, sorted(without_times(values).items())) for step, values in rows]
 
 
-def test_two_ranks_equal_plain_trl_and_every_completion_of_both_is_stored(run: Path, tmp_path: Path) -> None:
+def test_two_ranks_equal_plain_trl_and_every_completion_of_both_is_stored(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forked, "wanted", False)  # once the launcher and both ranks are new processes
     _start(tmp_path, run, steps=4, evaluate=True)
     state(run, "finished")
     script = tmp_path / "plain.py"
