@@ -243,9 +243,10 @@ def _summary(root: Path, reader: RunReader, state: str, rewards: list[tuple[int,
     if rewards:
         newest = [reward for _, reward in rewards[-10:]]
         first, last = rewards[0][1], sum(newest) / len(newest)  # fmean would raise for huge rewards
+        over = f"the last {len(newest)} steps" if len(newest) > 1 else "1 step"
         yield (
             f"first mean reward {first:.3f} (step {rewards[0][0]})   last mean reward {last:.3f} "
-            f"(mean of the last {len(newest)} steps)   gain {last - first:+.3f}"
+            f"(mean of {over})   gain {last - first:+.3f}"
         )
     evaluations = Evaluations.from_json(reader.fact(FACT))
     if evaluations is not None:

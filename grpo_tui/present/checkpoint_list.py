@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.core.evaluations import Evaluations
+from grpo_tui.core.stages import stage_start
 from grpo_tui.core.text import one_line
 from grpo_tui.present.evaluation_text import read_evaluations
 from grpo_tui.present.formatting import fixed, plural, size
@@ -19,7 +20,7 @@ from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.json_file import read_object
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.read_series import last_training_row
-from grpo_tui.store.reader import RunReader
+from grpo_tui.store.reader import RunReader, lasting
 from grpo_tui.store.spec import spec_or_none
 from grpo_tui.store.status import final_step, read_status
 
@@ -151,7 +152,7 @@ def list_checkpoints(root: Path) -> CheckpointList:
     spec = spec_or_none(RunFolder(root)) if final is None else None
     return CheckpointList(
         run=str(root),
-        checkpoints=_marked(_with_metrics(root, found)),
+        checkpoints=_marked(*_with_metrics(root, found)),
         final=None if final is None else FinalModel(final, str(root), weights),
         live=status.live,
         starting=status.state == "starting",
@@ -200,24 +201,28 @@ def _evaluated(one: ListedCheckpoint, evaluations: Evaluations) -> ListedCheckpo
     return replace(one, evaluation=value, best_evaluation=best is not None and best.step == one.step)
 
 
-def _with_metrics(root: Path, found: Sequence[ListedCheckpoint]) -> list[ListedCheckpoint]:
+def _with_metrics(root: Path, found: Sequence[ListedCheckpoint]) -> tuple[list[ListedCheckpoint], int]:
+    """Return the checkpoints with their metrics, and the step after which the current rewards scored."""
     try:
         reader = RunReader(RunFolder(root).database)
     except RunDatabaseError:
-        return list(found)
+        return list(found), 0
     with closing(reader):
         if (moment := reader.moment) is not None:  # a replay does not show what was saved later
             found = [one for one in found if one.step <= moment.step]
         rows = [last_training_row(reader, one.step) for one in found]
-    return [
+        since = max(stage_start(lasting(reader.settings(), reader.attempts())), reader.rewards_began())
+    whole = [
         replace(one, metrics_step=row[0], metrics=row[1]) if row is not None else one
         for one, row in zip(found, rows, strict=True)
     ]
+    return whole, since
 
 
-def _marked(found: Sequence[ListedCheckpoint]) -> tuple[ListedCheckpoint, ...]:
+def _marked(found: Sequence[ListedCheckpoint], since: int) -> tuple[ListedCheckpoint, ...]:
+    """Mark the newest checkpoint, and the best by the rewards that scored after the step `since`."""
     complete = [one for one in found if one.complete]
     newest = complete[-1].step if complete else None
-    rewards = [(one.reward, one.step) for one in complete if one.reward is not None]
+    rewards = [(one.reward, one.step) for one in complete if one.reward is not None and one.step > since]
     best = max(rewards)[1] if rewards else None
     return tuple(replace(one, newest=one.step == newest, best=one.step == best) for one in found)

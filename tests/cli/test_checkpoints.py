@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from grpo_tui.cli import main
-from grpo_tui.core.stages import StageNow
+from grpo_tui.core import records as r
+from grpo_tui.core.stages import SETTING, StageNow
 from grpo_tui.present.checkpoint_list import list_checkpoints
 from grpo_tui.store.checkpoints import MARKER, held, judge
 from grpo_tui.store.json_file import read_object, write_json
@@ -81,6 +82,17 @@ def test_each_checkpoint_has_its_size_and_the_reward_of_its_step(
     assert "newest" in table[4]
     assert table[5].endswith("final model")
     assert table[6].startswith("4 checkpoints and the final model: ")
+
+
+@pytest.mark.parametrize(("began", "rewarded"), [(0, (2, 4, 8)), (4, (8,)), (8, ())])
+def test_the_best_reward_is_one_of_the_stage_that_trains(
+    began: int, rewarded: tuple[int, ...], run: RecordedRun
+) -> None:
+    """Earlier rewards can have another meaning."""
+    rewards = {one.step: one.reward or 0.0 for one in list_checkpoints(run.folder.root).checkpoints}
+    run.write(r.SettingChanged(1, began, run.at(began), SETTING, "easy", "hard", "config"))
+    best = [one.step for one in list_checkpoints(run.folder.root).checkpoints if one.best]
+    assert best == ([max(rewarded, key=lambda step: rewards[step])] if rewarded else [])
 
 
 def test_the_reward_is_that_of_the_last_logged_step(run: RecordedRun) -> None:

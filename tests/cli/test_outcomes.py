@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -468,6 +469,13 @@ def test_a_standstill_is_said_once_and_the_end_sums_up_the_newest_ten_steps(
     assert lines[1] == (
         "first mean reward 1.000 (step 1)   last mean reward 9.500 (mean of the last 10 steps)   gain +8.500"
     )
+
+
+def test_the_summary_of_a_run_of_one_step_says_so(tmp_path: Path) -> None:
+    _written(tmp_path, r.AttemptStarted(1, 0.0, "here", 1), _row(1, 1, reward=0.5)).close()
+    with closing(RunReader(RunFolder(tmp_path).database)) as reader:
+        said = list(headless._summary(tmp_path, reader, "stopped", [(1, 0.5)]))
+    assert said[0].endswith("last mean reward 0.500 (mean of 1 step)   gain +0.000")
 
 
 def test_the_data_of_a_run_that_began_is_not_checked_again_and_that_of_a_new_one_is(
