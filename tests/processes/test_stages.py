@@ -275,8 +275,10 @@ def test_a_reward_that_is_added_in_a_stage_scores_in_the_next_one_too(run: Path,
     config.write_text(f"{config.read_text()}    - {{name: short, source: 'brief.py:brief'}}\n")
     applied = grpo_tui("reload", run, "--force", "--json")
     step = json.loads(applied.stdout)["step"]
-    first = read_status(run).step + 20
+    command(run, "pause")  # the step that the stage is to end at must not be over
+    first = read_status(run).step + 5
     grpo_tui("set", run, f"max_steps={first}")
+    command(run, "resume")
     state(run, "finished")
 
     def scores() -> dict[int, Any]:
