@@ -1,6 +1,6 @@
 """What the screen costs and how fast it answers, while it watches a live run in a terminal of 120 × 40.
 
-    python benchmarks/screen.py [--seconds 30] [--keys 20] [--leet PATH/TO/wandb]
+    python benchmarks/screen.py [--seconds 30] [--keys 20] [--leet PATH/TO/wandb | --alone]
 
 All programs run at once, each in a pseudo-terminal of its own, so that the machine's noise falls on all of
 them: grpo-tui on a run of one step a second and on one of two, a bare Textual app with as many tabs and a
@@ -64,8 +64,8 @@ class Watched:
 
 
 @contextlib.contextmanager
-def watched(root: Path, wandb: Path | None) -> Iterator[list[Watched]]:
-    """All programs, running and painted."""
+def watched(root: Path, wandb: Path | None, *, alone: bool) -> Iterator[list[Watched]]:
+    """All programs, running and painted; `alone` is ours on the fastest run."""
     with contextlib.ExitStack() as stack:
         programs: list[Watched] = []
 
@@ -75,7 +75,7 @@ def watched(root: Path, wandb: Path | None) -> Iterator[list[Watched]]:
             terminal.since_start(painted)
             programs.append(Watched(name, terminal, keys))
 
-        for every_s in RATES:
+        for every_s in RATES[-1:] if alone else RATES:
             rate = f"{1 / every_s:.0f} step{'s' if every_s < 1 else ''} a second"
             folder, rows = root / f"run-{every_s}", root / f"rows-{every_s}"
             stack.enter_context(playing(folder, every_s, rows=rows))
@@ -84,7 +84,8 @@ def watched(root: Path, wandb: Path | None) -> Iterator[list[Watched]]:
             if wandb is not None:
                 run = stack.enter_context(leet.logging(wandb, rows, root / f"wandb-{every_s}"))
                 add(f"LEET, {rate}", leet.words(wandb, run), "entropy", leet.KEYS, **leet.QUIET)
-        add("bare Textual, a clock", bare.words(clock=True), bare.FIRST, bare.KEYS)
+        if not alone:
+            add("bare Textual, a clock", bare.words(clock=True), bare.FIRST, bare.KEYS)
         yield programs
 
 
@@ -115,9 +116,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=30, help="stretch without keys")
     parser.add_argument("--keys", type=int, default=20, help="keys for each program")
     parser.add_argument("--leet", type=Path, metavar="WANDB", help="the wandb executable, for LEET")
+    parser.add_argument("--alone", action="store_true", help="ours only, at two steps a second")
     options = parser.parse_args()
-    wandb = leet.found(options.leet)
-    with tempfile.TemporaryDirectory() as folder, watched(Path(folder), wandb) as programs:
+    wandb = None if options.alone else leet.found(options.leet)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        watched(Path(folder), wandb, alone=options.alone) as programs,
+    ):
         time.sleep(3)
         measure_quiet(programs, options.seconds)
         measure_keys(programs, options.keys)
