@@ -186,9 +186,13 @@ class Walk:
         known = self._lines if len(self._lines) == len(lines) else [""] * len(lines)
         pairs = enumerate(zip(known, lines, strict=True), 1)
         changed = [(number, now) for number, (before, now) in pairs if before != now]
+        dimmed = [number for number, now in changed if known[number - 1].partition("  ⟨")[0] == now]
         if changed and (earlier := self._seen.get(tuple(lines))) is not None:
             about.append(f"the lines of screen {earlier}")
-            changed = []
+            changed = dimmed = []
+        if dimmed:
+            about.append(f"without their colours: lines {', '.join(map(str, dimmed))}")
+            changed = [(number, now) for number, now in changed if number not in dimmed]
         numbered = ((number - place, number, now) for place, (number, now) in enumerate(changed))
         for (_, text), rows in itertools.groupby(numbered, lambda row: (row[0], row[2])):
             first, *more = [number for _, number, _ in rows]
