@@ -87,12 +87,23 @@ def test_the_history_keeps_a_scheduled_change_that_was_never_made(
 ) -> None:
     canceled = Scheduled(500, {"top_p": 0.9}, 1.5, because="later", state="canceled", decided_at=4.5)
     rejected = Scheduled(9, {"beta": 0.1}, 1.6, state="rejected", decided_at=9.0, reason="no reference")
+    waiting = Scheduled(700, {"top_k": 5}, 0.5, "loop", "later still")
     with closing(Writer(open_writer(RunFolder(run).database))) as writer:
-        writer.write([Fact(FACT, to_json([canceled, rejected]))])
+        writer.write([Fact(FACT, to_json([waiting, canceled, rejected]))])
     assert main(["set", str(run), "--history"]) == 0
-    told = [line.split("  ")[-1] for line in capsys.readouterr().out.splitlines()]
+    lines = capsys.readouterr().out.splitlines()
+    told = [line.split("  ")[-1] for line in lines]
     assert told[5] == "top_p 0.9 at step 500, scheduled by you (later); canceled"
-    assert told[-1] == "beta 0.1 at step 9, scheduled by you; rejected: no reference"
+    assert told[-2] == "beta 0.1 at step 9, scheduled by you; rejected: no reference"
+    assert told[-1].startswith("top_k 5 at step 700, scheduled by loop (later still)")
+    assert lines[-1].startswith("step 700 ")
+    assert main(["set", str(run), "--history", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert len(rows) == len(CHANGES) + 1
+    assert rows[-1] == {
+        "step": 700, "changes": {"top_k": 5}, "at": 0.5, "by": "loop", "because": "later still",
+        "waiting": True,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -348,6 +348,15 @@ def test_a_spoilt_folder_is_an_error_in_one_sentence(
     assert "\x1b" not in found[0].message
 
 
+def test_a_model_that_cannot_be_built_is_called_by_its_first_architecture(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    words = '{"model_type": "vit", "architectures": ["First", "Second"]}'
+    (tmp_path / "model" / "config.json").write_text(words)
+    facts = facts_of(tmp_path / "model", tmp_path)
+    assert (facts.architecture, facts.lora, facts.linears) == ("First", None, ())
+    assert facts.problem.startswith("the architecture First cannot be built: ")
+
+
 def test_an_adapters_base_is_what_is_counted(tmp_path: Path) -> None:
     folder = tmp_path / "adapter"
     folder.mkdir()

@@ -53,6 +53,16 @@ def found(
     [
         ("accelerate launch --num_procesess 2", "Did you mean --num_processes?", TWO),
         ("accelerate launch --num-procesess=2", "Did you mean --num_processes?", f"{TWO[:-2]}=2"),
+        (
+            "accelerate launch --num-procesess=2 --multi_gpu --use_fsdp",
+            "Did you mean --num_processes?",
+            f"{TWO[:-2]}=2 --multi_gpu --use_fsdp",
+        ),
+        (
+            "accelerate launch --multi_gpu --num_procesess 2 --use_fsdp",
+            "Did you mean --num_processes?",
+            "accelerate launch --multi_gpu --num_processes 2 --use_fsdp",
+        ),
         (f"{TWO} --multigpu", "Did you mean --multi_gpu?", f"{TWO} --multi_gpu"),
         (f"{TWO} --nonsense_word 3", "has no option --nonsense_word", None),
         ("torchrun --nproc_per_nod3 2", "Did you mean --nproc_per_node?", "torchrun --nproc_per_node 2"),

@@ -101,7 +101,8 @@ def test_the_revision_is_that_of_a_named_reward_model_and_of_no_other(
 
     def model(source: str, **given: Any) -> Any:
         asked.append(("model", given["revision"]))
-        return AutoModelForSequenceClassification.from_config(AutoConfig.from_pretrained(DEMO_MODEL))
+        plain = AutoConfig.from_pretrained(DEMO_MODEL, pad_token_id=None)
+        return AutoModelForSequenceClassification.from_config(plain)
 
     def tokenizer(name: str, **given: Any) -> Any:
         asked.append(("tokenizer", given["revision"]))
@@ -111,7 +112,9 @@ def test_the_revision_is_that_of_a_named_reward_model_and_of_no_other(
     monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", tokenizer)
     config = load_config(DEMO_CONFIG, ["model_revision=v2"])
     models = RewardModels()
-    judge, _ = models.load("a/judge", config)
+    judge, spoken = models.load("a/judge", config)
+    assert judge.config.pad_token_id == spoken.pad_token_id == 0, "the score is read before the padding"
+    assert not judge.training
     assert asked == [("model", "v2"), ("tokenizer", "v2")]
     assert models.load("a/judge", config)[0] is judge, "loaded once"
     assert models.load(judge, config)[0] is judge

@@ -427,13 +427,15 @@ def test_a_live_run_is_asked_once_with_the_seed_and_answers_as_a_model_does(
         return {"completions": [{"text": "4", "tokens": 3, "truncated": True}], "temperature": 0.7}
 
     monkeypatch.setattr(chat, "ask_live", ask_live)
+    seconds = iter([100.0, 102.5, 200.0, 202.5])
+    monkeypatch.setattr(chat, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
     live = chat._Live(LiveRun("run@live", tmp_path), lambda now: None)
     for prompt, completion in (("2+2", "4"), ([{"role": "user"}], [{"role": "assistant", "content": "4"}])):
         told: list[str] = []
         found = live.chat(prompt, 5, told.append)
         assert asked.pop() == (tmp_path, "sample", {"prompt": prompt, "count": 1, "seed": 5})
         assert (found.completion, found.text, found.tokens, found.truncated) == (completion, "4", 3, True)
-        assert (found.seed, found.temperature, told) == (5, 0.7, ["4"])
+        assert (found.seed, found.temperature, told, found.seconds) == (5, 0.7, ["4"], 2.5)
 
 
 # -- pushing ----------------------------------------------------------------------------------------

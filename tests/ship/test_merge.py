@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +26,11 @@ from grpo_tui.config.resolve import load_config
 from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL
 from grpo_tui.present.baseline_text import PROGRESS
 from grpo_tui.rewards.consent import ConsentError
-from grpo_tui.ship import merge_child
+from grpo_tui.ship import merge_child, merging
 from grpo_tui.ship.merge_child import Child, Difference, refuse_different
 from grpo_tui.ship.merging import DifferentError, MergeError, merge, refuse_no_room
 from grpo_tui.ship.policies import resolve
+from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.spec import RunSpec
 from tests.ship.adapters import make_adapter
 from tests.ui.recorded_run import RecordedRun
@@ -281,6 +284,75 @@ def test_memory_and_disk_are_looked_at_before() -> None:
     with pytest.raises(MergeError, match=r"not enough disk space: .* 4\.2 GB, and 4\.0 GB are free"):
         refuse_no_room(10**9, "float32", 6 * 10**9, 4 * 10**9)
     refuse_no_room(10**9, "bfloat16", 6 * 10**9, 4 * 10**9)
+
+
+def test_what_a_killed_merge_left_is_cleared_and_what_it_links_to_stays(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "weights").write_text("of a person")
+    left = tmp_path / ".merged.merging"
+    (left / "half").mkdir(parents=True)
+    (left / "file").write_text("cut off")
+    (left / "link").symlink_to(kept)
+    with merging._beside(tmp_path / "merged") as beside:
+        assert (beside, list(beside.iterdir())) == (left, [])
+        with (
+            pytest.raises(MergeError, match="another merge is writing"),
+            merging._beside(tmp_path / "merged"),
+        ):
+            pass
+    assert not left.exists()
+    assert (kept / "weights").read_text() == "of a person"
+
+
+@pytest.mark.parametrize(
+    ("name", "made", "why"),
+    [
+        ("merged", "", ""),
+        ("merged", "empty", ""),
+        ("merged", "full", "exists and is not empty"),
+        ("merged", "file", "exists and is not a folder"),
+        ("merged", "link", "exists and is not a folder"),
+        ("checkpoint-4", "", "would be taken for a checkpoint of its run"),
+        ("checkpoint-four", "", ""),
+        ("step-4", "", ""),
+    ],
+)
+def test_a_destination_that_holds_something_is_refused(
+    name: str, made: str, why: str, tmp_path: Path
+) -> None:
+    RunFolder(tmp_path).spec.write_text("{}")
+    RunFolder(tmp_path).database.touch()
+    place, other = tmp_path / name, tmp_path / "other"
+    if made == "file":
+        place.touch()
+    elif made == "link":
+        other.mkdir()
+        place.symlink_to(other)
+    elif made:
+        place.mkdir()
+        if made == "full":
+            (place / "a").touch()
+    if why:
+        with pytest.raises(MergeError, match=why):
+            merging._refuse_taken(place)
+    else:
+        merging._refuse_taken(place)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_model_is_loaded_on_the_cpu_with_the_environment_and_the_arguments_of_its_run(
+    known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    monkeypatch.setenv("OF_THE_RUN", "before")
+    config = load_config(DEMO_CONFIG, ["model_revision=v2"])
+    config = replace(config, env={"OF_THE_RUN": "now", "CUDA_VISIBLE_DEVICES": "1"})
+    found = merge_child._prepared(config.to_json() if known else None)
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
+    assert os.environ["OF_THE_RUN"] == ("now" if known else "before")
+    assert found.get("revision") == ("v2" if known else None)
+    assert found.keys().isdisjoint(merge_child.OF_TRAINING)
 
 
 def test_a_killed_merge_leaves_no_folder_and_the_next_one_clears_up(adapter: Path, tmp_path: Path) -> None:

@@ -18,7 +18,15 @@ from grpo_tui.store.live import RankFile, process_started
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.writer import Writer
 from grpo_tui.supervisor import watch
-from grpo_tui.supervisor.leftovers import MARK, is_ours, mark_of, send
+from grpo_tui.supervisor.leftovers import (
+    MARK,
+    is_marked,
+    is_ours,
+    kill_marked,
+    kill_session,
+    mark_of,
+    send,
+)
 
 Start = Callable[..., int]
 OPENS = "import os, sys; os.open(sys.argv[1], int(sys.argv[2])); print(flush=True); sys.stdin.read()"
@@ -70,6 +78,28 @@ def test_only_a_process_of_the_run_with_its_start_time_gets_a_signal(tmp_path: P
     for pid in (reader, stranger, elsewhere, marked, writer):
         os.kill(pid, 0)
         assert Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def test_a_session_is_killed_whole_and_one_that_is_gone_is_no_error() -> None:
+    words = ["sh", "-c", "sleep 99 & echo $!; wait"]
+    leader = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    with leader:
+        assert leader.stdout is not None
+        child = int(leader.stdout.readline())
+        kill_session(leader.pid)
+        leader.stdout.read()  # until the last of them has closed it
+        assert leader.wait() == -signal.SIGKILL
+    assert not is_marked(child, "any")
+    kill_session(leader.pid)
+
+
+def test_what_has_the_mark_of_a_run_is_killed_and_nothing_else(tmp_path: Path, start: Start) -> None:
+    mark, other = mark_of(tmp_path), start(mark="of another")
+    ours = start(mark=mark)
+    assert (is_marked(ours, mark), is_marked(other, mark), is_marked(ours, mark[:-1])) == (True, False, False)
+    kill_marked(mark)
+    assert os.waitid(os.P_PID, ours, os.WEXITED | os.WNOWAIT).si_status == signal.SIGKILL  # type: ignore[union-attr]
+    assert is_marked(other, "of another")
 
 
 def test_a_process_of_another_user_is_not_of_the_run(

@@ -485,7 +485,7 @@ def swallowed(caller: Caller, ready: Ready, batch: Batch) -> list[dict[str, Any]
         frame.f_trace_lines = False
         if event != "exception" or isinstance(argument[1], _PASSING):
             return trace
-        error = argument[1] if isinstance(argument[1], BaseException) else argument[0](argument[1])
+        error = argument[1]
         _, inner_file, inner_line = places.setdefault(id(error), (error, file, frame.f_lineno))
         if any(first <= frame.f_lineno <= last for first, last in ready.broad[file]):
             key = (type(error).__name__, inner_file, inner_line)

@@ -339,7 +339,7 @@ class GroupList(LineScroll, Shell):
             self.changed()
             return
         top = self.scroll_offset.y
-        start, place = next((s for s in reversed(self._starts) if s[0] <= top), self._starts[0])
+        start, place = next(s for s in reversed(self._starts) if s[0] <= top)  # the first one is at line 0
         self.changed()
         moved = next((line for line, found in self._starts if found == place), None)
         if moved is not None:
