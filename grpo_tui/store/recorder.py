@@ -19,10 +19,11 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from json import dumps, loads
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from grpo_tui.core import records as r
@@ -37,6 +38,33 @@ from grpo_tui.store.values import from_json
 from grpo_tui.store.writer import LOG_POSITION, Writer
 
 TEXT_PLACEHOLDER = "\u2026 text not kept: the recorder could not keep up \u2026"
+
+
+class Wake:
+    """Wakes one thread. A signal handler may set it while its own thread is inside `set` or `wait`.
+
+    A `threading.Event` would block there for ever, because its lock is not re-entrant.
+    """
+
+    def __init__(self) -> None:
+        self._calls: SimpleQueue[None] = SimpleQueue()
+
+    def set(self) -> None:
+        """End the present `wait` or the next one."""
+        if self._calls.empty():
+            self._calls.put(None)
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait for `set`, at most `timeout_s`. Returns at once if it was called since the last wait."""
+        with suppress(Empty):
+            self._calls.get(timeout=timeout_s)
+            self.clear()
+
+    def clear(self) -> None:
+        """Forget earlier calls."""
+        with suppress(Empty):
+            while True:
+                self._calls.get_nowait()
 
 
 class RecordQueue:
@@ -55,7 +83,7 @@ class RecordQueue:
         self._bytes = 0
         # Re-entrant: a signal handler may put a last record while its own thread is inside `put`.
         self._lock = threading.RLock()
-        self._arrived = threading.Event()
+        self._arrived = Wake()
         self.dropped: Counter[str] = Counter()
         """Number of dropped items by kind, such as `completion text`, `batches` or `log lines`."""
 
@@ -183,16 +211,16 @@ class Drain(ABC):
         self.say: Callable[[str], None] = lambda text: None
         """Called with the same as text, for the log."""
         self.patience_s = CLOSING_S
-        self._closing = threading.Event()
-        self._hurry = threading.Event()
-        self._flushes: list[threading.Event] = []
+        self._closing = False
+        self._hurry = Wake()
+        self._flushes: list[Wake] = []
         self._give_up_at = 0.0
         self._warned = False
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
 
     def put(self, record: Record) -> None:
         """Queue a record without blocking. After `close`, records are ignored."""
-        if not self._closing.is_set():
+        if not self._closing:
             self.queue.put(record)
 
     def start(self) -> None:
@@ -202,13 +230,13 @@ class Drain(ABC):
     def flush(self) -> None:
         """Wait until everything put before is written, at most `FLUSH_S` or until a write fails."""
         if self._thread.is_alive():
-            written = threading.Event()
+            written = Wake()
             self._flushes.append(written)
             self._hurry.set()
             self.queue.wake()
             written.wait(FLUSH_S)
 
-    def _flushed(self, asked: list[threading.Event], done: bool) -> None:
+    def _flushed(self, asked: list[Wake], done: bool) -> None:
         """End the flushes that were asked for before the last records were taken, if they are done."""
         for flush in asked if done else ():
             self._flushes.remove(flush)
@@ -217,7 +245,7 @@ class Drain(ABC):
     def close(self) -> None:
         """Write what is left, retrying for `patience_s`, and end the thread."""
         self._give_up_at = time.monotonic() + self.patience_s
-        self._closing.set()
+        self._closing = True
         self._hurry.set()
         self.queue.wake()
         if self._thread.is_alive():
@@ -225,8 +253,8 @@ class Drain(ABC):
 
     def _rest(self, seconds: float) -> None:
         """Wait before the next drain, unless a flush or the end is asked for."""
-        if not self._closing.is_set() and not self._flushes and self._hurry.wait(seconds):
-            self._hurry.clear()
+        if not self._closing and not self._flushes:
+            self._hurry.wait(seconds)
 
     def _try_again(self, reason: str) -> bool:
         """Wait before retrying the last records. Return False when it is time to give up."""
@@ -280,7 +308,7 @@ class SpoolRecorder(Drain):
 
     def _run(self) -> None:
         while True:
-            closing, asked = self._closing.is_set(), list(self._flushes)
+            closing, asked = self._closing, list(self._flushes)
             taken = self.queue.take(limit=512, timeout_s=0.0 if closing else DRAIN_S)
             written = not taken or self._write(taken)
             if not written:
@@ -393,7 +421,7 @@ class Recorder(Drain):
 
     def _run(self) -> None:
         while True:
-            closing, asked = self._closing.is_set(), list(self._flushes)
+            closing, asked = self._closing, list(self._flushes)
             taken = self.queue.take(limit=512, timeout_s=0.0 if closing else DRAIN_S)
             self._follow()
             try:

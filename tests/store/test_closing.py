@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import sys
 import threading
 import time
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 from grpo_tui.core import records as r
 from grpo_tui.core.records import AttemptEnded, AttemptStarted
@@ -28,7 +31,7 @@ def _blocked(folder: RunFolder) -> tuple[Recorder, sqlite3.Connection, list[str]
     recorder.start()
     recorder.put(AttemptStarted(1, 0.0, "host", 1))
     while not RunReader(folder.database).attempts():
-        recorder._closing.wait(0.05)
+        time.sleep(0.05)
     recorder._writer._db.execute("PRAGMA busy_timeout=20")
     blocker = sqlite3.connect(folder.database, isolation_level=None, check_same_thread=False)
     blocker.execute("BEGIN IMMEDIATE")
@@ -119,3 +122,64 @@ def test_a_run_that_ends_at_once_leaves_no_record_behind(tmp_path: Path) -> None
     trainer.join()
     assert told[0] > 0
     assert told[1] >= told[0]
+
+
+def test_a_signal_inside_a_wake_up_can_end_the_record(tmp_path: Path) -> None:
+    """A handler runs between two lines of the thread that it interrupts, here between all of `set`."""
+    folder = RunFolder(tmp_path)
+    recorder = Recorder(folder, follow_log=False)
+    recorder.start()
+    recorder.put(AttemptStarted(1, 0.0, "host", 1))
+    lines: set[int] = set()
+
+    def handle(frame: FrameType, event: str, _: Any) -> Any:
+        if frame.f_code.co_name == "set" and event == "line" and frame.f_lineno not in lines:
+            lines.add(frame.f_lineno)
+            recorder.put(AttemptEnded(1, 1.0, "stopped", 0))
+            recorder.close()
+        return handle
+
+    def flush() -> None:
+        sys.settrace(handle)
+        recorder.flush()
+
+    interrupted = threading.Thread(target=flush, daemon=True)
+    interrupted.start()
+    interrupted.join(20.0)
+    assert lines
+    assert not interrupted.is_alive()
+    assert RunReader(folder.database).attempts()[0].state == "stopped"
+
+
+def test_the_last_reader_of_an_ended_run_leaves_no_side_files(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    wal, shm = (tmp_path / f"run.db-{ending}" for ending in ("wal", "shm"))
+    writer = Writer(open_writer(folder.database))
+    writer.write([AttemptStarted(1, 0.0, "host", 1)])
+    first, last = RunReader(folder.database), RunReader(folder.database)
+    assert first.attempts() == last.attempts() != []
+    writer.close()
+    first.close()
+    assert wal.stat().st_size == 0, "SQLite leaves it to the readers"
+    assert last.attempts() != []
+    last.close()
+    assert not wal.exists()
+    assert not shm.exists()
+    kept = folder.database.read_bytes()
+    RunReader(folder.database).close()
+    assert [path.name for path in tmp_path.iterdir()] == ["run.db"]
+    assert folder.database.read_bytes() == kept
+
+
+def test_a_reader_keeps_the_newest_rows_of_a_killed_run_where_they_are(tmp_path: Path) -> None:
+    (tmp_path / "killed").mkdir()
+    writer = Writer(open_writer(tmp_path / "run.db"))
+    writer.write([AttemptStarted(1, 0.0, "host", 1)])
+    for name in ("run.db", "run.db-wal"):
+        (tmp_path / "killed" / name).write_bytes((tmp_path / name).read_bytes())
+    writer.close()
+    kept = {path.name: path.read_bytes() for path in (tmp_path / "killed").iterdir()}
+    reader = RunReader(tmp_path / "killed" / "run.db")
+    assert reader.attempts() != []
+    reader.close()
+    assert {name: (tmp_path / "killed" / name).read_bytes() for name in kept} == kept

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,7 @@ def test_recording_and_commands_go_on_in_a_renamed_folder_also_where_there_is_no
     recorder.put(r.AttemptStarted(1, 0.0, "here", 1))
     early = RunReader(root / "run.db")
     while early.attempts() == []:
-        recorder._closing.wait(0.05)
+        time.sleep(0.05)
     early.close()
     root.rename(renamed)
     root.mkdir()

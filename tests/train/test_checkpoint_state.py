@@ -113,7 +113,7 @@ def test_a_checkpoint_is_complete_only_once_what_was_recorded_before_it_is_in_a_
     recorder.put(PhaseSpan(1, rank, "update", 2, 1.0, 2.0))
     recorder.start()
     while kept() != [2]:
-        recorder._closing.wait(0.02)
+        time.sleep(0.02)
     found: list[list[int]] = []
     checkpoints, trainer = _checkpoints(tmp_path)
     checkpoints.flush = recorder.flush
