@@ -92,6 +92,11 @@ def _sentence(error: Exception, words: Sequence[str]) -> str:
         return f"{name}: {error.strerror}"
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
         return f"the output cannot be written: {error.strerror}"
+    if isinstance(error, EOFError):
+        from grpo_tui.core.user_code import cut_short
+
+        if incomplete := cut_short(error):
+            return incomplete
     if not isinstance(error, OSError) and (found := _wrong_types(words)) is not None:
         return found
     message = str(error).splitlines()[0] if str(error) else "no message"

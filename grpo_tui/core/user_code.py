@@ -203,6 +203,17 @@ class _UserFiles:
 sys.meta_path.append(_UserFiles)
 
 
+def cut_short(error: BaseException) -> str:
+    """Say which compiled file ends too early, as after a full disk, and what to do; "" for another error."""
+    for frame, _ in traceback.walk_tb(error.__traceback__ if isinstance(error, EOFError) else None):
+        path = frame.f_locals.get("bytecode_path")  # of Python's import
+        if isinstance(path, str):
+            return (
+                f"{path} is incomplete, probably because the disk was full. Delete it; Python writes it again"
+            )
+    return ""
+
+
 def forget_module(name: str) -> None:
     """Remove a module from the interpreter, so that the next import runs its file again."""
     sys.modules.pop(name, None)

@@ -31,6 +31,7 @@ def main() -> int:
     parser.add_argument("--watch", type=int, help="pid of a training process that runs already")
     parser.add_argument("--started", type=float, help="its start time, against a pid that was reused")
     arguments = parser.parse_args()
+    sys.dont_write_bytecode = True  # on a full disk, Python keeps bytecode that was cut short
     os.umask(os.umask(0o077) | 0o022)  # only the user may write the run's files, checkpoints included
     folder = RunFolder(arguments.folder)
     if not _alone(folder):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.core.text import one_line
+from grpo_tui.core.user_code import cut_short
 from grpo_tui.supervisor.ports import port_trouble
 
 LIMIT = 2_000
@@ -61,6 +62,8 @@ def describe(
         cause += f", on {sample}" if sample else ""
     elif of_ours(error):
         cause = message
+    elif incomplete := cut_short(error):
+        cause = incomplete
     elif trouble := port_trouble(message):
         cause = f"{_DOING.get(phase, phase)} failed: {trouble}"
     else:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+import py_compile
 from pathlib import Path
 
 import pytest
 
+from grpo_tui.cli import main
 from grpo_tui.data.load import DataError
 from grpo_tui.train.failure import describe
 
@@ -86,3 +89,22 @@ def test_an_exception_that_cannot_be_shown_is_still_told() -> None:
             raise RuntimeError("no words")
 
     assert "a Broken that cannot be shown" in describe(_raised(Broken()), "update")["cause"]
+
+
+def test_a_compiled_module_that_a_full_disk_cut_short_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "cut_by_a_full_disk.py"
+    source.write_text("VALUE = 'x' * 1000\n")
+    compiled = Path(py_compile.compile(str(source)) or "")
+    compiled.write_bytes(compiled.read_bytes()[:-4])
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(EOFError) as caught:
+        importlib.import_module(source.stem)
+    cause = describe(caught.value, "load")["cause"]
+    assert cause.startswith(f"{compiled} is incomplete, probably because the disk was full. Delete it")
+    assert "incomplete" not in describe(_raised(EOFError("end of input")), "load")["cause"]
+    command = importlib.import_module("grpo_tui.cli.main")
+    monkeypatch.setattr(command, "import_module", lambda name: importlib.import_module(source.stem))
+    assert main(["runs"]) == 2
+    assert capsys.readouterr().err.endswith(f"{cause}\n")
