@@ -11,6 +11,7 @@ import copy
 import math
 import sys
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -56,6 +57,12 @@ def missing(trainer: Any) -> dict[str, str]:
     return {name: purpose for name, purpose in NEEDED.items() if not hasattr(trainer, name)}
 
 
+def hide_deprecations() -> None:
+    """Hide what transformers says to TRL about names that TRL uses, also at each checkpoint."""
+    said = r"`\w*gradient_checkpointing\w*` is deprecated and will be removed"
+    warnings.filterwarnings("ignore", said, FutureWarning)
+
+
 def wrap(trainer: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> bool:
     """Replace a method on the instance by `make(original)`. Return False when there is no such method."""
     original = getattr(trainer, name, None)
@@ -69,7 +76,10 @@ def wrap(trainer: Any, name: str, make: Callable[[Callable[..., Any]], Callable[
 
 
 def wrap_tools(trainer: Any, make: Callable[[str, Callable[..., Any]], Callable[..., Any]]) -> None:
-    """Replace every tool by `make(name, tool)` in each training batch. TRL looks them up anew for each."""
+    """Replace every tool by `make(name, tool)` in each training batch.
+
+    TRL builds its tools again for each batch, so this is done for each.
+    """
 
     def around(original: Callable[..., Any]) -> Callable[..., Any]:
         def tool_call_loop(*args: Any, **kwargs: Any) -> Any:

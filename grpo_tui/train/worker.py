@@ -169,11 +169,13 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder, early: list[int])
         import_transformers()
         importlib.import_module("trl.trainer.grpo_trainer")
         from grpo_tui.train.build import build_trainer, reward_sources
+        from grpo_tui.train.compat import hide_deprecations
         from grpo_tui.train.devices import FACT, PeakMemory
         from grpo_tui.train.drills import NaNGradient
         from grpo_tui.train.resume import resume
         from grpo_tui.train.session import reproduction_record
 
+    hide_deprecations()
     rewards, prompts = _loaded(session, spec, config)
     memory = PeakMemory()
     reference, tell = reference_of(folder, spec.stage), lambda what: session.phases.tell(loads=what)
