@@ -79,12 +79,16 @@ def _default_file(words: Sequence[str]) -> Path | None:
 def ranks_of(words: Sequence[str]) -> int | None:
     """Return the number of ranks: 1 without a launcher, None when its command line does not say.
 
+    `torchrun` also takes it from the environment.
+
     Raises:
         AccelerateFileError: The launcher's config file cannot be read.
     """
     if not words:
         return 1
     text = option_value(words, COUNTS)
+    if text is None and words[0] == "torchrun":
+        text = os.environ.get("PET_NPROC_PER_NODE")
     if text is not None:
         return int(text) if text.isdigit() else None
     count = (accelerate_settings(words) or {}).get("num_processes")

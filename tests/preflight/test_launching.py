@@ -173,6 +173,15 @@ def test_the_file_that_accelerate_reads_unasked_counts_as_a_named_one(
     assert ranks_of(words) == 4
 
 
+def test_torchrun_takes_the_number_of_ranks_from_the_environment_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PET_NPROC_PER_NODE", "4")
+    assert ranks_of(("torchrun",)) == 4
+    assert ranks_of(("torchrun", "--nproc-per-node", "2")) == 2
+    assert ranks_of(("accelerate", "launch")) is None, "which gives torchrun a number of its own"
+    monkeypatch.setenv("PET_NPROC_PER_NODE", "gpu")
+    assert ranks_of(("torchrun",)) is None
+
+
 @pytest.mark.parametrize(
     ("flag", "kind"),
     [
