@@ -41,6 +41,7 @@ def plan_of(
     device: Device | None = None,
     rows: int | None = None,
     prompt_tokens: int | None = None,
+    run: Path | None = None,
 ) -> Plan:
     """Plan the run of a config.
 
@@ -52,6 +53,7 @@ def plan_of(
         rates: speed of earlier runs on this machine. Looked up when None.
         device: device that must hold the run. Chosen when None.
         rows, prompt_tokens: number of rows and the longest prompt. From the facts when None.
+        run: run whose speed counts before that of others. The one in `root` when None.
     """
     data = facts.data if facts.data is not None and not facts.data.problem else None
     lengths = data.prompt_tokens if data is not None else None
@@ -76,6 +78,7 @@ def plan_of(
             correction=known.correction,
             free_bytes=machine.free(root.absolute()),
             rates=(*rates, *known.rates),
+            run=one_line((run or root).name, 40),
         ),
     )
 

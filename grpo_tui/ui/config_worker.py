@@ -121,6 +121,8 @@ class ConfigWorker:
         self._rates: dict[str, tuple[Rate, ...]] = {}
         self.run_dir: Path | None = None
         """Run folder, if the user named one."""
+        self.open_run: Path | None = None
+        """The run that was started with this config and is open."""
         self.device: Device | None = None
         """The device the run should fit on; None for what it would use on this machine."""
         self.checked: tuple[str, Preflight] | None = None
@@ -227,4 +229,5 @@ class ConfigWorker:
             shape=None if same_model else self._shapes.get(model),
             rates=self._rates.get(model, ()),
             device=self.device,
+            run=self.open_run,
         )

@@ -302,6 +302,14 @@ def test_time_comes_from_a_run_that_is_alike(rates: list[Rate], wanted: tuple[An
     assert got == wanted
 
 
+def test_time_comes_from_the_open_run_where_others_are_as_much_alike() -> None:
+    rates = (rate("open", at=1.0), rate("newest", at=2.0, step_s=3.0), rate("other", at=3.0, completions=16))
+    for name, took in (("open", 2.0), ("none", 3.0), ("other", 3.0)):
+        made = plan(settings(max_steps=100), Surroundings(rates=rates, run=name)).duration
+        assert made is not None
+        assert made.step_s == took, name
+
+
 def test_time_counts_the_tokens_of_one_process() -> None:
     two = Surroundings(rates=(rate("a"), rate("b", step_s=9.0, completions=32)), world_size=2)
     made = plan(settings(max_steps=100), two).duration

@@ -851,6 +851,7 @@ async def test_the_config_of_the_open_run_leaves_rewards_what_the_run_recorded(r
         screen = await looked_at(pilot)
         assert screen.request is not None
         assert screen.request.of_run
+        assert screen.worker.open_run == run.folder.root, "whose speed the plan takes"
         assert app.take_rewards_request() is None, "Rewards opens those of the run by itself"
         screen.files.save()
         assert app.take_rewards_request() is not None

@@ -7,7 +7,7 @@ every part of the memory grows with both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from math import gcd
 from typing import Any
@@ -36,6 +36,7 @@ class Surroundings:
         prompt_tokens: Length of the longest prompt in tokens.
         correction: Measured ÷ planned memory of a trial on this machine.
         free_bytes: Free space on the disk of the run folder.
+        run: Name of the run whose speed counts before that of others.
     """
 
     world_size: int = 1
@@ -47,6 +48,7 @@ class Surroundings:
     correction: float = 1.0
     free_bytes: int | None = None
     rates: tuple[Rate, ...] = ()
+    run: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +155,7 @@ def plan(settings: Settings, around: Surroundings | None = None) -> Plan:
             settings, steps, saved_bytes=saved, state_bytes=states, free_bytes=around.free_bytes
         ),
         learning_rate=learning_rates(settings, steps.total),
-        duration=_duration(settings, batches, steps, around.rates, around.device),
+        duration=_duration(settings, batches, steps, around),
         memory=memory,
         model=around.model,
         model_name=settings.model,
@@ -201,12 +203,11 @@ def _memory(
     return memory, trained.parameters * trained.width, round(states / sharding.states)
 
 
-def _duration(
-    settings: Settings, batches: Batches, steps: Steps, rates: Iterable[Rate], device: Device | None
-) -> Duration | None:
+def _duration(settings: Settings, batches: Batches, steps: Steps, around: Surroundings) -> Duration | None:
+    device = around.device
     on_cpu = settings.flag("use_cpu") or (device is not None and device.kind == "cpu")
     wanted = Rate(
-        run="",
+        run=around.run,
         model=settings.model,
         step_s=0.0,
         completions=batches.completions_per_step,
@@ -216,7 +217,7 @@ def _duration(
         use_vllm=settings.flag("use_vllm"),
         use_peft=settings.flag("use_peft"),
     )
-    return estimate(wanted, rates, steps.total)
+    return estimate(wanted, around.rates, steps.total)
 
 
 ASSUMED_PROMPT = 256

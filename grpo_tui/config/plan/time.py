@@ -263,13 +263,15 @@ class Duration:
 def estimate(wanted: Rate, known: Iterable[Rate], total_steps: int | None) -> Duration | None:
     """Estimate the duration from the most similar run, None without one.
 
+    Of equally similar runs, the one with the name of the planned run counts, or else the newest.
+
     Args:
         wanted: The planned run. Its `step_s` is ignored.
     """
     like = [rate for rate in known if _comparable(wanted, rate)]
     if not like:
         return None
-    best = min(like, key=lambda rate: (abs(math.log(_scale(wanted, rate))), -rate.at))
+    best = min(like, key=lambda rate: (abs(math.log(_scale(wanted, rate))), rate.run != wanted.run, -rate.at))
     scale = _scale(wanted, best)
     if not 1 / MOST_SCALED <= scale <= MOST_SCALED:
         return None

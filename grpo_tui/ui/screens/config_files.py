@@ -74,6 +74,8 @@ class ConfigFiles:
         self.screen.draft, self.screen.request, self.screen.state = draft, request, None
         self._thrown_away = False
         self.screen.worker.run_dir, self.screen.worker.checked = request.run_dir, None
+        folder = self.screen.shell.run_folder
+        self.screen.worker.open_run = folder.root if folder is not None and request.of_run else None
         self.screen.worker.follow(draft.path if draft.saved_text is not None else None)
         self.screen.query_one(YamlArea).load_text("")
         self.screen.changed()
