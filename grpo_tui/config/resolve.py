@@ -563,4 +563,6 @@ class _Resolver:
 
     def _add(self, rule: str, severity: Any, key: str, message: str, fix: Fix | None) -> None:
         line = self.document.line(*key.split("."))
+        if rule == "config.coerced" and line is None:
+            return  # from the command line, where nothing has to be written differently
         self.findings.append(Finding(rule, severity, key, line, message, fix))

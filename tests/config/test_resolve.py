@@ -36,6 +36,13 @@ def test_keys_are_sorted_into_trls_dataclasses_and_only_what_was_set_is_kept(tmp
     assert config.findings == ()
 
 
+def test_a_number_on_the_command_line_is_read_without_a_notice_about_the_file(tmp_path) -> None:
+    given = ("learning_rate=1e-6", "model_init_kwargs.rope_theta=1e4")
+    config = load_config(write(tmp_path, GOOD + "learning_rate: 1e-5\n"), given)
+    assert config.grpo["learning_rate"] == 1e-6
+    assert config.findings == ()
+
+
 def test_text_that_yaml_leaves_as_text_is_coerced_with_a_notice_and_its_line(tmp_path) -> None:
     text = GOOD + 'learning_rate: 1e-5\nlog_completions: "no"\nnum_generations: "8"\n'
     config = load_config(write(tmp_path, text))
