@@ -54,7 +54,8 @@ class Action:
     """Required state; empty for none.
 
     Of the open run: `open`, `process` (has a process), `live` (accepts commands), `running`, `paused`,
-    `reward` (a reward call is running), `replay` (is shown as it was). In Runs: `chosen`, `ended`, `marked`.
+    `reward` (a reward call is running), `replay` (is shown as it was).
+    In Runs: `chosen`, `steps` (has some), `ended`, `marked`.
     """
     footer: int = 0
     """Rank in the footer, 1 first; 0 keeps the action out of the footer."""
@@ -397,7 +398,7 @@ REWARDS: tuple[Action, ...] = (
            "Load samples: reference and wrong answers, the open run, a file, probes.",
            "rewards", "samples", footer=7, part="scored"),
     Action("rewards.model", "m", "ask model", "Ask the model", "Let the base model answer this row.",
-           "rewards", "samples", footer=9, part="scored"),
+           "rewards", "samples", footer=9, part="model"),
     Action("rewards.keep", "K", "keep as case", "Keep as a case",
            "Save the sample as a test case with its current scores.", "rewards", "samples",
            footer=4, part="scored"),
@@ -430,7 +431,7 @@ REWARDS: tuple[Action, ...] = (
            footer=1, part="busy", shown="esc"),
     Action("rewards.probe", "p", "probes", "Probe the rewards",
            "Try to fool the rewards, and find correct answers that they reject.", "rewards", "rewards",
-           footer=5, part="scored"),
+           footer=5, part="loaded"),
     Action("rewards.source", "e", "source", "Edit the source in $EDITOR",
            "Open the reward's source in $EDITOR.", "rewards", "rewards", footer=9, part="scored"),
     Action("rewards.score", "ctrl+l", "score again", "Score again",
@@ -443,7 +444,7 @@ REWARDS: tuple[Action, ...] = (
            "rewards", "rewards", unkeyed=True),
     Action("rewards.baseline", "B", "baseline", "Baseline of the base model",
            "Measure the base model on 16 rows: pass rate, mixed groups and advice.",
-           "rewards", "rewards", footer=8, part="scored"),
+           "rewards", "rewards", footer=8, part="model"),
     Action("rewards.weights", "o", "weights", "Change the weights",
            "Change weights or mute rewards and see the advantages.", "rewards", "weights",
            footer=6, part="scored"),
@@ -582,7 +583,7 @@ RUNS: tuple[Action, ...] = (
     Action("runs.open", "enter", "open", "Open the run", "Open the run in Train.", "runs", "run",
            needs="chosen", footer=1),
     Action("runs.replay", "p", "replay", "Replay the run", "Show the run step by step, as it was.",
-           "runs", "run", needs="chosen", footer=8),
+           "runs", "run", needs="steps", footer=8),
     Action("runs.resume", "R", "resume", "Resume the ended run",
            "Resume an ended run from its newest complete checkpoint.", "runs", "run",
            needs="ended", footer=2, dangerous=True),
@@ -609,7 +610,7 @@ RUNS: tuple[Action, ...] = (
 RESULTS: tuple[Action, ...] = (
     Action("results.compare", "D", "compare", "Compare with the base model",
            "Compare the selected model with the base on held-out prompts, or continue doing so.",
-           "results", "compare", needs="open", footer=1),
+           "results", "compare", needs="open", footer=9, part="comparable"),
     Action("results.stop", "S", "stop", "Stop the comparison or merge",
            "Stop the comparison, whose answers are kept, or the merge.", "results", "compare",
            needs="open", footer=1, part="working"),
@@ -624,7 +625,7 @@ RESULTS: tuple[Action, ...] = (
            "results", "read", needs="open", footer=3, part="list"),
     Action("results.chat", "m", "chat", "Ask the model in a chat",
            "Chat with the selected model and the base model, side by side.", "results", "read",
-           needs="open", footer=2),
+           needs="open", footer=10, part="usable"),
     Action("results.next", "right_square_bracket", "comparison", "Next kept comparison",
            "Show the next older comparison.", "results", "read", needs="open", footer=5,
            part="several", shown="[ ]", does="turn(1)"),

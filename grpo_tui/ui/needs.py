@@ -62,6 +62,8 @@ def _refusal_in_list(needs: str, listed: Listed) -> str | None:
         return None
     if row.trouble:
         return f"The run cannot be read: {row.trouble}"
+    if needs == "steps":
+        return None if row.step else "The run has no step to replay yet."
     if row.state == "paused":
         return "The run is paused. Press enter to open it, then P to resume it."
     if not row.ended:

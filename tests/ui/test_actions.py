@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from grpo_tui.present.runs_view import RunRow
 from grpo_tui.present.train_view import ReplayView, TrainView
 from grpo_tui.ui.actions import ACTIONS, Action, for_footer, on_pane
 from grpo_tui.ui.app import GrpoApp
-from grpo_tui.ui.needs import refusal
+from grpo_tui.ui.needs import Listed, refusal
 from grpo_tui.ui.screens.chart import ChartScreen, OverlayScreen, ZoomScreen
 from grpo_tui.ui.screens.chat import ChatScreen
 from grpo_tui.ui.screens.config import ConfigScreen
@@ -120,6 +122,15 @@ def test_the_footer_names_what_belongs_to_the_part_that_shows_first() -> None:
         "replay.faster",
     ]
     assert not [a.id for a in for_footer("train", view) if a.id.startswith("replay.")]
+
+
+@pytest.mark.parametrize(
+    ("step", "trouble", "offered"), [(0, "", False), (1, "", True), (1, "damaged", False)]
+)
+def test_a_replay_is_offered_where_there_is_a_step_to_show(step: int, trouble: str, offered: bool) -> None:
+    listed = Listed(RunRow(Path("runs/x"), "x", "failed", step=step, trouble=trouble))
+    assert ("runs.replay" in [a.id for a in for_footer("runs", None, listed)]) == offered
+    assert (refusal(next(a for a in ACTIONS if a.id == "runs.replay"), None, listed) is None) == offered
 
 
 @pytest.mark.parametrize("action", [a for a in ACTIONS if a.needs], ids=lambda a: a.id)

@@ -17,10 +17,12 @@ from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL
 from grpo_tui.present.results_view import read_results
 from grpo_tui.store.layout import own_folder, remember
 from grpo_tui.store.spec import RunSpec
+from grpo_tui.ui.actions import Action, for_footer
 from grpo_tui.ui.screens.answers import AnswersScreen
 from grpo_tui.ui.screens.reading import TextScreen
 from grpo_tui.ui.screens.results import ResultsScreen
 from grpo_tui.ui.starting import Child, Ended
+from grpo_tui.ui.widgets.bars import Footer
 from grpo_tui.ui.widgets.results import ModelList, PromptList
 from tests.foreign import foreign_run
 from tests.ship.folders import checkpoint, model
@@ -118,6 +120,11 @@ async def test_enter_opens_both_answers_with_what_differs(run: RecordedRun) -> N
         assert "not right" in shown(app)
 
 
+def offered(screen: ResultsScreen) -> list[Action]:
+    """The actions of the footer, whether or not they fit."""
+    return for_footer("results", screen.shell.view, None, screen.query_one(Footer).parts)
+
+
 async def test_without_a_comparison_its_command_is_named_and_the_models_are_shown(
     run: RecordedRun,
 ) -> None:
@@ -130,6 +137,7 @@ async def test_without_a_comparison_its_command_is_named_and_the_models_are_show
         assert "grpo-tui compare runs/demo-add" in text
         assert "vllm serve runs/demo-add/checkpoint-40" in text
         assert screen.query_one(ModelList).has_focus
+        assert {"results.compare", "results.chat"} <= {a.id for a in offered(screen)}
         await pilot.resize_terminal(70, 24)
         await until(pilot, lambda: "grpo-tui compare" not in shown(app))
         assert "D compares them on the same prompts " in shown(app), "no part of a command"
@@ -143,6 +151,7 @@ async def test_a_run_without_a_model_says_so(run: RecordedRun) -> None:
         assert app.screen is screen, "there is nothing to open"
         assert "No model to compare" in shown(app)
         assert "None yet. C in Train saves a checkpoint." in shown(app)
+        assert not {"results.compare", "results.chat"} & {a.id for a in offered(screen)}
 
 
 async def test_a_run_that_ended_without_a_model_names_no_key_that_cannot_save_one() -> None:

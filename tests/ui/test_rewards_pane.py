@@ -22,6 +22,7 @@ from grpo_tui.rewards.lab import Lab
 from grpo_tui.rewards.sample_sources import Origin
 from grpo_tui.rewards.scoring import config_of_functions
 from grpo_tui.store.spec import RunSpec
+from grpo_tui.ui.actions import for_footer
 from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.lab_worker import LabWorker
 from grpo_tui.ui.requests import RewardsRequest
@@ -37,6 +38,7 @@ from grpo_tui.ui.screens.rewards_dialogs import (
     SourceDialog,
     WeightDialog,
 )
+from grpo_tui.ui.widgets.bars import Footer
 from grpo_tui.ui.widgets.reward_table import FunctionRows, RewardsSummary, SampleTable
 from tests.ui.acts import Acts
 from tests.ui.conftest import app_on, opened, shown, until
@@ -443,6 +445,10 @@ async def test_a_run_of_a_script_shows_what_it_recorded_and_why_nothing_is_score
         assert "correctness ×2" in text
         assert "checking" not in text
         assert "32 samples in 4 groups" in text
+        assert text.count("a script of your own started it") == 1
+        offered = {a.id for a in for_footer("rewards", None, None, app.screen.query_one(Footer).parts)}
+        assert "rewards.sort" in offered
+        assert not {"rewards.probe", "rewards.model", "rewards.baseline"} & offered
 
 
 def test_each_source_of_samples_from_a_run_is_the_one_that_it_is_called() -> None:

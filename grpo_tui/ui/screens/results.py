@@ -202,7 +202,9 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
         footer = self.query_one(Footer)
         several = self.results is not None and len(self.results.comparisons) > 1
         listed = isinstance(self.focused, CursorList) and bool(self.focused.count)
-        parts = {"several": several, "list": listed, "working": self._working is not None}
+        usable = (chosen := self._chosen()) is not None and chosen.usable
+        parts = {"several": several, "list": listed, "working": self._working is not None, "usable": usable}
+        parts["comparable"] = usable and self._comparing is None
         if isinstance(self.focused, ModelList) and (model := self.focused.selected) is not None:
             parts |= {"models": model.path != self._root, "adapter": model.adapter and model.usable}
         footer.parts = tuple(part for part, holds in parts.items() if holds)

@@ -249,6 +249,7 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
             self.goes_to = None
         findings = self.query_one(FindingLines)
         findings.display = self._has_room and (view is not None or bool(self._trouble))
+        summary.told_below = findings.display
         findings.show(view, self._trouble)
         height = self.app.size.height
         findings.fit(3 if height < 30 and view is not None else 7 if height < 46 else 12)
@@ -283,9 +284,17 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
         summary.weighing = self.on_weights
         summary.changed()
         empty = ["empty"] if self._request is None else []
-        parts = ["weights"] if self.on_weights else ["scored"] if self.scored is not None else empty
+        parts = ["weights"] if self.on_weights else self._shown_parts if self.scored is not None else empty
         footer.parts = (*parts, *(["busy"] if len(line) > 1 else []))
         footer.show(None if self.beside_run else self.shell.view)
+
+    @property
+    def _shown_parts(self) -> list[str]:
+        """Parts for the footer. Recorded scores are shown before, or without, the loaded functions."""
+        loaded = self.scored is not None and self.scored.about.took_s > 0
+        config = self.worker.config if self.worker is not None else None
+        model = loaded and config is not None and bool(config.model)
+        return ["scored", *(["loaded"] if loaded else []), *(["model"] if model else [])]
 
     def on_resize(self) -> None:
         self.call_after_refresh(self._show)

@@ -344,6 +344,8 @@ class RewardsSummary(LinePane):
     view: RewardsView | None = None
     title = ""
     trouble = ""
+    told_below = False
+    """The findings are shown, and the trouble with them."""
     busy: Line = ()
     probed = ""
     weighing = False
@@ -387,7 +389,7 @@ class RewardsSummary(LinePane):
     def _state(self, width: int) -> Line:
         if self.busy:
             return self.busy
-        if self.trouble:
+        if self.trouble and not self.told_below:
             return [Span(f" ✗ {one_line(self.trouble, width - 4)}", "bad")]
         view = self.view
         if view is None:
