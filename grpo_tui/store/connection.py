@@ -9,7 +9,7 @@ import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -170,22 +170,6 @@ def _open_read_only(path: Path) -> tuple[sqlite3.Connection, int]:
             return _looked_at(_connect(Path(folder) / path.name, "mode=ro"))
 
 
-def _remove_empty(path: Path) -> None:
-    """Have SQLite remove `-wal` and `-shm` files that hold nothing and that nobody uses.
-
-    A reader creates them and cannot remove them. The last connection that may write can.
-    """
-    wal, journal = (path.with_name(f"{path.name}-{ending}") for ending in ("wal", "journal"))
-    try:
-        if wal.stat().st_size or journal.exists():
-            return
-        _refuse_links(path)
-        with closing(_connect(path, "mode=rw")) as connection:
-            _looked_at(connection)
-    except (OSError, RunDatabaseError, *SQLITE_ERRORS):
-        return  # they do no harm
-
-
 def _uses_wal(path: Path) -> bool:
     """Return whether the header says that readers share a `-wal` file. A network file system has none."""
     with path.open("rb") as file:
@@ -278,7 +262,6 @@ class RunFile:
     def close(self) -> None:
         """Close the file."""
         self._db.close()
-        _remove_empty(self.path)
 
     def changed(self) -> bool:
         """Return whether anything was written since the last call. Takes about 70 microseconds."""

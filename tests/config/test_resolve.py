@@ -219,8 +219,10 @@ def test_overrides_are_yaml_may_be_dotted_and_have_no_line(tmp_path) -> None:
     assert config.grpo["model_init_kwargs"] == {"dtype": "float32"}
     assert config.grpo["learning_rate"] == 1e-6
     assert config.grpo["report_to"] == ["tensorboard"]
-    assert [f.line for f in config.findings if f.field == "learning_rate"] == [None]
     assert config.raw["beta"] == 0.2
+    with pytest.raises(ConfigError) as misspelt:
+        load_config(file, ["loging_steps=2"])
+    assert [(found.field, found.line) for found in misspelt.value.findings] == [("loging_steps", None)]
 
 
 @pytest.mark.parametrize(

@@ -151,26 +151,6 @@ def test_a_signal_inside_a_wake_up_can_end_the_record(tmp_path: Path) -> None:
     assert RunReader(folder.database).attempts()[0].state == "stopped"
 
 
-def test_the_last_reader_of_an_ended_run_leaves_no_side_files(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path)
-    wal, shm = (tmp_path / f"run.db-{ending}" for ending in ("wal", "shm"))
-    writer = Writer(open_writer(folder.database))
-    writer.write([AttemptStarted(1, 0.0, "host", 1)])
-    first, last = RunReader(folder.database), RunReader(folder.database)
-    assert first.attempts() == last.attempts() != []
-    writer.close()
-    first.close()
-    assert wal.stat().st_size == 0, "SQLite leaves it to the readers"
-    assert last.attempts() != []
-    last.close()
-    assert not wal.exists()
-    assert not shm.exists()
-    kept = folder.database.read_bytes()
-    RunReader(folder.database).close()
-    assert [path.name for path in tmp_path.iterdir()] == ["run.db"]
-    assert folder.database.read_bytes() == kept
-
-
 def test_a_reader_keeps_the_newest_rows_of_a_killed_run_where_they_are(tmp_path: Path) -> None:
     (tmp_path / "killed").mkdir()
     writer = Writer(open_writer(tmp_path / "run.db"))
