@@ -302,6 +302,28 @@ def test_a_fork_of_a_foreign_run_asks_before_anything_is_made(
     assert not (tmp_path / "fork").exists()
 
 
+@pytest.mark.parametrize(
+    ("forked_from", "resume", "made", "forks"),
+    [
+        ("/other/checkpoint-4", "checkpoint-4", "", True),
+        ("/other/checkpoint-4", "checkpoint-4", "checkpoint", True),
+        ("/other/checkpoint-4", "checkpoint-4", "run", True),
+        ("/other/checkpoint-4", "checkpoint-4", "checkpoint run", False),
+        (None, "checkpoint-4", "", False),
+        ("/other/checkpoint-4", None, "", False),
+    ],
+)
+def test_a_run_forks_until_its_folder_holds_the_checkpoint_and_a_record(
+    forked_from: str | None, resume: str | None, made: str, forks: bool, tmp_path: Path
+) -> None:
+    if "checkpoint" in made:
+        (tmp_path / "checkpoint-4").mkdir()
+    if "run" in made:
+        RunFolder(tmp_path).database.touch()
+    spec = RunSpec({}, resume=resume and str(tmp_path / resume), forked_from=forked_from)
+    assert start._forks(spec) is forks
+
+
 def test_a_run_that_still_trains_can_be_forked(
     trainer: subprocess.Popen[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,12 +7,15 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from grpo_tui.core import records as r
 from grpo_tui.core.findings import Finding, Remedy
 from grpo_tui.core.statistics import signal_of
+from grpo_tui.health import remedies
 from grpo_tui.health.facts import Settings, facts_of
 from grpo_tui.health.remedies import _differs, with_tried
 from grpo_tui.store.connection import open_writer
@@ -166,6 +169,67 @@ def test_larger_groups_are_offered_where_they_would_be_mixed(made: Callable[...,
     tried = found.evidence["tried"]["num_generations"]
     assert abs(tried["before"] - (1 - 0.92**8)) < 0.05
     assert abs(tried["after"] - (1 - 0.92**16)) < 0.05
+
+
+HALF_MIXED = [(f"{n}", step, right, 8, n) for n in range(40) for step, right in enumerate((0, 2, 0, 1, 1, 0))]
+
+
+@pytest.mark.parametrize(
+    ("change", "offered"),
+    [
+        ({}, 16),
+        ({"top": None}, None),
+        ({"groups": 19}, None),
+        ({"groups": 0, "top": None}, None),
+        ({"partial": True}, None),
+        ({"visits": HALF_MIXED[: 6 * 29]}, None),
+        ({"visits": HALF_MIXED[: 6 * 30]}, 16),
+        ({"middle": 5}, None),  # the visits that are left are not as expected
+        ({"visits": [(f"{n}", 0, 4, 8, n) for n in range(40)]}, None),  # mixed already
+    ],
+)
+def test_larger_groups_are_judged_by_enough_groups_and_prompts(
+    change: dict[str, Any], offered: int | None
+) -> None:
+    given: dict[str, Any] = {"top": 1.0, "groups": 20, "visits": HALF_MIXED, "middle": 0} | change
+    values = (0.0, 0.5) if given.pop("partial", False) else (0.0, 1.0)
+    settings = Settings(weights=(1.0,), names=("a",))
+    group = a_group(0, "p", [(values[n == 0],) for n in range(8)], (1.0,))
+    record: Any = SimpleNamespace(
+        top=given["top"],
+        groups=[facts_of(group.completions, "p", settings)] * given["groups"],
+        visits=given["visits"],
+        middle=given["middle"],
+    )
+    found = [one.remedy.value for one in remedies._size(record)]
+    assert found == ([] if offered is None else [offered])
+
+
+@pytest.mark.parametrize(
+    ("rates", "size", "mixed"),
+    [
+        ({0.5: 1.0}, 2, 0.5),
+        ({0.0: 0.5, 1.0: 0.5}, 8, 0.0),
+        ({0.0: 0.5, 0.5: 0.5}, 1, 0.0),
+        ({0.5: 1.0}, 3, 0.75),
+    ],
+)
+def test_a_group_is_mixed_unless_all_are_right_or_all_wrong(
+    rates: dict[float, float], size: int, mixed: float
+) -> None:
+    assert remedies.mixed_share(rates, size) == pytest.approx(mixed)
+
+
+@pytest.mark.parametrize(
+    ("prompts", "rate"),
+    [([(0, 8)] * 9, 0.0), ([(8, 8)] * 9, 1.0), ([(4, 8)] * 9, 0.5), ([(0, 0), (2, 2)], 1.0)],
+)
+def test_prompts_that_are_alike_have_one_pass_rate(prompts: list[tuple[int, int]], rate: float) -> None:
+    shares = remedies.pass_rates(prompts)
+    assert sum(shares.values()) == pytest.approx(1.0)
+    assert max(shares, key=shares.__getitem__) == rate
+    assert sum(share for one, share in shares.items() if abs(one - rate) <= 0.1) > 0.9
+    assert set(remedies.pass_rates([]).values()) == {1 / remedies.PLACES}
 
 
 def test_partial_credit_is_not_predicted_by_a_pass_rate(made: Callable[..., Run]) -> None:
