@@ -264,6 +264,20 @@ def test_no_control_character_reaches_the_view(run: RecordedRun) -> None:
     assert "[@click=app.quit]" in text
 
 
+@pytest.mark.parametrize("file", [None, "config.json", "adapter_config.json", "other.json"])
+@pytest.mark.parametrize("state", ["finished", "stopped", "training"])
+def test_the_model_of_a_run_is_in_its_folder_once_it_has_finished_and_saved_it(
+    run: RecordedRun, state: str, file: str | None
+) -> None:
+    watcher = Watcher(run.folder.root)
+    watcher.look()
+    if file is not None:
+        (run.folder.root / file).touch()
+    status = replace(read_status(run.folder.root), state=state)  # type: ignore[arg-type]
+    saved = state == "finished" and file is not None and file != "other.json"
+    assert watcher.state.view(status, NOW).model_at == (str(run.folder.root) if saved else "")
+
+
 def test_a_failure_begins_with_its_cause_and_ends_with_the_way_on(run: RecordedRun) -> None:
     run.advance(3)
     run.end("failed", {"type": "KeyError", "message": "m", "cause": "no column named prompt"})

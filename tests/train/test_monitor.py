@@ -1,4 +1,4 @@
-"""What `grpo_tui.monitor` refuses, before anything is trained."""
+"""What `grpo_tui.monitor` refuses before anything is trained, and how it records the training."""
 
 from __future__ import annotations
 
@@ -120,3 +120,106 @@ def test_a_training_in_another_thread_leaves_sigterm_alone() -> None:
     thread.start()
     thread.join()
     assert found == [signal.SIG_DFL]
+
+
+class Joined:
+    """The session of a recorded training, in place of one that writes."""
+
+    made: list[Joined]
+
+    def __init__(self, folder: RunFolder, resumed_from: int | None) -> None:
+        self.attempt, self.resumed_from, self.told = 3, resumed_from, list[Any]()
+        self.recorder, self.controller = None, SimpleNamespace(stop_wanted=False)
+        self.made.append(self)
+
+    def join(self, trainer: Any, sources: Any) -> None:
+        self.told.append(("join", [one.name for one in sources]))
+
+    def fact(self, name: str, value: Any) -> None:
+        self.told.append(name)
+
+    def close(self, state: str) -> None:
+        self.told.append(state)
+
+    def failed(self, error: BaseException) -> None:
+        self.told.append(error)
+
+    def ended_state(self) -> str:
+        return "finished"
+
+
+BROKEN = ValueError("of the script")
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "raises", "ends"),
+    [
+        (None, None, ["finished"]),
+        ("checkpoint-4", None, ["resume checkpoint-4", "finished"]),
+        (None, KeyboardInterrupt(), ["stopped"]),
+        (None, BROKEN, [BROKEN]),
+    ],
+)
+def test_a_training_of_a_script_is_recorded_from_its_checkpoint_to_its_end(
+    checkpoint: str | None,
+    raises: BaseException | None,
+    ends: list[Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Joined, "made", [], raising=False)
+    monkeypatch.setattr("grpo_tui.train.session.Session", Joined)
+    monkeypatch.setattr("grpo_tui.train.session.reproduction_record", lambda trainer, folder: {})
+    monkeypatch.setattr("grpo_tui.train.own.keep", lambda: None)
+    monkeypatch.setattr(
+        "grpo_tui.train.resume.resume", lambda session, trainer, where: session.told.append(f"resume {where}")
+    )
+    trainer = SimpleNamespace(
+        model=SimpleNamespace(config=SimpleNamespace(_name_or_path="m")),
+        args=SimpleNamespace(to_dict=dict),
+        reward_funcs=[own, 4],
+        reward_func_names=["own", "odd"],
+    )
+
+    def train() -> str:
+        print("of the script")
+        if raises is not None:
+            raise raises
+        return "trained"
+
+    run = RunFolder(tmp_path)
+    where = None if checkpoint is None else Path(checkpoint)
+    if raises is None:
+        assert module._recorded(trainer, run, where, train) == "trained"
+    else:
+        with pytest.raises(type(raises)):
+            module._recorded(trainer, run, where, train)
+    (session,) = Joined.made
+    assert session.resumed_from == (None if checkpoint is None else 4)
+    assert session.told == [("join", ["own", "odd"]), "config", "reproduction", *ends]
+    assert "of the script" in run.log.read_text()
+    os.close(take_lock(run))  # it is free again
+
+
+def test_the_sources_of_a_scripts_rewards_are_those_that_can_be_read() -> None:
+    trainer = SimpleNamespace(reward_funcs=[own, 4], reward_func_names=["own", "odd"])
+    found = module._sources(trainer, 3)
+    assert [(one.attempt, one.index, one.name, one.weight) for one in found] == [
+        (3, 0, "own", 1.0), (3, 1, "odd", 1.0),
+    ]  # fmt: skip
+    assert found[0].text.startswith("def own(")
+    assert found[0].source == f"{__file__}:{own.__code__.co_firstlineno}"
+    assert (found[1].text, found[1].source) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"), [(None, None), ("a/checkpoint-3", "a/checkpoint-3"), (True, "newest")]
+)
+def test_a_script_resumes_from_what_it_names_or_the_newest_checkpoint(
+    asked: Any, found: str | None, tmp_path: Path
+) -> None:
+    for step in (2, 10):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+    trainer = SimpleNamespace(args=SimpleNamespace(output_dir=str(tmp_path)))
+    wanted = tmp_path / "checkpoint-10" if found == "newest" else found and Path(found)
+    assert module._checkpoint(trainer, asked) == wanted
