@@ -125,6 +125,7 @@ def test_metrics_that_were_not_logged_come_from_the_groups() -> None:
     no_tokens = Settings(weights=(1.0,), names=("right",), from_groups=True, has_tokens=False)
     assert seen(step(1, *groups), settings=no_tokens).courses.keys() == {NO_SIGNAL, "reward"}
     assert seen(step(1), settings=of_groups).courses.keys() == set()
+    assert "reward" not in seen(step(1, group(None, None)), settings=of_groups).courses
 
 
 @pytest.mark.parametrize(
@@ -287,6 +288,13 @@ def test_a_rule_is_reported_once_it_has_held_for_three_steps_and_ends_after_ten_
     assert past[RULE].message.endswith("Said. It ended at step 7.")
 
 
+def test_a_finding_that_comes_back_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = Steps(monkeypatch, {RULE: [1, 2, 3, 20, 21, 22]})
+    assert [one.severity for one in steps.until(19).findings()] == ["info"]
+    (finding,) = steps.until(22).findings()
+    assert (finding.id, finding.last_step, finding.severity != "info") == (RULE, 22, True)
+
+
 def test_what_follows_from_a_finding_is_hidden_while_that_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
     held = range(1, 21)
     steps = Steps(monkeypatch, {"policy.broke": held, OTHER: range(4), RULE: held, "machine.memory": held})
@@ -315,6 +323,10 @@ BACK = ("Set temperature back to 1", "temperature", 1.0, True)
         (RULE, [change(12, "temperature"), change(15, "save_steps", 9, 5)], "temperature", True),
         (RULE, [change(12, "temperature"), change(30, "temperature", 1.0, 2.0)], "temperature", False),
         (RULE, [change(12, "temperature"), change(30, "temperature", 1.5, 2.0)], "temperature", True),
+        (RULE, [change(12, "temperature"), change(25, "beta", 1.0, 0.5)], "temperature", True),
+        (RULE, [change(15, "temperature", 0.5)], "temperature", True),
+        (RULE, [change(15, "learning_rate", 2.0)], "learning_rate", False),
+        (RULE, [change(15, "learning_rate", 1.0)], None, False),
         (RULE, [change(15, "learning_rate", 0.5)], None, False),
         (RULE, [change(15, "learning_rate", "x")], None, False),
         ("machine.memory", [change(19, "temperature")], None, False),
@@ -333,6 +345,9 @@ def test_a_setting_changed_shortly_before_is_the_cause_and_may_be_set_back(
     assert (told["setting"] if isinstance(told, dict) else None) == cause
     fields = [(one.text, one.field, one.value, one.live) for one in finding.remedies]
     assert (BACK in fields[:1]) is back
+    assert "stage" not in [one.field for one in finding.remedies]
+    assert finding.severity != "info"
+    assert "It ended" not in finding.message
     assert (own in finding.remedies) is (cause != "temperature")
     assert other in finding.remedies
     if cause is not None:
@@ -351,6 +366,7 @@ def test_the_rules_about_prompts_are_looked_at_again_after_some_steps(
     assert [(one.id, one.first_step, one.last_step) for one in found or ()] == [
         ("signal.prompts-solved", 1, 10)
     ]
+    assert all("It ended" not in one.message for one in found or ())
     assert steps.until(19).prompt_findings() is None
     steps.doctor.state.prompts = {f"{n}": Visits(1, 0.0, 1.0, n) for n in range(64 * 15)}
     assert steps.until(20).prompt_findings() is not None
