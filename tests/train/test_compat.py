@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from grpo_tui.train import compat, rate_schedule
+from grpo_tui.train.settable import SETTABLE
 
 
 def stand(**of: Any) -> Any:
@@ -742,3 +743,28 @@ def test_a_temperature_reaches_sampling_and_the_gradient_of_every_model() -> Non
     with pytest.raises(LookupError, match="forward of the reference model"):
         compat.set_temperature(trainer, 2.0)
     assert (models[0].forward(), trainer.temperature) == (0.25, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "stage", "refused", "idle"),
+    [
+        ("lr_scheduler_type", "linear", 0, "", ""),
+        ("lr_scheduler_type", "constant", 0, "", ""),
+        ("lr_scheduler_type", "reduce_lr_on_plateau", 0, "is not a function of the step", None),
+        ("lr_scheduler_start", 0, 0, "", "the learning rate of the remaining steps would be the same"),
+        ("lr_scheduler_start", 5, 0, "", ""),
+        ("lr_scheduler_start", 4, 4, "", None),
+        ("lr_scheduler_start", 3, 4, "the stage and its schedule began after step 4", None),
+    ],
+)
+def test_a_schedule_is_set_if_it_is_one_of_the_step_and_changes_a_rate(
+    name: str, value: Any, stage: int, refused: str, idle: str | None
+) -> None:
+    """Of 10 steps, 5 of them done."""
+    trainer = scheduled(done=5)
+    if stage:
+        vars(trainer)[rate_schedule.STAGE_START] = stage
+    why = SETTABLE[name].refused(trainer, value)
+    assert (refused in why, bool(why)) == (True, bool(refused))
+    if idle is not None:
+        assert SETTABLE[name].idle(trainer, value) == idle
