@@ -434,6 +434,7 @@ async def test_without_rewards_it_says_how_to_open_some(run: RecordedRun) -> Non
 
 
 async def test_a_run_of_a_script_shows_what_it_recorded_and_why_nothing_is_scored(run: RecordedRun) -> None:
+    run.folder.spec.unlink()
     run.write(Fact("config", {"model": "/models/adder", "grpo": {"scale_rewards": "batch"}}))
     app = app_on(run.folder.root)
     async with app.run_test(size=(120, 40)) as pilot:
