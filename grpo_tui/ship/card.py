@@ -38,8 +38,15 @@ CURVE = 32
 _ODD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, StopIteration, RuntimeError)
 """Exceptions that a comparison result from elsewhere can raise."""
 _HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)
-_TRLS = (b"This model is a fine-tuned version of", b"It has been trained using [TRL](")
+_TRLS = ("This model is a fine-tuned version of", "It has been trained using [TRL](")
 """Sentences in TRL's own card."""
+_LINE_OF_TRL = re.compile(
+    r"#+ (Model Card for .*|Quick start|Training procedure|Framework versions|Citations)"
+    rf"|({'|'.join(map(re.escape, _TRLS))}|This model was trained with |\[<img ).*"
+    r"|- [\w.-]+:? \S+|Cite .+ as:|\s*"
+)
+"""A line of TRL's card outside its front matter and code."""
+_FRONT_AND_CODE = re.compile(r"\A---\n.*?^---$|^```.*?^```$", re.DOTALL | re.MULTILINE)
 _MARK = "<!-- written by grpo-tui card, sha256 of the text above: "
 """Begins the last line of a card that may be replaced as long as nobody has edited it."""
 
@@ -76,7 +83,8 @@ def charts_of(facts: RunFacts, stem: str) -> tuple[Chart, ...]:
 def refusal(target: Path) -> str:
     """Return why the card may not be written to this file; empty when it may.
 
-    Only the card that TRL writes when it saves the model is replaced, and one that is as `marked` left it.
+    Only the card that TRL writes when it saves the model is replaced, unless text was added to it, and one
+    that is as `marked` left it.
     """
     if not os.path.lexists(target):
         return ""
@@ -85,12 +93,17 @@ def refusal(target: Path) -> str:
     except OSError as error:
         return f"{target} cannot be read: {error.strerror}"
     text = content.decode(errors="replace")
-    if all(one in content for one in _TRLS) or marked(text.rpartition(f"\n{_MARK}")[0]) == text:
+    if _is_trls(text) or marked(text.rpartition(f"\n{_MARK}")[0]) == text:
         return ""
     return (
         f"{target} is neither the card that TRL writes nor an unedited one of grpo-tui, and was left "
-        "unchanged. Delete it first, or use -o FILE"
+        "unchanged. Delete it first, or write another file with `grpo-tui card RUN -o FILE`"
     )
+
+
+def _is_trls(text: str) -> bool:
+    lines = _FRONT_AND_CODE.sub("", text).splitlines()
+    return all(one in text for one in _TRLS) and all(map(_LINE_OF_TRL.fullmatch, lines))
 
 
 def marked(text: str) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import jinja2
 import pytest
 import yaml
 
@@ -28,7 +29,17 @@ from tests.ui.recorded_run import HOSTILE, RecordedRun, recorded
 
 EVIL = f"<script>x</script> | a`b [c](javascript:d) @e {HOSTILE}"
 SPEC = importlib.util.find_spec("trl")
-TRLS_CARD = Path(str(SPEC and SPEC.origin)).parent / "templates" / "lm_model_card.md"
+TEMPLATE = Path(str(SPEC and SPEC.origin)).parent / "templates" / "lm_model_card.md"
+TRLS_CARD = jinja2.Template(TEMPLATE.read_text()).render(
+    card_data="library_name: transformers",
+    trainer_name="GRPO",
+    paper_title="DeepSeekMath",
+    trainer_citation="@article{a}",
+    **dict.fromkeys(
+        ("model_name", "base_model", "dataset_name", "paper_id", "wandb_url", "comet_url"), "0.1"
+    ),
+    **{f"{name}_version": "1.2+cpu" for name in ("trl", "transformers", "pytorch", "datasets", "tokenizers")},
+)
 
 
 @pytest.fixture
@@ -179,7 +190,7 @@ def test_only_the_card_of_trl_is_replaced(
         assert main(["card", str(root), "--write"]) == 2
         assert readme.read_text() == before
     readme.unlink()
-    readme.write_bytes(TRLS_CARD.read_bytes())
+    readme.write_text(TRLS_CARD)
     assert main(["card", str(root / "run.db"), "--write"]) == 0
     assert readme.read_text() == marked(out.read_text().replace("(card-", "(README-"))
     assert "is neither the card that TRL writes nor an unedited one of grpo-tui" in capsys.readouterr().err
@@ -197,7 +208,9 @@ def test_a_card_is_written_again_until_somebody_edits_it(
     assert main(words) == 0
     again = readme.read_text()
     assert again != before
-    for edited in (again.replace("GRPO", "PPO", 1), f"{again}More.\n", again.rpartition("\n<!--")[0], ""):
+    added = (f"{TRLS_CARD}\nMine.\n", TRLS_CARD.replace("## Quick start", "## Results\n\n## Quick start"))
+    own = (again.replace("GRPO", "PPO", 1), f"{again}More.\n", again.rpartition("\n<!--")[0], "")
+    for edited in (*own, *added):
         readme.write_text(edited)
         assert main(words) == 2
         assert readme.read_text() == edited
@@ -210,13 +223,13 @@ def test_charts_are_replaced_with_the_card_of_trl_but_no_link_is_followed(
     root, mine = run.folder.root, tmp_path / "mine.svg"
     chart, words = root / "README-reward.svg", ["card", str(root), "--write"]
     for kept in ("", "an earlier chart"):  # TRL writes its card again whenever it saves the model
-        (root / "README.md").write_bytes(TRLS_CARD.read_bytes())
+        (root / "README.md").write_text(TRLS_CARD)
         if kept:
             chart.write_text(kept)
         assert main(words) == 0
         assert chart.read_text().startswith("<svg")
     for there in (False, True):
-        (root / "README.md").write_bytes(TRLS_CARD.read_bytes())
+        (root / "README.md").write_text(TRLS_CARD)
         chart.unlink()
         chart.symlink_to(mine)
         if there:
