@@ -165,7 +165,7 @@ def _reward_words(status: Status, reward: Series, no_signal: Series) -> list[Spa
             sign, word, role = ("▲", "rose", "good") if level > began else ("▼", "fell", "bad")
             since = _level_since(reward, level, 0.1 * abs(level - began))
             before, after = _apart(began, level)
-            recent = since > (reward.last_step or 0) - WINDOW  # the newest steps alone say little
+            recent = since >= reward.recent[-len(newest)].step  # the newest steps alone say little
             when = f"over the last {plural(len(newest), 'step')}" if recent else f"since step {since:,}"
             course = f" from {before} to {after}, level {when}. "
             return [(f"{sign} Reward {word}", role), (course, "text")]
