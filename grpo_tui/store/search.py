@@ -242,7 +242,7 @@ def _outside(reader: RunReader, leaf: Comparison | Between, names: RunNames) -> 
             "==": not low <= leaf.value <= high,
             "!=": low == high == leaf.value,
         }[leaf.op]
-    through = f"is {low:g} everywhere" if low == high else f"goes from {low:g} to {high:g}"
+    through = f"is {low:g} everywhere" if low == high else f"ranges from {low:g} to {high:g}"
     return f"{leaf.field} {through} in this run" if missed else ""
 
 

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from grpo_tui.ui.actions import Action
 
 
+NO_RUN = "No run is open. Press 1 for the list of runs, then enter to open one."
+
+
 @dataclass(frozen=True, slots=True)
 class Listed:
     """The run under the cursor in Runs, and the number of marked runs."""
@@ -30,7 +33,7 @@ def refusal(a: Action, view: TrainView | None, listed: Listed | None = None) -> 
     if a.pane == "runs":
         return _refusal_in_list(a.needs, listed or Listed())
     if view is None:
-        return "No run is open. Press 1 for the list of runs, then enter to open one."
+        return NO_RUN
     if a.needs == "open":
         return None
     if a.needs == "replay":

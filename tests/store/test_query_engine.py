@@ -389,11 +389,11 @@ def test_an_unknown_reward_is_an_error_with_its_place_and_what_there_is(search: 
         ('column.anser == "22"', "has column.anser. It has column.answer"),
         ('truncated and extra.zzz has "1"', 'has extra.zzz. It has extra."a b.c", extra.x'),
         ('column.answer == "nowhere"', ""),
-        ("tokens > 1e9", "tokens goes from "),
-        ("truncated and index==77", "index goes from 0 to "),
+        ("tokens > 1e9", "tokens ranges from "),
+        ("truncated and index==77", "index ranges from 0 to "),
         ("rewards.correct==7", ""),  # between the lowest and the highest
-        ("step 400..", "step goes from 1 to "),
-        ('tokens < 0 or column.answer == "nowhere"', "tokens goes from "),
+        ("step 400..", "step ranges from 1 to "),
+        ('tokens < 0 or column.answer == "nowhere"', "tokens ranges from "),
         ("column.zzz is none", ""),  # it finds all
     ],
 )

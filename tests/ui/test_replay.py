@@ -19,6 +19,7 @@ from grpo_tui.ui.requests import ConfigRequest
 from grpo_tui.ui.screens.generations import GenerationsScreen
 from grpo_tui.ui.screens.reading import HelpScreen
 from grpo_tui.ui.screens.train import LOADING, TrainScreen
+from tests.ship.folders import checkpoint
 from tests.ui.acts import Acts
 from tests.ui.conftest import app_on, shown, until
 from tests.ui.open_configs import config_file, looked_at
@@ -136,6 +137,16 @@ async def test_every_action_that_acts_is_refused_and_not_offered(ended: Recorded
         assert "Save a checkpoint after" not in text
     assert hashes(ended.folder.root) == before
     assert not ended.folder.commands.exists()
+
+
+async def test_results_of_a_replay_offer_no_comparison(ended: RecordedRun) -> None:
+    checkpoint(ended.folder.root, 40)
+    app = replayed(ended)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, at_step(app, 42))
+        await pilot.press("6")
+        await until(pilot, lambda: "Not compared with the base model yet." in shown(app))
+        assert "on the same prompts" not in shown(app)
 
 
 @pytest.mark.parametrize("of_run", [True, False])

@@ -21,6 +21,7 @@ from grpo_tui.present.formatting import fixed, from_here, size
 from grpo_tui.present.results_view import fingerprint, read_results
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.kit.table import CursorList
+from grpo_tui.ui.needs import NO_RUN
 from grpo_tui.ui.paint import Line, Span
 from grpo_tui.ui.shell import Shell
 from grpo_tui.ui.textual_private import KeepsStyles
@@ -158,6 +159,7 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
         results = self.results
         summary, measures = self.query_one(ResultsSummary), self.query_one(ResultsMeasures)
         summary.run = from_here(self._root) if self._root is not None else ""
+        summary.replayed = self.shell.replay is not None
         summary.results, summary.trouble, measures.results = results, trouble, results
         summary.changed(layout=True)
         measures.changed(layout=True)
@@ -291,7 +293,7 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
         """Return the selected or newest model. Says why if there is none that can be loaded."""
         chosen = self._chosen()
         if chosen is None:
-            self.app.notify(f"No model to {verb} yet.", severity="warning")
+            self.app.notify(NO_RUN if self._root is None else f"No model to {verb} yet.", severity="warning")
         elif not chosen.usable:
             word = f"The checkpoint of step {chosen.step:,} cannot be loaded: {chosen.marks}"
             self.app.notify(word, severity="warning")

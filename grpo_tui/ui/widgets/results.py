@@ -10,6 +10,7 @@ from grpo_tui.core.text import one_line, shell_word, wrapped
 from grpo_tui.present.formatting import fixed, from_here, size
 from grpo_tui.present.results_view import ROOMY, measure_table
 from grpo_tui.ui.kit.table import Column, Listing
+from grpo_tui.ui.needs import NO_RUN
 from grpo_tui.ui.paint import Line, LinePane, Span, headed, ruled, width_of
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ class ResultsSummary(LinePane):
     """The verdict and what was compared; if nothing was, how to compare."""
 
     run = ""
+    replayed = False
+    """Whether a replay is shown, in which nothing can be compared."""
     results: Results | None = None
     trouble = ""
     work: Work | None = None
@@ -53,7 +56,7 @@ class ResultsSummary(LinePane):
 
     def _known(self, width: int) -> list[Line]:
         if not self.run:
-            return [[Span(" No run is open. Press 1 for the list of runs, then enter to open one.", "dim")]]
+            return [[Span(f" {NO_RUN}", "dim")]]
         if self.trouble:
             return [[Span(f" ✗ {row}", "bad")] for row in wrapped(one_line(self.trouble), width - 4)]
         if self.results is None:
@@ -82,17 +85,17 @@ class ResultsSummary(LinePane):
             words = "No model to compare: the run has neither a final model nor a complete checkpoint."
             return [[Span(f" {row}", "strong")] for row in wrapped(words, width - 2)]
         said = [[Span(" Not compared with the base model yet.", "strong")]]
-        what = "them"
         if results.evaluation is not None:
             word, sentence = results.evaluation
             sign, role = SIGNS.get(word, ("·", "text"))
             first, *more = wrapped(f"{sentence[0].upper()}{sentence[1:]}", max(20, width - 4))
             said = [[Span(f" {sign} ", role), Span(first, f"strong {role}")]]
             said += [[Span(f"   {row}", role)] for row in more]
-            what = "a model with the base"
+        if self.replayed:
+            return said
         how = [
             Span(" D", "key", "screen.results_compare"),
-            Span(f" compares {what} on the same prompts", "dim"),
+            Span(" compares a model with the base on the same prompts", "dim"),
         ]
         like = [Span(", like ", "dim"), Span(f"grpo-tui compare {shell_word(self.run)}")]
         return [*said, [*how, *like] if width_of([*how, *like]) <= width else how]
