@@ -453,10 +453,10 @@ def test_a_level_reward_names_the_step_from_which_it_is_level() -> None:
 def test_a_level_that_the_newest_steps_leave_is_not_said_to_begin_with_them(every: int) -> None:
     reward = Series()
     noisy = [1.7 + 0.25 * ((n * 7) % 5 - 2) for n in range(48)]
-    for step, value in enumerate([0.6] * 10 + noisy + [2.6, 2.7]):
+    for step, value in enumerate([0.6] * 10 + noisy + [2.6] * 2 + [1.75] * 8):
         reward.append(step * every, value)
     spans = health_spans(Status("training"), "/run", reward, kl_logged=True, beta=0.0)
-    assert "rose from 0.60 to 1.79, level over the last 20 steps." in "".join(text for text, _ in spans)
+    assert "rose from 0.60 to 1.81, level over the last 20 steps." in "".join(text for text, _ in spans)
 
 
 def test_a_process_that_is_gone_is_a_crash(tmp_path: Path) -> None:
