@@ -95,7 +95,7 @@ class ResultsSummary(LinePane):
             return said
         how = [
             Span(" D", "key", "screen.results_compare"),
-            Span(" compares a model with the base on the same prompts", "dim"),
+            Span(" compares a model with the base", "dim"),
         ]
         like = [Span(", like ", "dim"), Span(f"grpo-tui compare {shell_word(self.run)}")]
         return [*said, [*how, *like] if width_of([*how, *like]) <= width else how]
