@@ -84,7 +84,7 @@ class ResultsSummary(LinePane):
         if not any(one.usable for one in results.models):
             words = "No model to compare: the run has neither a final model nor a complete checkpoint."
             return [[Span(f" {row}", "strong")] for row in wrapped(words, width - 2)]
-        said = [[Span(" Not compared with the base model yet.", "strong")]]
+        said: list[Line] = [[Span(" Not compared with the base model yet.", "strong")]]
         if results.evaluation is not None:
             word, sentence = results.evaluation
             sign, role = SIGNS.get(word, ("·", "text"))
