@@ -43,7 +43,7 @@ def preferences_of_their_own(preference_folders: Iterator[Path], monkeypatch: py
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that train come first, so that no core is left alone with one at the end."""
+    """Long files come first, so that no core is left alone with one at the end."""
     long = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in long)
 

@@ -658,6 +658,7 @@ def one_machine(still_machine: None, answering: Any, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Jobs, "next", lambda jobs: TrackedJobs.next(jobs, following))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: "x".join(map(str, size)))
 @pytest.mark.parametrize("pane", MADE)
 async def test_every_screen_is_as_stored(
